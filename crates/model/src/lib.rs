@@ -1,0 +1,47 @@
+//! The words of the design as types, and the bytes that a transaction's effects become in the log.
+//!
+//! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
+
+mod effects;
+mod key;
+
+pub use effects::{Effect, Effects, EffectsError, EffectsReader, EffectsWriter};
+pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
+
+/// A point in the order of transactions, in microseconds since the Unix epoch, strictly increasing.
+///
+/// Taken as `max(last + 1, now)`, so it orders; it never decides correctness by being close to the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    pub const ZERO: Version = Version(0);
+    pub const MAX: Version = Version(u64::MAX);
+}
+
+/// The position of an epoch in a partition's log. The first epoch is 1; 0 means "before the first".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogSequence(pub u64);
+
+impl LogSequence {
+    pub const ZERO: LogSequence = LogSequence(0);
+
+    pub fn next(self) -> LogSequence {
+        LogSequence(self.0 + 1)
+    }
+}
+
+/// The number of a logical database. It prefixes every key of that database, below the layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatabaseId(pub u16);
+
+/// Which layer a key belongs to, inside its logical database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LayerId {
+    System = 0,
+    Redis = 1,
+    Fauna = 2,
+    DynamoDb = 3,
+    KeyValue = 4,
+}
