@@ -1,1 +1,18 @@
-//! Placeholder, replaced by the crate's first commit.
+//! RESP2 and RESP3, the protocol of Redis, as pure functions over bytes.
+//!
+//! ```text
+//!   bytes of a client --request--> arguments --> (a layer) --> Reply --> bytes to the client
+//!   arguments --encode_command--> bytes            bytes of a server --value--> Value
+//! ```
+//!
+//! Three ideas, one file each: `request` (server reads), `reply` (server writes), `value` (both halves of a client).
+//! "More bytes are needed" is an answer, never an error. Nothing here allocates by a length that a peer merely announced,
+//! and no input panics. No I/O, no async, no knowledge of any command.
+//!
+//! Follows the RESP specification (redis.io, "Redis serialization protocol specification"); where that is silent, what
+//! Redis 8's `networking.c` does.
+#![forbid(unsafe_code)]
+
+pub mod reply;
+
+pub use reply::{Protocol, Reply, format_double};

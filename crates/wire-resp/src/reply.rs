@@ -1,0 +1,289 @@
+//! Writes replies, in RESP2 or RESP3 as the connection chose with HELLO.
+//!
+//! A command says what it answers (a map, a double, a null) and [`Reply`] picks the bytes; no command asks for the
+//! protocol's version. Aggregates are written head first: `map(2)` and then four elements. Nothing checks that as many
+//! follow as were announced; that is the command's duty.
+//!
+//! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
+
+use std::io::Write;
+
+/// What the peer speaks. A new connection speaks `Resp2` until HELLO says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+/// Appends replies to a buffer.
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> Reply<'a> {
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
+        Reply { out, protocol }
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// HELLO changes the protocol for its own reply already.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status. CR and LF become spaces.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `text` begins with its code: `ERR syntax error`. It may quote a peer's bytes, so CR and LF become spaces.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        match u64::try_from(value) {
+            Ok(value) => self.head(b':', value),
+            Err(_) => self.line(b':', itoa::Buffer::new().format(value).as_bytes()),
+        }
+    }
+
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(HEAD_BYTES_MAX + bytes.len() + 2);
+        self.head(b'$', bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    pub fn null(&mut self) {
+        self.either(b"$-1\r\n", b"_\r\n");
+    }
+
+    /// What takes an array's place: a BLPOP that timed out, an EXEC that was aborted.
+    pub fn null_array(&mut self) {
+        self.either(b"*-1\r\n", b"_\r\n");
+    }
+
+    /// `len` elements follow.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.head(b'*', len as u64);
+    }
+
+    /// `pairs` keys, each followed by its value; RESP2 has an array of twice as many.
+    pub fn map(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(pairs * 2),
+            Protocol::Resp3 => self.head(b'%', pairs as u64),
+        }
+    }
+
+    /// `len` members follow; an array in RESP2.
+    pub fn set(&mut self, len: usize) {
+        self.aggregate(b'~', len);
+    }
+
+    /// A message nobody asked for, of `len` elements; an array in RESP2.
+    pub fn push(&mut self, len: usize) {
+        self.aggregate(b'>', len);
+    }
+
+    /// Announces `pairs` of out-of-band data in front of the reply proper. RESP2 has no place for them: on `false`
+    /// nothing was written, and the caller leaves the pairs out.
+    #[must_use = "in RESP2 the pairs must not be written"]
+    pub fn attribute(&mut self, pairs: usize) -> bool {
+        let resp3 = self.protocol == Protocol::Resp3;
+        if resp3 {
+            self.head(b'|', pairs as u64);
+        }
+        resp3
+    }
+
+    /// See [`format_double`] for the text; a bulk string in RESP2.
+    pub fn double(&mut self, value: f64) {
+        match self.protocol {
+            Protocol::Resp3 => {
+                self.out.push(b',');
+                format_double(value, self.out);
+                self.out.extend_from_slice(b"\r\n");
+            }
+            Protocol::Resp2 => {
+                let start = self.out.len();
+                self.out.extend_from_slice(b"$00\r\n");
+                format_double(value, self.out);
+                let text_bytes = (self.out.len() - start - 5) as u8;
+                self.out.extend_from_slice(b"\r\n");
+                if text_bytes < 10 {
+                    self.out.remove(start + 2);
+                    self.out[start + 1] = b'0' + text_bytes;
+                } else {
+                    self.out[start + 1] = b'0' + text_bytes / 10;
+                    self.out[start + 2] = b'0' + text_bytes % 10;
+                }
+            }
+        }
+    }
+
+    /// 1 or 0 in RESP2.
+    pub fn boolean(&mut self, value: bool) {
+        match value {
+            true => self.either(b":1\r\n", b"#t\r\n"),
+            false => self.either(b":0\r\n", b"#f\r\n"),
+        }
+    }
+
+    /// `digits`: an optional sign and decimal digits, which the caller vouches for; a bulk string in RESP2.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.line(b'(', digits.as_bytes()),
+        }
+    }
+
+    /// Text for people; `format` is `txt` or `mkd`. A bulk string without the format in RESP2.
+    pub fn verbatim(&mut self, format: &[u8; 3], bytes: &[u8]) {
+        if self.protocol == Protocol::Resp2 {
+            return self.bulk(bytes);
+        }
+        self.head(b'=', bytes.len() as u64 + 4);
+        self.out.extend_from_slice(format);
+        self.out.push(b':');
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn aggregate(&mut self, resp3_type: u8, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(len),
+            Protocol::Resp3 => self.head(resp3_type, len as u64),
+        }
+    }
+
+    fn either(&mut self, resp2: &[u8], resp3: &[u8]) {
+        self.out
+            .extend_from_slice(if self.protocol == Protocol::Resp2 { resp2 } else { resp3 });
+    }
+
+    /// `<type><value>\r\n`. Values below a hundred, nearly all there are, go out as one small array.
+    #[inline]
+    fn head(&mut self, kind: u8, value: u64) {
+        let (tens, ones) = (b'0'.wrapping_add((value / 10) as u8), b'0' + (value % 10) as u8);
+        match value {
+            0..10 => self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
+            10..100 => self.out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
+            _ => {
+                self.out.push(kind);
+                self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.out.push(kind);
+        let start = self.out.len();
+        self.out.extend_from_slice(text);
+        for byte in &mut self.out[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the text Redis 7.2 and later give a double: the fewest digits that read back as the same value, at most 24
+/// bytes, and `inf`, `-inf`, `nan`, `-0`.
+///
+/// Whole numbers up to 2^62 are written as integers. Otherwise the value is `digits * 10^exponent`, and with `magnitude`
+/// the power of ten of the first digit: plain if up to six zeros must be added behind the digits, or if fewer than seven
+/// digits stand behind the point, or if `magnitude` lies within three of zero; else `d.ddde+x`, the exponent unpadded.
+/// So 12345.5 is plain, while 12345.6789012 is `1.23456789012e+4`: that is fpconv's taste, which Redis shows to clients.
+///
+/// fpconv's own digits (Grisu2) are longer than need be for about one value in a thousand; these are always shortest.
+pub fn format_double(value: f64, out: &mut Vec<u8>) {
+    if value.is_nan() {
+        return out.extend_from_slice(b"nan");
+    }
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    let size = value.abs();
+    if size.is_infinite() {
+        out.extend_from_slice(b"inf");
+    } else if size <= INTEGER_MAX && size.fract() == 0.0 {
+        out.extend_from_slice(itoa::Buffer::new().format(size as u64).as_bytes());
+    } else {
+        format_digits(size, out);
+    }
+}
+
+fn format_digits(size: f64, out: &mut Vec<u8>) {
+    let mut text = [0; 32];
+    let (mut digits, magnitude) = shortest_digits(size, &mut text);
+    let exponent = magnitude - (digits.len() as i32 - 1);
+    let few_zeros_behind = exponent >= 0 && magnitude < digits.len() as i32 + 7;
+    let plain_fraction = exponent < 0 && (exponent > -7 || magnitude.abs() < 4);
+    if few_zeros_behind {
+        out.extend_from_slice(digits);
+        out.resize(out.len() + exponent as usize, b'0');
+    } else if plain_fraction && magnitude >= 0 {
+        let (whole, fraction) = digits.split_at(magnitude as usize + 1);
+        out.extend_from_slice(whole);
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    } else if plain_fraction {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + (-magnitude - 1) as usize, b'0');
+        out.extend_from_slice(digits);
+    } else {
+        out.push(digits[0]);
+        digits = &digits[1..];
+        if !digits.is_empty() {
+            out.push(b'.');
+            out.extend_from_slice(digits);
+        }
+        out.extend_from_slice(if magnitude < 0 { b"e-" } else { b"e+" });
+        out.extend_from_slice(itoa::Buffer::new().format(magnitude.unsigned_abs()).as_bytes());
+    }
+}
+
+/// The significant digits of a finite positive `size`, and the power of ten of the first of them.
+fn shortest_digits(size: f64, text: &mut [u8; 32]) -> (&[u8], i32) {
+    let mut free = &mut text[..];
+    write!(free, "{size:e}").expect("a double's shortest text, 24 bytes at most");
+    let length = 32 - free.len();
+    let exponent_mark = text[..length]
+        .iter()
+        .position(|&byte| byte == b'e')
+        .expect("{:e} writes an exponent");
+    let exponent = std::str::from_utf8(&text[exponent_mark + 1..length])
+        .ok()
+        .and_then(|digits| digits.parse().ok());
+    let mut digits_end = exponent_mark;
+    if exponent_mark > 1 {
+        // "d.ddd": close the gap of the point.
+        text.copy_within(2..exponent_mark, 1);
+        digits_end -= 1;
+    }
+    (&text[..digits_end], exponent.expect("{:e} writes a whole exponent"))
+}
+
+/// Redis prints whole numbers up to half of LLONG_MAX as integers; as a double that is 2^62.
+const INTEGER_MAX: f64 = (1u64 << 62) as f64;
+const HEAD_BYTES_MAX: usize = 1 + 20 + 2;
+
+#[cfg(test)]
+mod tests;
