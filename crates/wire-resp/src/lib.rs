@@ -5,7 +5,7 @@
 //!   arguments --encode_command--> bytes            bytes of a server --value--> Value
 //! ```
 //!
-//! Three ideas, one file each: `request` (server reads), [`reply`] (server writes), [`value`] (both halves of a client).
+//! Three ideas, one file each: [`request`] (server reads), [`reply`] (server writes), [`value`] (both halves of a client).
 //! "More bytes are needed" is an answer, never an error. Nothing here allocates by a length that a peer merely announced,
 //! and no input panics. No I/O, no async, no knowledge of any command.
 //!
@@ -14,7 +14,9 @@
 #![forbid(unsafe_code)]
 
 pub mod reply;
+pub mod request;
 pub mod value;
 
 pub use reply::{Protocol, Reply, format_double};
+pub use request::{Args, Arguments, Limits, Parsed, Parser, ProtocolError, parse};
 pub use value::{DecodeError, Value, decode, encode_command, skip};
