@@ -212,7 +212,8 @@ impl<'a> Reply<'a> {
 /// digits stand behind the point, or if `magnitude` lies within three of zero; else `d.ddde+x`, the exponent unpadded.
 /// So 12345.5 is plain, while 12345.6789012 is `1.23456789012e+4`: that is fpconv's taste, which Redis shows to clients.
 ///
-/// fpconv's own digits (Grisu2) are longer than need be for about one value in a thousand; these are always shortest.
+/// fpconv finds its digits by Grisu2, which for a few values in a thousand are not the shortest or not the closest; these
+/// always are. Either text reads back as the same value.
 pub fn format_double(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
         return out.extend_from_slice(b"nan");
