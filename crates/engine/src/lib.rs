@@ -1,1 +1,243 @@
-//! Placeholder, replaced by the crate's first commit.
+//! The transaction engine: three ways in, one way out.
+//!
+//! ```text
+//!   execute  short layer code under the partition's lock, at the latest state   --+
+//!   run      optimistic closure on a snapshot, certified at commit, retried      --+--> effects --> epoch --> log
+//!   commit   interactive transaction: read version, conflict ranges, mutations   --+
+//! ```
+//!
+//! Effects are visible as soon as their transaction commits; a reply that depends on effects which the log has not yet
+//! made durable must wait for them. Each way in therefore returns a [`Hold`]: the newest version the answer depends on.
+//! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
+//!
+//! One thread, the flusher, owns the log. It takes the epoch that gathered while the previous one was being synced, so
+//! group commit needs no timer. A failed write or sync is final: the failure callback stops the server.
+
+mod changes;
+mod checkpoints;
+mod flusher;
+mod home;
+mod optimistic;
+mod options;
+mod transaction;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_env::{Clock, Disk};
+use quartet_log::{FileLog, FileLogOptions, LogError};
+use quartet_model::{DatabaseId, LayerId, LogSequence, Version};
+use quartet_store::{MemoryStore, Snapshot};
+
+pub use home::{ExecuteError, Home};
+pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError};
+pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
+pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
+pub use watch::WatchId;
+
+use crate::flusher::Flusher;
+use crate::home::HomeState;
+
+/// One layer's part of one logical database: the prefix below which a transaction reads and writes, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub database: DatabaseId,
+    pub layer: LayerId,
+    /// When writes of this logical database are acknowledged.
+    pub durability: Durability,
+}
+
+impl Space {
+    pub fn prefix(self) -> [u8; SPACE_BYTES] {
+        let [high, low] = self.database.0.to_be_bytes();
+        [high, low, self.layer as u8]
+    }
+}
+
+/// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
+pub type Hold = Version;
+
+/// One partition at its home: state, log and the threads that serve them.
+pub struct Engine {
+    shared: Arc<Shared>,
+    flusher: Flusher,
+}
+
+/// What the engine's threads share.
+pub(crate) struct Shared {
+    home: Mutex<HomeState>,
+    clock: Arc<dyn Clock>,
+    /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
+    durable: AtomicU64,
+    /// Somebody waits for `durable` to move: the flusher calls the listeners.
+    waited_for: AtomicBool,
+    listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    failed: AtomicBool,
+    statistics: Statistics,
+}
+
+/// Counters for `INFO` and metrics. All count from the start of the process.
+#[derive(Default)]
+pub struct Statistics {
+    pub transactions: AtomicU64,
+    pub epochs: AtomicU64,
+    pub epoch_bytes: AtomicU64,
+    pub syncs: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoint_running: AtomicBool,
+    pub checkpoint_last_version: AtomicU64,
+    pub conflicts: AtomicU64,
+    /// Transactions committed since the newest checkpoint was started.
+    pub transactions_since_checkpoint: AtomicU64,
+}
+
+impl Engine {
+    /// Opens the partition in `disk`: newest checkpoint, then the rest of the log. `failure` is called once, from the
+    /// flusher, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: EngineOptions,
+        failure: Box<dyn Fn(LogError) + Send>,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Engine, OpenError> {
+        let mut store = MemoryStore::default();
+        let loaded = checkpoints::load_newest(disk.as_ref(), &mut store, progress)?;
+        let mut last = loaded.version;
+        let log_options = FileLogOptions { segment_bytes: options.segment_bytes, ..FileLogOptions::default() };
+        let log = FileLog::open(disk.clone(), log_options, loaded.sequence.next(), &mut |_, payload| {
+            last = last.max(checkpoints::replay(&mut store, payload).map_err(|error| LogError::Replay(error.to_string()))?);
+            Ok(())
+        }, &mut |done, total| progress(OpenProgress::Log { bytes: done, bytes_total: total }))
+        .map_err(OpenError::Log)?;
+        let shared = Arc::new(Shared {
+            home: Mutex::new(HomeState::new(Box::new(store), last)),
+            clock,
+            durable: AtomicU64::new(last.0),
+            waited_for: AtomicBool::new(false),
+            listeners: Mutex::new(Vec::new()),
+            failed: AtomicBool::new(false),
+            statistics: Statistics::default(),
+        });
+        shared.statistics.checkpoint_last_version.store(loaded.version.0, Ordering::Relaxed);
+        let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
+        Ok(Engine { shared, flusher })
+    }
+
+    /// Takes the partition's lock. A pipeline of commands takes it once. Waits while the epoch being gathered is larger
+    /// than the log can keep up with.
+    pub fn home(&self) -> Home<'_> {
+        loop {
+            let state = self.shared.home.lock();
+            if !state.is_overfull() || self.shared.failed.load(Ordering::Relaxed) {
+                return Home::new(self, state);
+            }
+            drop(state);
+            self.flusher.wake();
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+
+    /// Everything up to this version is durable.
+    pub fn durable(&self) -> Version {
+        Version(self.shared.durable.load(Ordering::Acquire))
+    }
+
+    /// True once the answer that depends on `hold` may be sent. When false, the listeners will be called after the
+    /// durable version moves.
+    pub fn is_durable(&self, hold: Hold) -> bool {
+        if hold <= self.durable() {
+            return true;
+        }
+        self.shared.waited_for.store(true, Ordering::SeqCst);
+        hold <= self.durable()
+    }
+
+    /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.
+    pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.listeners.lock().push(listener);
+    }
+
+    /// Blocks the calling thread until `hold` is durable. For threads that may wait; I/O threads use the listeners.
+    /// False if the log failed and `hold` never will be.
+    pub fn wait_durable(&self, hold: Hold) -> bool {
+        while !self.is_durable(hold) {
+            if self.shared.failed.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        true
+    }
+
+    /// The state at the latest commit, and the hold of everything read from it.
+    pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
+        let state = self.shared.home.lock();
+        let version = state.last_version();
+        let hold = if version > self.durable() { version } else { Version::ZERO };
+        (state.snapshot(), version, hold)
+    }
+
+    /// Starts a checkpoint now and waits until it is on disk.
+    pub fn checkpoint(&self) -> Result<(), LogError> {
+        self.flusher.checkpoint()
+    }
+
+    /// Starts a checkpoint in the background unless one is running.
+    pub fn checkpoint_in_background(&self) {
+        self.flusher.request_checkpoint();
+    }
+
+    /// A hash of every row in `space` (of the whole partition if none) at the latest commit: equal states, equal hashes.
+    pub fn state_hash(&self, space: Option<Space>) -> u128 {
+        let (snapshot, _, _) = self.snapshot();
+        let range = space.map(|space| quartet_model::KeyRange::prefix(&space.prefix()));
+        quartet_store::state_hash(snapshot.as_ref(), range.as_ref())
+    }
+
+    pub fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+
+    pub fn now_micros(&self) -> u64 {
+        self.shared.clock.now_micros()
+    }
+
+    /// Flushes everything and stops the threads. Later transactions panic: the caller has stopped its layers first.
+    pub fn close(mut self) -> Result<(), LogError> {
+        self.flusher.stop()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn wake_flusher(&self) {
+        self.flusher.wake();
+    }
+}
+
+impl Shared {
+    pub(crate) fn durable(&self) -> Version {
+        Version(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Publishes that everything up to `version` is durable, and tells those who wait.
+    pub(crate) fn publish_durable(&self, version: Version) {
+        self.durable.fetch_max(version.0, Ordering::SeqCst);
+        if self.waited_for.swap(false, Ordering::SeqCst) {
+            for listener in self.listeners.lock().iter() {
+                listener();
+            }
+        }
+    }
+}
+
+/// Where a checkpoint stands: everything up to and including this epoch is in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    pub sequence: LogSequence,
+    pub version: Version,
+}

@@ -1,1 +1,93 @@
-//! Placeholder, replaced by the crate's first commit.
+//! Redis, as a layer: commands translated onto the ordered key space of one logical database.
+//!
+//! ```text
+//!   bytes --Session--> arguments --table--> handler(Context) --Keyspace--> engine transaction
+//!   bytes <--Session-- reply, and the version it has to wait for
+//! ```
+//!
+//! Each command is one transaction; MULTI/EXEC is one transaction of several. A [`Session`] is one connection without its
+//! socket: bytes in, bytes out. Whoever owns the socket asks it what to wait for (more bytes, a durable version, a deadline,
+//! its mailbox). Time arrives with the transaction.
+
+pub mod blocking;
+pub mod clients;
+pub mod command;
+pub mod commands;
+pub mod config;
+pub mod context;
+pub mod errors;
+pub mod expiry;
+pub mod glob;
+pub mod keyspace;
+pub mod packed;
+pub mod parse;
+pub mod session;
+pub mod slowlog;
+pub mod statistics;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Mutex, RwLock};
+use quartet_engine::{Engine, Space};
+
+pub use session::{Received, Session};
+
+use crate::blocking::Blocking;
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::slowlog::Slowlog;
+use crate::statistics::Statistics;
+
+/// The version of Redis whose commands and replies this layer follows; clients gate features on it.
+pub const REDIS_VERSION: &str = "7.4.0";
+/// Databases that SELECT reaches.
+pub const DATABASES: u8 = 16;
+
+/// What all connections of one logical database share.
+pub struct Redis {
+    pub engine: Arc<Engine>,
+    pub space: Space,
+    pub config: Config,
+    pub statistics: Statistics,
+    pub clients: Clients,
+    pub blocking: Blocking,
+    pub slowlog: Mutex<Slowlog>,
+    /// SHA-256 of the password that AUTH must give; `None`: no password.
+    pub password: RwLock<Option<[u8; 32]>>,
+    pub identity: Identity,
+    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
+    pub active_expiry: AtomicBool,
+    /// The server stops when this is called: SHUTDOWN.
+    pub shutdown: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What INFO and HELLO say about this process.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    pub quartet_version: String,
+    /// Forty hexadecimal digits, new with each start.
+    pub run_id: String,
+    pub process_id: u32,
+    pub tcp_port: u16,
+    pub started_micros: u64,
+    pub config_file: String,
+}
+
+impl Redis {
+    pub fn new(engine: Arc<Engine>, space: Space, identity: Identity, shutdown: Box<dyn Fn() + Send + Sync>) -> Redis {
+        Redis {
+            engine,
+            space,
+            config: Config::default(),
+            statistics: Statistics::default(),
+            clients: Clients::default(),
+            blocking: Blocking::default(),
+            slowlog: Mutex::default(),
+            password: RwLock::new(None),
+            identity,
+            active_expiry: AtomicBool::new(true),
+            shutdown,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The one thread that owns the log.
+//!
+//! It takes the epoch that has gathered, appends it, makes it durable when somebody waits for that, and publishes the
+//! durable version; meanwhile the next epoch gathers. It also starts checkpoints at an epoch's edge, trims the log behind
+//! them, and frees what transactions have cleared.
+//!
+//! A failed append or sync is never retried: acknowledgements stop, and the failure callback is told once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quartet_env::Disk;
+use quartet_log::{Log, LogError};
+use quartet_model::Version;
+
+use crate::{EngineOptions, Position, Shared, checkpoints};
+
+/// How long effects that nobody waits for may gather before they are written to the log.
+const GATHER: Duration = Duration::from_millis(10);
+/// How often effects that nobody waits for are synced.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) struct Flusher {
+    control: Arc<Control>,
+    thread: Option<JoinHandle<Result<(), LogError>>>,
+    parked: Thread,
+}
+
+#[derive(Default)]
+struct Control {
+    wake: AtomicBool,
+    stop: AtomicBool,
+    checkpoint_wanted: AtomicBool,
+    checkpoint: Mutex<CheckpointState>,
+    checkpoint_changed: Condvar,
+}
+
+#[derive(Default)]
+struct CheckpointState {
+    started: u64,
+    finished: u64,
+    failure: Option<String>,
+}
+
+impl Flusher {
+    pub fn start(
+        shared: Arc<Shared>,
+        log: Box<dyn Log>,
+        disk: Arc<dyn Disk>,
+        options: EngineOptions,
+        failure: Box<dyn Fn(LogError) + Send>,
+    ) -> Flusher {
+        let control = Arc::new(Control::default());
+        let worker = Worker {
+            shared,
+            log,
+            disk,
+            options,
+            control: control.clone(),
+            written: Version::ZERO,
+            synced: true,
+            confirmed: true,
+            last_sync: Instant::now(),
+            spare: Vec::new(),
+            checkpoint: None,
+            checkpoint_bytes: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name("flusher".into())
+            .spawn(move || worker.run(failure.as_ref()))
+            .expect("a thread for the flusher");
+        let parked = thread.thread().clone();
+        Flusher { control, thread: Some(thread), parked }
+    }
+
+    pub fn wake(&self) {
+        if !self.control.wake.swap(true, Ordering::SeqCst) {
+            self.parked.unpark();
+        }
+    }
+
+    pub fn request_checkpoint(&self) {
+        self.control.checkpoint_wanted.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Waits for a checkpoint that was started after this call.
+    pub fn checkpoint(&self) -> Result<(), LogError> {
+        let mut state = self.control.checkpoint.lock();
+        let goal = state.started + 1;
+        drop(state);
+        self.request_checkpoint();
+        state = self.control.checkpoint.lock();
+        while state.finished < goal {
+            let timeout = self.control.checkpoint_changed.wait_for(&mut state, Duration::from_millis(100)).timed_out();
+            if timeout && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(LogError::Failed("the log has failed".into()));
+            }
+        }
+        state.failure.clone().map_or(Ok(()), |reason| Err(LogError::Failed(reason)))
+    }
+
+    pub fn stop(&mut self) -> Result<(), LogError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.control.stop.store(true, Ordering::SeqCst);
+        self.control.wake.store(true, Ordering::SeqCst);
+        self.parked.unpark();
+        thread.join().unwrap_or_else(|_| Err(LogError::Failed("the flusher panicked".into())))
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        // A caller that cares about the outcome has called `stop` itself.
+        let _ = self.stop();
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    log: Box<dyn Log>,
+    disk: Arc<dyn Disk>,
+    options: EngineOptions,
+    control: Arc<Control>,
+    /// The newest version handed to the log; `synced` tells whether it is durable.
+    written: Version,
+    synced: bool,
+    /// The log carries a confirm record for its tail.
+    confirmed: bool,
+    last_sync: Instant,
+    spare: Vec<u8>,
+    checkpoint: Option<JoinHandle<Result<checkpoints::Written, String>>>,
+    checkpoint_bytes: u64,
+}
+
+impl Worker {
+    fn run(mut self, failure: &dyn Fn(LogError)) -> Result<(), LogError> {
+        let outcome = self.serve();
+        if let Err(error) = &outcome {
+            self.shared.failed.store(true, Ordering::SeqCst);
+            failure(error.clone());
+        }
+        if let Some(thread) = self.checkpoint.take() {
+            let _ = thread.join();
+        }
+        outcome
+    }
+
+    fn serve(&mut self) -> Result<(), LogError> {
+        loop {
+            let stopping = self.control.stop.load(Ordering::SeqCst);
+            self.control.wake.store(false, Ordering::SeqCst);
+            let wrote = self.flush_epoch(stopping)?;
+            self.finish_checkpoint()?;
+            if stopping && !wrote {
+                self.sync()?;
+                return self.log.confirm();
+            }
+            if !wrote {
+                self.rest()?;
+            }
+        }
+    }
+
+    /// Takes the gathered epoch, if any, to the log. True if there was one.
+    fn flush_epoch(&mut self, stopping: bool) -> Result<bool, LogError> {
+        let checkpoint_wanted = self.checkpoint_wanted();
+        let spare = std::mem::take(&mut self.spare);
+        let mut home = self.shared.home.lock();
+        let needs_sync = std::mem::take(&mut home.pending_needs_sync);
+        let payload = home.pending.take(spare);
+        let version = home.last_version();
+        let garbage = std::mem::take(&mut home.garbage);
+        home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
+        let snapshot = checkpoint_wanted.then(|| home.snapshot());
+        drop(home);
+        drop(garbage);
+
+        let wrote = !payload.is_empty();
+        if wrote {
+            self.log.append(self.log.tail(), &payload)?;
+            self.shared.statistics.epochs.fetch_add(1, Ordering::Relaxed);
+            self.shared.statistics.epoch_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+            self.written = version;
+            self.synced = false;
+            self.confirmed = false;
+        }
+        self.spare = payload;
+        if needs_sync || stopping || snapshot.is_some() || self.last_sync.elapsed() >= SYNC_INTERVAL {
+            self.sync()?;
+        }
+        if let Some(snapshot) = snapshot {
+            self.start_checkpoint(snapshot, version);
+        }
+        Ok(wrote)
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        if !self.synced {
+            self.log.sync()?;
+            self.shared.statistics.syncs.fetch_add(1, Ordering::Relaxed);
+            self.synced = true;
+            self.shared.publish_durable(self.written);
+        }
+        self.last_sync = Instant::now();
+        Ok(())
+    }
+
+    /// Nothing to write: leaves a confirm record behind and sleeps until woken, or until gathered effects are due.
+    fn rest(&mut self) -> Result<(), LogError> {
+        if self.synced && !self.confirmed {
+            self.log.confirm()?;
+            self.confirmed = true;
+        }
+        if !self.control.wake.load(Ordering::SeqCst) {
+            std::thread::park_timeout(GATHER);
+        }
+        Ok(())
+    }
+
+    fn checkpoint_wanted(&mut self) -> bool {
+        if self.checkpoint.is_some() {
+            return false;
+        }
+        let due = self.log.bytes() > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
+        let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
+        if wanted {
+            self.control.checkpoint.lock().started += 1;
+            self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
+        }
+        wanted
+    }
+
+    fn start_checkpoint(&mut self, snapshot: Arc<dyn quartet_store::Snapshot>, version: Version) {
+        let position = Position { sequence: self.log.tail(), version };
+        let disk = self.disk.clone();
+        self.checkpoint = std::thread::Builder::new()
+            .name("checkpoint".into())
+            .spawn(move || checkpoints::write(disk.as_ref(), snapshot, position).map_err(|error| error.to_string()))
+            .map_err(|error| tracing::error!(%error, "no thread for a checkpoint"))
+            .ok();
+    }
+
+    fn finish_checkpoint(&mut self) -> Result<(), LogError> {
+        let Some(thread) = self.checkpoint.take_if(|thread| thread.is_finished()) else { return Ok(()) };
+        let written = thread.join().unwrap_or_else(|_| Err("the checkpoint thread panicked".into()));
+        let failure = match written {
+            Ok(written) => {
+                self.checkpoint_bytes = written.bytes;
+                self.shared.statistics.checkpoints.fetch_add(1, Ordering::Relaxed);
+                self.shared.statistics.checkpoint_last_version.store(written.position.version.0, Ordering::Relaxed);
+                self.log.trim_below(written.position.sequence.next())?;
+                None
+            }
+            // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
+            Err(reason) => {
+                tracing::error!(reason, "checkpoint failed");
+                Some(reason)
+            }
+        };
+        self.shared.statistics.checkpoint_running.store(false, Ordering::Relaxed);
+        let mut state = self.control.checkpoint.lock();
+        state.finished = state.started;
+        state.failure = failure;
+        self.control.checkpoint_changed.notify_all();
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! The partition's current state and the lock around it.
+//!
+//! A [`Home`] is the lock held. Whoever holds it executes any number of transactions, each atomic on its own; dropping it
+//! lets the next thread in and, if something was written that must become durable, wakes the flusher.
+//!
+//! Invariants: versions handed out strictly increase; `pending` holds exactly the effects of committed transactions that
+//! the flusher has not taken yet, in version order; the journal is empty between transactions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+use quartet_model::{EffectsWriter, KeyRange, Version};
+use quartet_store::{Cleared, Row, Snapshot, Store};
+
+use crate::changes::RecentChanges;
+use crate::transaction::{SPACE_BYTES, Transaction};
+use crate::watch::{Callback, WatchId, Watches};
+use crate::{Durability, Engine, Hold, Space};
+
+/// Interactive clients may commit against a read version this old.
+pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
+/// Executing waits while the epoch being gathered holds more than this.
+const PENDING_BYTES_MAX: usize = 256 << 20;
+/// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
+const PENDING_BYTES_WAKE: usize = 1 << 20;
+/// The effects of one transaction may not be larger than this.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
+
+/// The transaction was rolled back and has changed nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExecuteError<E> {
+    /// What the layer's code answered.
+    Layer(E),
+    /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
+    /// 1 GiB for all effects. Retrying cannot help.
+    TooLarge,
+}
+
+/// One step of the open transaction: how to take it back, and what to tell the watchers.
+pub(crate) enum Change {
+    Set { new: Row, old: Option<Row> },
+    Cleared { old: Row },
+    ClearedRange { range: KeyRange, cleared: Cleared },
+    Touched { key: Vec<u8> },
+}
+
+pub(crate) struct HomeState {
+    pub store: Box<dyn Store>,
+    last: Version,
+    pub pending: EffectsWriter,
+    /// `pending` holds effects whose acknowledgement waits for a sync.
+    pub pending_needs_sync: bool,
+    pub changes: RecentChanges,
+    pub watches: Watches,
+    pub journal: Vec<Change>,
+    /// Scratch for building full keys.
+    pub key: Vec<u8>,
+    /// Read versions of the optimistic transactions that are running, with how many run at each.
+    readers: BTreeMap<Version, usize>,
+    /// Interactive commits may arrive until this time.
+    interactive_until_micros: u64,
+    /// Cleared rows, dropped by the flusher outside the lock.
+    pub garbage: Vec<Cleared>,
+}
+
+impl HomeState {
+    pub fn new(store: Box<dyn Store>, last: Version) -> HomeState {
+        HomeState {
+            store,
+            last,
+            pending: EffectsWriter::default(),
+            pending_needs_sync: false,
+            changes: RecentChanges::default(),
+            watches: Watches::default(),
+            journal: Vec::new(),
+            key: Vec::new(),
+            readers: BTreeMap::new(),
+            interactive_until_micros: 0,
+            garbage: Vec::new(),
+        }
+    }
+
+    pub fn last_version(&self) -> Version {
+        self.last
+    }
+
+    pub fn next_version(&mut self, now_micros: u64) -> Version {
+        self.last = Version(now_micros.max(self.last.0 + 1));
+        self.last
+    }
+
+    pub fn is_overfull(&self) -> bool {
+        self.pending.len() > PENDING_BYTES_MAX
+    }
+
+    pub fn snapshot(&self) -> Arc<dyn Snapshot> {
+        self.store.snapshot()
+    }
+
+    /// Closes the open transaction: its effects join the epoch, the watchers are told.
+    pub fn commit(&mut self, version: Version, durability: Durability) {
+        if self.pending.commit(version) && durability == Durability::Always {
+            self.pending_needs_sync = true;
+        }
+        let keep_evidence = durability == Durability::Always || self.certification_expected();
+        for change in self.journal.drain(..) {
+            match change {
+                Change::Set { new, .. } if !self.watches.is_empty() => self.watches.key_changed(new.key()),
+                Change::Set { .. } => {}
+                Change::Touched { key } => self.watches.key_changed(&key),
+                Change::Cleared { old } => {
+                    self.watches.key_changed(old.key());
+                    if keep_evidence {
+                        self.changes.add_point(old.key(), version);
+                    }
+                }
+                Change::ClearedRange { range, cleared } => {
+                    self.watches.range_cleared(&range.start, &range.end);
+                    if keep_evidence {
+                        self.changes.add_range(range, version);
+                    }
+                    self.garbage.push(cleared);
+                }
+            }
+        }
+        if !keep_evidence {
+            self.changes.forget_through(version);
+        }
+    }
+
+    /// Takes back the open transaction.
+    pub fn rollback(&mut self) {
+        self.pending.rollback();
+        while let Some(change) = self.journal.pop() {
+            match change {
+                Change::Set { old: Some(old), .. } | Change::Cleared { old } => {
+                    self.store.set(old);
+                }
+                Change::Set { new, old: None } => {
+                    self.store.clear(new.key());
+                }
+                Change::ClearedRange { cleared, .. } => self.store.restore(cleared),
+                Change::Touched { .. } => {}
+            }
+        }
+    }
+
+    pub fn reader_started(&mut self, version: Version) {
+        *self.readers.entry(version).or_default() += 1;
+    }
+
+    pub fn reader_ended(&mut self, version: Version) {
+        if let Some(count) = self.readers.get_mut(&version) {
+            *count -= 1;
+            if *count == 0 {
+                self.readers.remove(&version);
+            }
+        }
+    }
+
+    pub fn interactive_reader(&mut self, now_micros: u64) {
+        self.interactive_until_micros = now_micros + CONFLICT_WINDOW_MICROS;
+    }
+
+    fn certification_expected(&self) -> bool {
+        !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
+    }
+
+    /// Forgets the evidence that nobody can need any more.
+    pub fn forget_changes(&mut self, durable: Version, now_micros: u64) {
+        if self.changes.is_empty() {
+            return;
+        }
+        let mut floor = durable;
+        if let Some((&oldest, _)) = self.readers.first_key_value() {
+            floor = floor.min(oldest);
+        }
+        if self.interactive_until_micros >= now_micros {
+            floor = floor.min(Version(now_micros.saturating_sub(CONFLICT_WINDOW_MICROS)));
+        }
+        self.changes.forget_through(floor);
+    }
+}
+
+/// The partition's lock, held.
+pub struct Home<'e> {
+    engine: &'e Engine,
+    state: MutexGuard<'e, HomeState>,
+    now_micros: u64,
+}
+
+impl<'e> Home<'e> {
+    pub(crate) fn new(engine: &'e Engine, state: MutexGuard<'e, HomeState>) -> Home<'e> {
+        Home { engine, state, now_micros: engine.now_micros() }
+    }
+
+    /// The time that every transaction under this lock sees, in microseconds since the Unix epoch.
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    /// Takes the time anew, for a holder that executes many transactions.
+    pub fn refresh_now(&mut self) {
+        self.now_micros = self.engine.now_micros();
+    }
+
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back.
+    pub fn execute<R, E>(
+        &mut self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<(R, Hold), ExecuteError<E>> {
+        let durable = self.engine.durable();
+        let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
+        let answer = body(&mut transaction).map_err(ExecuteError::Layer)?;
+        let hold = transaction.commit().map_err(|_| ExecuteError::TooLarge)?;
+        self.engine.shared().statistics.transactions.fetch_add(1, Ordering::Relaxed);
+        Ok((answer, hold))
+    }
+
+    /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a committed transaction.
+    pub fn watch_key(&mut self, space: Space, key: &[u8], callback: Callback) -> WatchId {
+        self.state.watches.add_point([&space.prefix(), key].concat(), callback)
+    }
+
+    /// The same for every key of a range.
+    pub fn watch_range(&mut self, space: Space, range: &KeyRange, callback: Callback) -> WatchId {
+        let prefix = space.prefix();
+        let range = KeyRange::new([&prefix, range.start.as_slice()].concat(), [&prefix, range.end.as_slice()].concat());
+        self.state.watches.add_range(range, callback)
+    }
+
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.state.watches.remove(id);
+    }
+
+    /// The part of a watched key that the layer knows.
+    pub fn layer_key(full_key: &[u8]) -> &[u8] {
+        &full_key[SPACE_BYTES.min(full_key.len())..]
+    }
+
+    pub(crate) fn state(&mut self) -> &mut HomeState {
+        &mut self.state
+    }
+}
+
+impl Drop for Home<'_> {
+    fn drop(&mut self) {
+        if self.state.pending_needs_sync || self.state.pending.len() > PENDING_BYTES_WAKE {
+            self.engine.wake_flusher();
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Transactions that run without the lock and are judged at commit.
+//!
+//! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
+//! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
+//! and a range by one scan. A read version whose evidence is gone is answered `TooOld`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_model::{KeyRange, Version};
+use quartet_store::{Read, Snapshot};
+
+use crate::home::{ExecuteError, HomeState};
+use crate::transaction::{SPACE_BYTES, Transaction};
+use crate::{Engine, Hold, Space};
+
+/// Why `run` gave up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RunError<E> {
+    /// What the layer's code answered; nothing was written.
+    Layer(E),
+    /// Every attempt met a concurrent change of what it had read; nothing was written.
+    Conflict,
+    /// See [`ExecuteError::TooLarge`].
+    TooLarge,
+}
+
+/// Why `commit` refused; nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// Something it read was written since: read again and retry.
+    Conflict,
+    /// The read version is outside the conflict window: read again and retry.
+    TooOld,
+    /// The read version is newer than any commit: the caller made it up.
+    FutureVersion,
+    /// See [`ExecuteError::TooLarge`].
+    TooLarge,
+}
+
+/// A write of an interactive transaction. Atomic ones compute from the value at commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    Set { key: Vec<u8>, value: Vec<u8> },
+    Clear { key: Vec<u8> },
+    ClearRange { range: KeyRange },
+    /// Little-endian addition at the operand's length; an absent value counts as zero.
+    Add { key: Vec<u8>, operand: Vec<u8> },
+    And { key: Vec<u8>, operand: Vec<u8> },
+    Or { key: Vec<u8>, operand: Vec<u8> },
+    Xor { key: Vec<u8>, operand: Vec<u8> },
+    /// The larger or smaller of two little-endian unsigned numbers at the operand's length.
+    Max { key: Vec<u8>, operand: Vec<u8> },
+    Min { key: Vec<u8>, operand: Vec<u8> },
+    /// The larger or smaller of two byte strings.
+    ByteMax { key: Vec<u8>, operand: Vec<u8> },
+    ByteMin { key: Vec<u8>, operand: Vec<u8> },
+    /// Appended unless the result would exceed 100,000 bytes.
+    AppendIfFits { key: Vec<u8>, operand: Vec<u8> },
+    /// Cleared if the value equals the operand.
+    CompareAndClear { key: Vec<u8>, operand: Vec<u8> },
+}
+
+/// An interactive transaction, ready to be judged.
+#[derive(Clone, Debug, Default)]
+pub struct CommitRequest {
+    pub read_version: Version,
+    /// What it read. Empty: it commits unconditionally.
+    pub read_conflicts: Vec<KeyRange>,
+    /// What others must consider written by it, beyond what its mutations write.
+    pub write_conflicts: Vec<KeyRange>,
+    pub mutations: Vec<Mutation>,
+}
+
+/// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
+pub struct OptimisticTransaction {
+    snapshot: Arc<dyn Snapshot>,
+    prefix: [u8; SPACE_BYTES],
+    read_version: Version,
+    now_micros: u64,
+    points_read: Vec<Vec<u8>>,
+    ranges_read: Vec<KeyRange>,
+    /// Full key to the new value, or to `None` for a clear.
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl OptimisticTransaction {
+    pub fn read_version(&self) -> Version {
+        self.read_version
+    }
+
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let key = self.full_key(key);
+        if let Some(written) = self.writes.get(&key) {
+            return written.clone();
+        }
+        let row = self.snapshot.get(&key);
+        self.points_read.push(key);
+        row.map(|row| row.value().to_vec())
+    }
+
+    pub fn set(&mut self, key: &[u8], value: &[u8]) {
+        let key = self.full_key(key);
+        self.writes.insert(key, Some(value.to_vec()));
+    }
+
+    pub fn clear(&mut self, key: &[u8]) {
+        let key = self.full_key(key);
+        self.writes.insert(key, None);
+    }
+
+    /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. What was visited, and only
+    /// that, is remembered as read.
+    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+        let (start, end) = (self.full_key(start), self.full_key(end));
+        if start >= end {
+            return;
+        }
+        let mut own: Vec<(&Vec<u8>, &Option<Vec<u8>>)> = self.writes.range(start.clone()..end.clone()).collect();
+        if !reverse {
+            own.reverse();
+        }
+        let mut merge = Merge { own, reverse, stopped_at: None };
+        let mut broke = false;
+        self.snapshot.scan(&start, &end, reverse, &mut |row| {
+            let flow = merge.row(row.key(), row.value(), visit);
+            broke = flow.is_break();
+            flow
+        });
+        if !broke {
+            let _ = merge.rest(visit);
+        }
+        let read = match (merge.stopped_at, reverse) {
+            (None, _) => KeyRange { start, end },
+            (Some(key), false) => KeyRange { start, end: KeyRange::point(&key).end },
+            (Some(key), true) => KeyRange { start: key, end },
+        };
+        self.ranges_read.push(read);
+    }
+
+    fn full_key(&self, key: &[u8]) -> Vec<u8> {
+        [&self.prefix, key].concat()
+    }
+}
+
+/// Merges the transaction's own writes, held in reverse visiting order, into a scan of the snapshot.
+struct Merge<'a> {
+    own: Vec<(&'a Vec<u8>, &'a Option<Vec<u8>>)>,
+    reverse: bool,
+    /// The full key at which the visitor broke off.
+    stopped_at: Option<Vec<u8>>,
+}
+
+type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+impl Merge<'_> {
+    fn row(&mut self, key: &[u8], value: &[u8], visit: Visit<'_>) -> ControlFlow<()> {
+        while let Some(&(own_key, own_value)) = self.own.last() {
+            let comes_first = if self.reverse { own_key.as_slice() > key } else { own_key.as_slice() < key };
+            if own_key.as_slice() == key {
+                self.own.pop();
+                return self.visit(own_key, own_value.as_deref(), visit);
+            }
+            if !comes_first {
+                break;
+            }
+            self.own.pop();
+            self.visit(own_key, own_value.as_deref(), visit)?;
+        }
+        self.visit(key, Some(value), visit)
+    }
+
+    fn rest(&mut self, visit: Visit<'_>) -> ControlFlow<()> {
+        while let Some((key, value)) = self.own.pop() {
+            self.visit(key, value.as_deref(), visit)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn visit(&mut self, key: &[u8], value: Option<&[u8]>, visit: Visit<'_>) -> ControlFlow<()> {
+        let Some(value) = value else { return ControlFlow::Continue(()) };
+        let flow = visit(&key[SPACE_BYTES..], value);
+        if flow.is_break() {
+            self.stopped_at = Some(key.to_vec());
+        }
+        flow
+    }
+}
+
+impl Engine {
+    /// Runs `body` on a snapshot without the lock, certifies what it read, and lands its writes together. Tried at most
+    /// `attempts` times.
+    pub fn run<R, E>(
+        &self,
+        space: Space,
+        attempts: u32,
+        mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Hold), RunError<E>> {
+        for _ in 0..attempts {
+            let (mut transaction, hold) = self.begin(space);
+            let answer = body(&mut transaction);
+            let mut home = self.home();
+            let judged = match &answer {
+                Ok(_) if !transaction.writes.is_empty() => transaction.certify(home.state()),
+                _ => Ok(()),
+            };
+            home.state().reader_ended(transaction.read_version);
+            let answer = answer.map_err(RunError::Layer)?;
+            if judged.is_err() {
+                self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            if transaction.writes.is_empty() {
+                return Ok((answer, hold));
+            }
+            let ((), written) = home.execute(space, |target| transaction.write_to(target)).map_err(|error| match error {
+                ExecuteError::Layer(never) => match never {},
+                ExecuteError::TooLarge => RunError::TooLarge,
+            })?;
+            return Ok((answer, written));
+        }
+        Err(RunError::Conflict)
+    }
+
+    fn begin(&self, space: Space) -> (OptimisticTransaction, Hold) {
+        let mut home = self.home();
+        let now_micros = home.now_micros();
+        let read_version = home.state().last_version();
+        home.state().reader_started(read_version);
+        let transaction = OptimisticTransaction {
+            snapshot: home.state().snapshot(),
+            prefix: space.prefix(),
+            read_version,
+            now_micros,
+            points_read: Vec::new(),
+            ranges_read: Vec::new(),
+            writes: BTreeMap::new(),
+        };
+        let hold = if read_version > self.durable() { read_version } else { Version::ZERO };
+        (transaction, hold)
+    }
+
+    /// The version at which an interactive transaction may read, and the state there. What it reads may not be shown to
+    /// anybody before the hold is durable.
+    pub fn read_version(&self) -> (Version, Arc<dyn Snapshot>, Hold) {
+        let mut home = self.home();
+        let now_micros = home.now_micros();
+        home.state().interactive_reader(now_micros);
+        let version = home.state().last_version();
+        let hold = if version > self.durable() { version } else { Version::ZERO };
+        (version, home.state().snapshot(), hold)
+    }
+
+    /// Judges an interactive transaction and lands its writes. The version is where it committed.
+    pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
+        let mut home = self.home();
+        let prefix = space.prefix();
+        if request.read_version > home.state().last_version() {
+            return Err(CommitError::FutureVersion);
+        }
+        if !request.read_conflicts.is_empty() {
+            if !home.state().changes.can_judge(request.read_version) {
+                return Err(CommitError::TooOld);
+            }
+            let read = request.read_conflicts.iter().map(|range| prefixed(&prefix, range));
+            for range in read {
+                unchanged_range(home.state(), &range, request.read_version).map_err(|_| CommitError::Conflict)?;
+            }
+        }
+        let committed = home.execute(space, |target| -> Result<Version, std::convert::Infallible> {
+            for mutation in &request.mutations {
+                mutation.apply(target);
+            }
+            Ok(target.commit_version())
+        });
+        let (version, hold) = match committed {
+            Ok(committed) => committed,
+            Err(ExecuteError::TooLarge) => return Err(CommitError::TooLarge),
+            Err(ExecuteError::Layer(never)) => match never {},
+        };
+        for range in &request.write_conflicts {
+            home.state().changes.add_range(prefixed(&prefix, range), version);
+        }
+        Ok((version, hold))
+    }
+}
+
+fn prefixed(prefix: &[u8], range: &KeyRange) -> KeyRange {
+    KeyRange::new([prefix, &range.start].concat(), [prefix, &range.end].concat())
+}
+
+/// The evidence says that somebody wrote what was read, or is gone.
+struct Changed;
+
+impl OptimisticTransaction {
+    fn certify(&self, state: &HomeState) -> Result<(), Changed> {
+        if !state.changes.can_judge(self.read_version) {
+            return Err(Changed);
+        }
+        for key in &self.points_read {
+            unchanged_point(state, key, self.read_version)?;
+        }
+        for range in &self.ranges_read {
+            unchanged_range(state, range, self.read_version)?;
+        }
+        Ok(())
+    }
+
+    fn write_to(&self, target: &mut Transaction<'_>) -> Result<(), std::convert::Infallible> {
+        for (key, value) in &self.writes {
+            match value {
+                Some(value) => drop(target.set(&key[SPACE_BYTES..], value)),
+                None => drop(target.clear(&key[SPACE_BYTES..])),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
+    let present = state.store.get(key).map(|row| row.version());
+    let newest = present.unwrap_or_default().max(state.changes.newest_at(key));
+    if newest > read_version { Err(Changed) } else { Ok(()) }
+}
+
+fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    if state.changes.newest_in(&range.start, &range.end) > read_version {
+        return Err(Changed);
+    }
+    let mut newer = false;
+    state.store.scan(&range.start, &range.end, false, &mut |row| {
+        newer = row.version() > read_version;
+        if newer { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    if newer { Err(Changed) } else { Ok(()) }
+}
+
+impl Mutation {
+    fn apply(&self, target: &mut Transaction<'_>) {
+        match self {
+            Mutation::Set { key, value } => drop(target.set(key, value)),
+            Mutation::Clear { key } => drop(target.clear(key)),
+            Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
+            Mutation::CompareAndClear { key, operand } => {
+                if target.get(key).is_some_and(|row| row.value() == operand) {
+                    target.clear(key);
+                }
+            }
+            Mutation::Add { key, operand } => update(target, key, |old| add(old, operand)),
+            Mutation::And { key, operand } => update(target, key, |old| match old {
+                Some(old) => bitwise(old, operand, |a, b| a & b),
+                None => operand.clone(),
+            }),
+            Mutation::Or { key, operand } => update(target, key, |old| bitwise(old.unwrap_or_default(), operand, |a, b| a | b)),
+            Mutation::Xor { key, operand } => update(target, key, |old| bitwise(old.unwrap_or_default(), operand, |a, b| a ^ b)),
+            Mutation::Max { key, operand } => update(target, key, |old| match old {
+                Some(old) => number_of_length(old, operand.len()).max_number(operand),
+                None => operand.clone(),
+            }),
+            Mutation::Min { key, operand } => update(target, key, |old| match old {
+                Some(old) => number_of_length(old, operand.len()).min_number(operand),
+                None => operand.clone(),
+            }),
+            Mutation::ByteMax { key, operand } => update(target, key, |old| old.map_or(operand.as_slice(), |old| old.max(operand)).to_vec()),
+            Mutation::ByteMin { key, operand } => update(target, key, |old| old.map_or(operand.as_slice(), |old| old.min(operand)).to_vec()),
+            Mutation::AppendIfFits { key, operand } => update(target, key, |old| {
+                let old = old.unwrap_or_default();
+                if old.len() + operand.len() > APPEND_BYTES_MAX { old.to_vec() } else { [old, operand].concat() }
+            }),
+        }
+    }
+}
+
+const APPEND_BYTES_MAX: usize = 100_000;
+
+fn update(target: &mut Transaction<'_>, key: &[u8], compute: impl FnOnce(Option<&[u8]>) -> Vec<u8>) {
+    let old = target.get(key);
+    let new = compute(old.as_ref().map(|row| row.value()));
+    target.set(key, &new);
+}
+
+/// Bytes of `old`, cut or filled with zeros to the operand's length, combined with the operand's.
+fn bitwise(old: &[u8], operand: &[u8], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
+    operand.iter().enumerate().map(|(index, &byte)| combine(old.get(index).copied().unwrap_or(0), byte)).collect()
+}
+
+fn add(old: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
+    let mut carry = 0;
+    let mut sum = Vec::with_capacity(operand.len());
+    for (index, &byte) in operand.iter().enumerate() {
+        let old_byte = old.and_then(|old| old.get(index)).copied().unwrap_or(0);
+        let digit = u16::from(byte) + u16::from(old_byte) + carry;
+        carry = digit >> 8;
+        sum.push(digit as u8);
+    }
+    sum
+}
+
+/// A little-endian unsigned number of any length.
+struct Number(Vec<u8>);
+
+fn number_of_length(old: &[u8], length: usize) -> Number {
+    let mut bytes = old.to_vec();
+    bytes.resize(length, 0);
+    Number(bytes)
+}
+
+impl Number {
+    fn max_number(self, operand: &[u8]) -> Vec<u8> {
+        if self.0.iter().rev().gt(operand.iter().rev()) { self.0 } else { operand.to_vec() }
+    }
+
+    fn min_number(self, operand: &[u8]) -> Vec<u8> {
+        if self.0.iter().rev().lt(operand.iter().rev()) { self.0 } else { operand.to_vec() }
+    }
+}

@@ -1,0 +1,60 @@
+//! How a partition is opened, and why that may fail.
+
+use quartet_log::LogError;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// After its epoch is on disk.
+    #[default]
+    Always,
+    /// At once; written to the log within 10 milliseconds and synced every second.
+    Interval,
+    /// At once; written to the log within 10 milliseconds, synced by checkpoints and shutdown only.
+    None,
+}
+
+impl Durability {
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Always => "always",
+            Durability::Interval => "interval",
+            Durability::None => "none",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Durability> {
+        [Durability::Always, Durability::Interval, Durability::None].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Size of a log segment.
+    pub segment_bytes: u64,
+    /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
+    pub checkpoint_log_bytes: u64,
+}
+
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions { segment_bytes: 64 << 20, checkpoint_log_bytes: 256 << 20 }
+    }
+}
+
+/// How far opening has come.
+#[derive(Clone, Copy, Debug)]
+pub enum OpenProgress {
+    Checkpoint { rows: u64 },
+    Log { bytes: u64, bytes_total: u64 },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0}")]
+    Log(LogError),
+    #[error("checkpoint {file}: {reason}; restore it from a backup or a replica: the log before it has been trimmed")]
+    Checkpoint { file: String, reason: String },
+    #[error("reading the data directory: {0}")]
+    Io(#[from] std::io::Error),
+}

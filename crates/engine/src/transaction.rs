@@ -1,0 +1,250 @@
+//! A transaction that executes at the latest state, under the partition's lock.
+//!
+//! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere else, so a layer cannot
+//! reach outside its logical database. Dropped without a commit (an error, a panic in the layer), it takes everything back.
+
+use std::ops::ControlFlow;
+
+use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
+use quartet_store::Row;
+
+use crate::watch::{Callback, WatchId};
+use crate::home::{Change, HomeState, TRANSACTION_BYTES_MAX};
+use crate::{Durability, Hold, Space};
+
+/// Length of the prefix that a space adds to each key.
+pub const SPACE_BYTES: usize = 3;
+
+/// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
+pub type UniqueId = [u8; 10];
+
+pub struct Transaction<'h> {
+    state: &'h mut HomeState,
+    space: Space,
+    prefix: [u8; SPACE_BYTES],
+    /// The durable version when the transaction began: whatever it reads above it must be waited for.
+    durable: Version,
+    /// Zero until the first write.
+    version: Version,
+    now_micros: u64,
+    hold: Hold,
+    unique_ids: u32,
+    too_large: bool,
+    finished: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct TooLarge;
+
+impl<'h> Transaction<'h> {
+    pub(crate) fn new(state: &'h mut HomeState, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
+        state.pending.begin();
+        Transaction {
+            state,
+            space,
+            prefix: space.prefix(),
+            durable,
+            version: Version::ZERO,
+            now_micros,
+            hold: Version::ZERO,
+            unique_ids: 0,
+            too_large: false,
+            finished: false,
+        }
+    }
+
+    /// The time of this transaction, in microseconds since the Unix epoch. The same for all it does.
+    pub fn now_micros(&self) -> u64 {
+        self.now_micros
+    }
+
+    /// The version at which this transaction will commit.
+    pub fn commit_version(&mut self) -> Version {
+        if self.version == Version::ZERO {
+            self.version = self.state.next_version(self.now_micros);
+        }
+        self.version
+    }
+
+    /// An identifier that no other call in this space returns, ever. At most 2^24 in a transaction; panics beyond.
+    pub fn unique_id(&mut self) -> UniqueId {
+        self.unique_ids += 1;
+        assert!(self.unique_ids < 1 << 24, "at most 2^24 unique ids in a transaction");
+        let mut id = [0; 10];
+        // Seven bytes of microseconds last until the year 4253.
+        id[..7].copy_from_slice(&self.commit_version().0.to_be_bytes()[1..]);
+        id[7..].copy_from_slice(&self.unique_ids.to_be_bytes()[1..]);
+        id
+    }
+
+    /// The row at `key`. Its key carries the space's prefix: see [`Transaction::layer_key`].
+    pub fn get(&mut self, key: &[u8]) -> Option<Row> {
+        self.build_key(key);
+        let row = self.state.store.get(&self.state.key);
+        if self.space.durability == Durability::Always {
+            let version = match &row {
+                Some(row) => row.version(),
+                None => self.state.changes.newest_at(&self.state.key),
+            };
+            self.depend_on(version);
+        }
+        row
+    }
+
+    /// Sets `key` to the concatenation of `value_parts`. Returns the row it replaced.
+    pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<Row> {
+        let value_bytes: usize = value_parts.iter().map(|part| part.len()).sum();
+        if key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
+            self.too_large = true;
+            return None;
+        }
+        let version = self.commit_version();
+        let row = Row::from_parts(&[&self.prefix, key], value_parts, version);
+        self.set_row(row)
+    }
+
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Row> {
+        self.set_parts(key, &[value])
+    }
+
+    fn set_row(&mut self, row: Row) -> Option<Row> {
+        self.state.pending.set(row.key(), row.value());
+        let old = self.state.store.set(row.clone());
+        self.state.journal.push(Change::Set { new: row, old: old.clone() });
+        self.check_size();
+        old
+    }
+
+    /// Removes `key`. Returns the row that was there.
+    pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
+        self.build_key(key);
+        let Some(old) = self.state.store.clear(&self.state.key) else {
+            let version = self.state.changes.newest_at(&self.state.key);
+            self.depend_on(version);
+            return None;
+        };
+        self.commit_version();
+        self.state.pending.clear(old.key());
+        self.state.journal.push(Change::Cleared { old: old.clone() });
+        Some(old)
+    }
+
+    /// Removes every key of `start..end`. Returns how many there were.
+    pub fn clear_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let range = self.full_range(start, end);
+        let cleared = self.state.store.clear_range(&range.start, &range.end);
+        let count = cleared.count();
+        if count > 0 {
+            self.commit_version();
+            self.state.pending.clear_range(&range.start, &range.end);
+            self.state.journal.push(Change::ClearedRange { range, cleared });
+        }
+        count
+    }
+
+    /// Visits the rows of `start..end` in key order, or backwards, until `visit` breaks.
+    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        let range = self.full_range(start, end);
+        let mut newest = Version::ZERO;
+        self.state.store.scan(&range.start, &range.end, reverse, &mut |row| {
+            newest = newest.max(row.version());
+            visit(row)
+        });
+        let newest = newest.max(self.state.changes.newest_in(&range.start, &range.end));
+        self.depend_on(newest);
+    }
+
+    /// How many rows `start..end` holds.
+    pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        let range = self.full_range(start, end);
+        self.depend_on_everything();
+        self.state.store.count(&range.start, &range.end)
+    }
+
+    /// The row at position `index` of `start..end`, counted from zero.
+    pub fn nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        let range = self.full_range(start, end);
+        self.depend_on_everything();
+        self.state.store.nth(&range.start, &range.end, index)
+    }
+
+    /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
+    pub fn touch(&mut self, key: &[u8]) {
+        if !self.state.watches.is_empty() {
+            let key = [&self.prefix, key].concat();
+            self.state.journal.push(Change::Touched { key });
+        }
+    }
+
+    /// See [`crate::Home::watch_key`].
+    pub fn watch_key(&mut self, key: &[u8], callback: Callback) -> WatchId {
+        self.state.watches.add_point([&self.prefix, key].concat(), callback)
+    }
+
+    pub fn unwatch(&mut self, id: WatchId) {
+        self.state.watches.remove(id);
+    }
+
+    /// True if this transaction has written something.
+    pub fn has_written(&self) -> bool {
+        self.version != Version::ZERO
+    }
+
+    /// The part of a row's key that the layer knows.
+    pub fn layer_key(row: &Row) -> &[u8] {
+        &row.key()[SPACE_BYTES..]
+    }
+
+    pub(crate) fn commit(mut self) -> Result<Hold, TooLarge> {
+        if self.too_large {
+            return Err(TooLarge);
+        }
+        self.finished = true;
+        if self.version == Version::ZERO {
+            self.state.pending.rollback();
+            if !self.state.journal.is_empty() {
+                self.state.commit(Version::ZERO, self.space.durability);
+            }
+        } else {
+            self.state.commit(self.version, self.space.durability);
+            self.depend_on(self.version);
+        }
+        Ok(self.hold)
+    }
+
+    fn check_size(&mut self) {
+        if self.state.pending.open_bytes() > TRANSACTION_BYTES_MAX {
+            self.too_large = true;
+        }
+    }
+
+    fn depend_on(&mut self, version: Version) {
+        if version > self.durable && version > self.hold && self.space.durability == Durability::Always {
+            self.hold = version;
+        }
+    }
+
+    /// Counting does not see the versions of what it counts, so it depends on the latest commit.
+    fn depend_on_everything(&mut self) {
+        let last = self.state.last_version();
+        self.depend_on(last);
+    }
+
+    fn build_key(&mut self, key: &[u8]) {
+        self.state.key.clear();
+        self.state.key.extend_from_slice(&self.prefix);
+        self.state.key.extend_from_slice(key);
+    }
+
+    fn full_range(&self, start: &[u8], end: &[u8]) -> KeyRange {
+        KeyRange::new([&self.prefix, start].concat(), [&self.prefix, end].concat())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.state.rollback();
+        }
+    }
+}

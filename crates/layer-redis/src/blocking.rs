@@ -1,0 +1,231 @@
+//! Commands that wait for a key: BLPOP and its kin.
+//!
+//! A waiting command stands in the queue of each of its keys. When a transaction commits that changed such a key, the
+//! engine's watch puts the key on the ready list, and the session that committed, still holding the partition's lock, asks the
+//! waiting commands again, oldest first. So they are served in order, after the whole transaction, before any other client.
+//!
+//! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by being served, by its
+//! timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone before its connection is.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Home, WatchId};
+use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
+
+use crate::Redis;
+use crate::clients::{Client, ClientState};
+use crate::command::{Block, Command, Failure, TimeoutReply};
+use crate::errors;
+use crate::keyspace::{Keyspace, key_row};
+use crate::session;
+
+/// Watched rows that changed, in the order of their commits.
+#[derive(Default)]
+struct Ready {
+    rows: Mutex<VecDeque<Vec<u8>>>,
+    any: AtomicBool,
+}
+
+#[derive(Default)]
+pub struct Blocking {
+    ready: Arc<Ready>,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    /// By client id: a client waits for one command at a time.
+    waiters: HashMap<u64, Waiter>,
+    keys: HashMap<Vec<u8>, KeyQueue>,
+    next_turn: u64,
+}
+
+struct KeyQueue {
+    watch: WatchId,
+    /// Turn to client id: first come, first served.
+    clients: BTreeMap<u64, u64>,
+}
+
+struct Waiter {
+    client: Arc<Client>,
+    command: &'static Command,
+    request: Vec<u8>,
+    protocol: Protocol,
+    db: u8,
+    rows: Vec<Vec<u8>>,
+    turn: u64,
+    on_timeout: TimeoutReply,
+}
+
+impl Blocking {
+    /// How many clients wait.
+    pub fn count(&self) -> usize {
+        self.queues.lock().waiters.len()
+    }
+
+    /// The client waits from now on. `request` is its command as it was sent.
+    pub fn add(
+        &self,
+        home: &mut Home<'_>,
+        layer: &Redis,
+        client: &ClientState,
+        command: &'static Command,
+        request: Vec<u8>,
+        block: Block,
+    ) {
+        let mut queues = self.queues.lock();
+        queues.next_turn += 1;
+        let turn = queues.next_turn;
+        let mut rows: Vec<Vec<u8>> = block.keys.iter().map(|name| key_row(client.db, name).to_vec()).collect();
+        rows.sort();
+        rows.dedup();
+        for row in &rows {
+            let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
+                let ready = self.ready.clone();
+                let callback = Arc::new(move |full_key: &[u8]| ready.push(Home::layer_key(full_key)));
+                KeyQueue { watch: home.watch_key(layer.space, row, callback), clients: BTreeMap::new() }
+            });
+            queue.clients.insert(turn, client.shared.id);
+        }
+        client.shared.blocked.store(true, Ordering::SeqCst);
+        let waiter = Waiter {
+            client: client.shared.clone(),
+            command,
+            request,
+            protocol: client.protocol,
+            db: client.db,
+            rows,
+            turn,
+            on_timeout: block.on_timeout,
+        };
+        queues.waiters.insert(client.shared.id, waiter);
+    }
+
+    /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
+    fn remove(&self, home: &mut Home<'_>, client_id: u64) -> Option<Waiter> {
+        let mut queues = self.queues.lock();
+        let waiter = queues.waiters.remove(&client_id)?;
+        for row in &waiter.rows {
+            if let Some(queue) = queues.keys.get_mut(row) {
+                queue.clients.remove(&waiter.turn);
+                if queue.clients.is_empty() {
+                    let queue = queues.keys.remove(row).expect("the queue that was just found");
+                    home.unwatch(queue.watch);
+                }
+            }
+        }
+        waiter.client.blocked.store(false, Ordering::SeqCst);
+        Some(waiter)
+    }
+
+    /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
+    pub fn end(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
+        let Some(waiter) = self.remove(home, client_id) else { return false };
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, waiter.protocol);
+        match (error, waiter.on_timeout) {
+            (Some(error), _) => reply.error(error),
+            (None, TimeoutReply::Null) => reply.null(),
+            (None, TimeoutReply::NullArray) => reply.null_array(),
+        }
+        waiter.client.post(&bytes, Default::default(), true);
+        true
+    }
+
+    /// The connection is gone: nothing is to be given to it.
+    pub fn forget(&self, home: &mut Home<'_>, client_id: u64) {
+        self.remove(home, client_id);
+    }
+
+    /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
+    #[inline]
+    pub fn serve(&self, home: &mut Home<'_>, layer: &Redis) {
+        while self.ready.any.load(Ordering::Relaxed) {
+            let Some(row) = self.ready.pop() else { return };
+            self.serve_key(home, layer, &row);
+        }
+    }
+
+    fn serve_key(&self, home: &mut Home<'_>, layer: &Redis, row: &[u8]) {
+        let turns: Vec<u64> = match self.queues.lock().keys.get(row) {
+            Some(queue) => queue.clients.values().copied().collect(),
+            None => return,
+        };
+        for client_id in turns {
+            if !exists(home, layer, row) {
+                return;
+            }
+            let Some((command, request, client)) = self.waiting(client_id) else { continue };
+            let mut bytes = Vec::new();
+            if let Some(hold) = retry(home, layer, command, &request, client, &mut bytes)
+                && let Some(waiter) = self.remove(home, client_id)
+            {
+                waiter.client.post(&bytes, hold, true);
+            }
+        }
+    }
+
+    fn waiting(&self, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
+        let queues = self.queues.lock();
+        let waiter = queues.waiters.get(&client_id)?;
+        let mut client = ClientState::new(waiter.client.clone(), true);
+        client.db = waiter.db;
+        client.protocol = waiter.protocol;
+        Some((waiter.command, waiter.request.clone(), client))
+    }
+}
+
+/// Asks a waiting command again. `None`: it goes on waiting.
+fn retry(
+    home: &mut Home<'_>,
+    layer: &Redis,
+    command: &'static Command,
+    request: &[u8],
+    mut client: ClientState,
+    bytes: &mut Vec<u8>,
+) -> Option<quartet_engine::Hold> {
+    let mut parser = Parser::new();
+    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::default()) else { return None };
+    let arguments = parser.arguments(request);
+    match session::call(home, layer, &mut client, command, arguments, true, bytes) {
+        Ok(hold) => Some(hold),
+        Err(Failure::Block(_) | Failure::After(_)) => None,
+        Err(Failure::Error(errors::WRONG_TYPE)) => None,
+        Err(Failure::Error(text)) => {
+            Reply::new(bytes, client.protocol).error(text);
+            Some(Default::default())
+        }
+        Err(Failure::Message(text)) => {
+            Reply::new(bytes, client.protocol).error(&text);
+            Some(Default::default())
+        }
+    }
+}
+
+fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
+    let now_ms = home.now_micros() / 1000;
+    let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
+        Ok(Keyspace { tx, db: row[1], now_ms }.find(&row[2..]).is_some())
+    });
+    found.is_ok_and(|(found, _)| found)
+}
+
+impl Ready {
+    fn push(&self, row: &[u8]) {
+        let mut rows = self.rows.lock();
+        if !rows.iter().any(|other| other == row) {
+            rows.push_back(row.to_vec());
+        }
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn pop(&self) -> Option<Vec<u8>> {
+        let mut rows = self.rows.lock();
+        let row = rows.pop_front();
+        self.any.store(!rows.is_empty(), Ordering::Relaxed);
+        row
+    }
+}

@@ -1,0 +1,231 @@
+//! Connections: what each carries, and the list of all of them that CLIENT commands look at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Hold, WatchId};
+use quartet_wire_resp::Protocol;
+
+/// What a connection's own thread changes freely.
+pub struct ClientState {
+    pub shared: Arc<Client>,
+    pub db: u8,
+    pub protocol: Protocol,
+    pub authenticated: bool,
+    /// The requests queued since MULTI.
+    pub multi: Option<Queue>,
+    pub watched: Vec<Watched>,
+    pub reply_mode: ReplyMode,
+    pub close_after_reply: bool,
+}
+
+/// Requests waiting for EXEC, as they were sent.
+#[derive(Default)]
+pub struct Queue {
+    pub requests: Vec<Vec<u8>>,
+    pub bytes: usize,
+    /// A request was refused: EXEC will discard them all.
+    pub refused: bool,
+}
+
+/// A key under WATCH.
+pub struct Watched {
+    pub db: u8,
+    pub name: Vec<u8>,
+    pub id: WatchId,
+    /// Set once the key was touched.
+    pub touched: Arc<AtomicBool>,
+    /// The key was there, but had expired, when WATCH looked.
+    pub was_expired: bool,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    #[default]
+    On,
+    Off,
+    /// The next command answers nothing.
+    SkipNext,
+    /// This command answers nothing.
+    SkipThis,
+}
+
+impl ClientState {
+    pub fn new(shared: Arc<Client>, authenticated: bool) -> ClientState {
+        ClientState {
+            shared,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            multi: None,
+            watched: Vec::new(),
+            reply_mode: ReplyMode::On,
+            close_after_reply: false,
+        }
+    }
+}
+
+/// What other connections may see and change: CLIENT LIST, KILL, UNBLOCK, and replies that arrive unasked.
+pub struct Client {
+    pub id: u64,
+    pub address: String,
+    pub local_address: String,
+    pub connected_micros: u64,
+    pub last_command_micros: AtomicU64,
+    pub db: AtomicU8,
+    pub resp: AtomicU8,
+    /// Number of queued requests plus one while in MULTI; zero outside.
+    pub multi: AtomicU64,
+    pub watch_count: AtomicU64,
+    pub blocked: AtomicBool,
+    pub monitor: AtomicBool,
+    pub no_evict: AtomicBool,
+    pub no_touch: AtomicBool,
+    pub killed: AtomicBool,
+    /// Index of the latest command in the table.
+    last_command: AtomicUsize,
+    pub details: Mutex<ClientDetails>,
+    mailbox: Mutex<Mailbox>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ClientDetails {
+    pub name: String,
+    pub library_name: String,
+    pub library_version: String,
+}
+
+/// Bytes for a connection that another thread produced.
+#[derive(Default)]
+pub struct Mailbox {
+    pub bytes: Vec<u8>,
+    pub hold: Hold,
+    /// The reply to the command that blocked is among the bytes.
+    pub unblocked: bool,
+}
+
+/// A mailbox that nobody empties is cut off here: the connection is closed.
+const MAILBOX_BYTES_MAX: usize = 256 << 20;
+
+const NO_COMMAND: usize = usize::MAX;
+
+impl Client {
+    /// Notes the command at `index` of the table as the latest.
+    pub fn note_command(&self, index: usize) {
+        self.last_command.store(index, Ordering::Relaxed);
+    }
+
+    /// The latest command's name; `NULL` before the first.
+    pub fn last_command(&self) -> &'static str {
+        match self.last_command.load(Ordering::Relaxed) {
+            NO_COMMAND => "NULL",
+            index => crate::commands::table().at(index).name,
+        }
+    }
+
+    /// Leaves bytes for the connection and wakes it. The hold is what they have to wait for.
+    pub fn post(&self, bytes: &[u8], hold: Hold, unblocked: bool) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.bytes.len() + bytes.len() > MAILBOX_BYTES_MAX {
+            self.killed.store(true, Ordering::SeqCst);
+        } else {
+            mailbox.bytes.extend_from_slice(bytes);
+            mailbox.hold = mailbox.hold.max(hold);
+            mailbox.unblocked |= unblocked;
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    pub fn take_mail(&self) -> Mailbox {
+        std::mem::take(&mut *self.mailbox.lock())
+    }
+
+    /// Asks the connection to close.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+        (self.wake)();
+    }
+}
+
+/// All connections by id.
+#[derive(Default)]
+pub struct Clients {
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    monitors: AtomicU64,
+}
+
+impl Clients {
+    pub fn connect(
+        &self,
+        address: String,
+        local_address: String,
+        now_micros: u64,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
+            address,
+            local_address,
+            connected_micros: now_micros,
+            last_command_micros: AtomicU64::new(now_micros),
+            db: AtomicU8::new(0),
+            resp: AtomicU8::new(2),
+            multi: AtomicU64::new(0),
+            watch_count: AtomicU64::new(0),
+            blocked: AtomicBool::new(false),
+            monitor: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            last_command: AtomicUsize::new(NO_COMMAND),
+            details: Mutex::default(),
+            mailbox: Mutex::default(),
+            wake,
+        });
+        self.all.lock().insert(client.id, client.clone());
+        client
+    }
+
+    pub fn disconnect(&self, client: &Client) {
+        self.set_monitor(client, false);
+        self.all.lock().remove(&client.id);
+    }
+
+    pub fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.all.lock().get(&id).cloned()
+    }
+
+    /// Every connection, oldest first.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    pub fn set_monitor(&self, client: &Client, on: bool) {
+        if client.monitor.swap(on, Ordering::SeqCst) != on {
+            if on { self.monitors.fetch_add(1, Ordering::SeqCst) } else { self.monitors.fetch_sub(1, Ordering::SeqCst) };
+        }
+    }
+
+    pub fn has_monitors(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sends a line to every monitor.
+    pub fn tell_monitors(&self, line: &[u8]) {
+        for client in self.list() {
+            if client.monitor.load(Ordering::Relaxed) {
+                client.post(line, Hold::ZERO, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What a command is: one row of the table, from which dispatch, COMMAND replies, help and documents derive.
+
+use quartet_wire_resp::Arguments;
+
+use crate::context::Context;
+
+/// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
+pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
+
+/// Why a handler did not write a reply.
+#[derive(Debug)]
+pub enum Failure {
+    /// The error reply, its code first.
+    Error(&'static str),
+    Message(String),
+    /// Nothing to answer yet: ask again when one of the keys changes. Inside MULTI the timeout's reply is sent at once.
+    Block(Block),
+    /// Must be done after the lock is released, before the reply.
+    After(After),
+}
+
+/// A command that waits for one of its keys.
+#[derive(Debug)]
+pub struct Block {
+    pub keys: Vec<Vec<u8>>,
+    /// `None`: for ever. Milliseconds since the Unix epoch.
+    pub deadline_ms: Option<u64>,
+    pub on_timeout: TimeoutReply,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutReply {
+    Null,
+    NullArray,
+}
+
+/// Work that needs the engine without the partition's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Write a checkpoint and answer OK when it is on disk.
+    Checkpoint,
+    /// Shut the server down.
+    Shutdown,
+    /// Sleep for so many microseconds, then answer OK.
+    Sleep { micros: u64 },
+}
+
+impl From<&'static str> for Failure {
+    fn from(text: &'static str) -> Failure {
+        Failure::Error(text)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Message(text)
+    }
+}
+
+/// One command or subcommand.
+pub struct Command {
+    /// Lower case; a subcommand carries its container: `config|get`.
+    pub name: &'static str,
+    /// Number of arguments with the name (a subcommand counts both words); negative: at least so many.
+    pub arity: i32,
+    pub flags: u32,
+    pub keys: Keys,
+    pub group: Group,
+    pub since: &'static str,
+    pub complexity: &'static str,
+    pub summary: &'static str,
+    pub subcommands: &'static [Command],
+    pub handler: Handler,
+}
+
+/// Where a request's keys stand.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    None,
+    /// Positions of the first and last key and the step between them. A negative last counts from the end (-1: the last).
+    Range { first: i32, last: i32, step: i32 },
+    /// The argument at `count` says how many keys follow it; `also` is the position of one more key, 0 for none.
+    Counted { count: usize, also: usize },
+    /// Worked out from the arguments.
+    Computed(fn(Arguments<'_>) -> Vec<usize>),
+}
+
+pub const NO_KEYS: Keys = Keys::None;
+pub const ONE_KEY: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+pub const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+pub const ALL_KEYS: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+
+impl Keys {
+    /// Positions of the keys in `arguments`; empty if there are none or the request is malformed.
+    pub fn positions(&self, arguments: Arguments<'_>) -> Vec<usize> {
+        let length = arguments.len();
+        match *self {
+            Keys::None => Vec::new(),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { length as i32 + last } else { last };
+                (first..=last).step_by(step.max(1) as usize).map(|position| position as usize).filter(|&position| position < length).collect()
+            }
+            Keys::Counted { count, also } => {
+                let announced = arguments.get(count).and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok()).unwrap_or(0);
+                if announced > length.saturating_sub(count + 1) {
+                    return Vec::new();
+                }
+                let also = (also > 0 && also < length).then_some(also);
+                also.into_iter().chain(count + 1..count + 1 + announced).collect()
+            }
+            Keys::Computed(compute) => compute(arguments),
+        }
+    }
+}
+
+/// A command family, as COMMAND DOCS names it; it also gives the ACL category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    String,
+    Bitmap,
+    Hash,
+    List,
+    Set,
+    SortedSet,
+    HyperLogLog,
+    Generic,
+    Transactions,
+    Connection,
+    Server,
+}
+
+impl Group {
+    /// The name in COMMAND DOCS.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::String => "string",
+            Group::Bitmap => "bitmap",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::HyperLogLog => "hyperloglog",
+            Group::Generic => "generic",
+            Group::Transactions => "transactions",
+            Group::Connection => "connection",
+            Group::Server => "server",
+        }
+    }
+
+    /// The ACL category that every command of the family has, if the family is one.
+    pub fn category(self) -> Option<&'static str> {
+        match self {
+            Group::String => Some("string"),
+            Group::Bitmap => Some("bitmap"),
+            Group::Hash => Some("hash"),
+            Group::List => Some("list"),
+            Group::Set => Some("set"),
+            Group::SortedSet => Some("sortedset"),
+            Group::HyperLogLog => Some("hyperloglog"),
+            Group::Generic => Some("keyspace"),
+            Group::Transactions => Some("transaction"),
+            Group::Connection => Some("connection"),
+            Group::Server => None,
+        }
+    }
+}
+
+/// Command flags, with the names COMMAND INFO gives them (see [`FLAG_NAMES`]).
+pub const WRITE: u32 = 1;
+pub const READONLY: u32 = 1 << 1;
+pub const DENYOOM: u32 = 1 << 2;
+pub const ADMIN: u32 = 1 << 3;
+pub const FAST: u32 = 1 << 4;
+pub const BLOCKING: u32 = 1 << 5;
+pub const NOSCRIPT: u32 = 1 << 6;
+pub const LOADING: u32 = 1 << 7;
+pub const STALE: u32 = 1 << 8;
+pub const NO_AUTH: u32 = 1 << 9;
+pub const NO_MULTI: u32 = 1 << 10;
+pub const MOVABLE_KEYS: u32 = 1 << 11;
+pub const SKIP_MONITOR: u32 = 1 << 12;
+pub const SKIP_SLOWLOG: u32 = 1 << 13;
+/// ACL category only; not shown as a flag.
+pub const DANGEROUS: u32 = 1 << 14;
+
+pub const FLAG_NAMES: &[(u32, &str)] = &[
+    (WRITE, "write"),
+    (READONLY, "readonly"),
+    (DENYOOM, "denyoom"),
+    (ADMIN, "admin"),
+    (NOSCRIPT, "noscript"),
+    (LOADING, "loading"),
+    (STALE, "stale"),
+    (SKIP_MONITOR, "skip_monitor"),
+    (SKIP_SLOWLOG, "skip_slowlog"),
+    (FAST, "fast"),
+    (NO_AUTH, "no_auth"),
+    (BLOCKING, "blocking"),
+    (NO_MULTI, "no_multi"),
+    (MOVABLE_KEYS, "movablekeys"),
+];
+
+impl Command {
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The arity that COMMAND INFO shows and that is checked: both words of a subcommand count.
+    pub fn accepts(&self, argument_count: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { argument_count >= wanted } else { argument_count == wanted }
+    }
+
+    /// The ACL categories, derived from the family and the flags as Redis derives them.
+    pub fn categories(&self) -> Vec<&'static str> {
+        let mut categories = Vec::new();
+        categories.extend(self.group.category());
+        if self.has(WRITE) {
+            categories.push("write");
+        }
+        if self.has(READONLY) && self.group.category().is_some_and(|name| name != "connection" && name != "transaction") {
+            categories.push("read");
+        }
+        if self.has(ADMIN) {
+            categories.push("admin");
+        }
+        if self.has(ADMIN | DANGEROUS) {
+            categories.push("dangerous");
+        }
+        categories.push(if self.has(FAST) { "fast" } else { "slow" });
+        if self.has(BLOCKING) {
+            categories.push("blocking");
+        }
+        categories
+    }
+}
+
+/// One row of the table. A `const fn` with named positions keeps a family's table one line a command.
+#[allow(clippy::too_many_arguments, reason = "one row of a table; a builder would hide its columns")]
+pub const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    group: Group,
+    since: &'static str,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    Command { name, arity, flags, keys, group, since, complexity, summary, subcommands: &[], handler }
+}
+
+/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an error by itself.
+pub const fn container(
+    name: &'static str,
+    group: Group,
+    since: &'static str,
+    summary: &'static str,
+    subcommands: &'static [Command],
+) -> Command {
+    Command {
+        name,
+        arity: -2,
+        flags: 0,
+        keys: NO_KEYS,
+        group,
+        since,
+        complexity: "Depends on the subcommand.",
+        summary,
+        subcommands,
+        handler: |_, _| Err(Failure::Error("ERR internal: a container was called")),
+    }
+}

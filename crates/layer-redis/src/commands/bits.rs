@@ -1,0 +1,5 @@
+//! Bits of strings.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! HyperLogLog.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! Keys of any kind.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! Lists.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! The server.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! Sets.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,5 @@
+//! SORT.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

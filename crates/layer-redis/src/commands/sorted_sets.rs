@@ -1,0 +1,5 @@
+//! Sorted sets.
+
+use crate::command::*;
+
+pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,135 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! Queued requests run in one engine transaction. As in Redis an error of one command does not take the others back; each
+//! command validates before it writes, so its own effects are all or none. WATCH registers with the engine's change
+//! notification; a key touched since, or expired since, makes EXEC answer null.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quartet_wire_resp::Arguments;
+
+use crate::clients::{Queue, Watched};
+use crate::command::*;
+use crate::context::Context;
+use crate::keyspace::key_row;
+use crate::{commands, session};
+
+pub const COMMANDS: &[Command] = &[
+    command("multi", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "1.2.0", "O(1)",
+        "Starts a transaction: the commands that follow are queued.", multi),
+    command("exec", 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG, NO_KEYS, Group::Transactions, "1.2.0", "Depends on the queued commands.",
+        "Runs the queued commands as one transaction.", exec),
+    command("discard", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "2.0.0", "O(N) in the number of queued commands",
+        "Forgets the queued commands.", discard),
+    command("watch", -2, NOSCRIPT | LOADING | STALE | FAST, ALL_KEYS, Group::Transactions, "2.2.0", "O(1) for each key",
+        "Makes the next EXEC depend on the keys staying untouched.", watch),
+    command("unwatch", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "2.2.0", "O(1)",
+        "Forgets all watched keys.", unwatch),
+];
+
+/// Commands that are not queued after MULTI.
+pub fn runs_inside_multi(command: &Command) -> bool {
+    matches!(command.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    if context.client.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    context.client.multi = Some(Queue::default());
+    context.client.shared.multi.store(1, Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
+
+fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let Some(queue) = context.client.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
+    context.client.shared.multi.store(0, Ordering::Relaxed);
+    let touched = is_touched(context);
+    forget_watches(context);
+    if queue.refused {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    if touched {
+        context.reply.null_array();
+        return Ok(());
+    }
+    context.in_exec = true;
+    context.reply.array(queue.requests.len());
+    session::each_request(&queue.requests, &mut |arguments| {
+        let command = commands::find(arguments).expect("a queued command was found once");
+        session::call_queued(context, command, arguments);
+        ControlFlow::Continue(())
+    });
+    context.in_exec = false;
+    Ok(())
+}
+
+fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    if context.client.multi.is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    abandon(context);
+    context.reply.ok();
+    Ok(())
+}
+
+/// Leaves MULTI and forgets the watches: DISCARD, RESET.
+pub fn abandon(context: &mut Context<'_, '_>) {
+    context.client.multi = None;
+    context.client.shared.multi.store(0, Ordering::Relaxed);
+    forget_watches(context);
+}
+
+fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if context.client.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let db = context.client.db;
+    for name in arguments.iter().skip(1) {
+        if context.client.watched.iter().any(|watched| watched.db == db && watched.name == name) {
+            continue;
+        }
+        let row = key_row(db, name);
+        let was_expired = context.tx.get(&row).is_some() && context.keys().find(name).is_none();
+        let touched = Arc::new(AtomicBool::new(false));
+        let flag = touched.clone();
+        let id = context.tx.watch_key(&row, Arc::new(move |_: &[u8]| flag.store(true, Ordering::Relaxed)));
+        context.client.watched.push(Watched { db, name: name.to_vec(), id, touched, was_expired });
+    }
+    context.client.shared.watch_count.store(context.client.watched.len() as u64, Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
+
+fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    forget_watches(context);
+    context.reply.ok();
+    Ok(())
+}
+
+fn forget_watches(context: &mut Context<'_, '_>) {
+    for watched in context.client.watched.drain(..) {
+        context.tx.unwatch(watched.id);
+    }
+    context.client.shared.watch_count.store(0, Ordering::Relaxed);
+}
+
+/// A watched key was written, or has expired since it was watched. One that had expired before, and whose rows have only been
+/// removed since, does not count.
+fn is_touched(context: &mut Context<'_, '_>) -> bool {
+    let watched = std::mem::take(&mut context.client.watched);
+    let touched = watched.iter().any(|watched| {
+        let mut keys = context.keys_of(watched.db);
+        let is_there = keys.find(&watched.name).is_some();
+        let row_is_there = keys.tx.get(&key_row(watched.db, &watched.name)).is_some();
+        if watched.was_expired {
+            return is_there;
+        }
+        watched.touched.load(Ordering::Relaxed) || row_is_there && !is_there
+    });
+    context.client.watched = watched;
+    touched
+}

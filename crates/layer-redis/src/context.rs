@@ -1,0 +1,55 @@
+//! What a handler gets: the transaction, the connection, the reply, and what all connections share.
+
+use quartet_engine::Transaction;
+use quartet_wire_resp::Reply;
+
+use crate::Redis;
+use crate::clients::ClientState;
+use crate::command::{Failure, TimeoutReply};
+use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::parse;
+
+pub struct Context<'c, 't> {
+    pub tx: &'c mut Transaction<'t>,
+    pub client: &'c mut ClientState,
+    pub layer: &'c Redis,
+    pub reply: Reply<'c>,
+    /// The transaction's time in milliseconds.
+    pub now_ms: u64,
+    /// The command runs inside EXEC: it must not block.
+    pub in_exec: bool,
+    /// The command is asked again because a key it waits for changed.
+    pub is_retry: bool,
+}
+
+impl<'t> Context<'_, 't> {
+    /// The selected database.
+    pub fn keys(&mut self) -> Keyspace<'_, 't> {
+        let db = self.client.db;
+        self.keys_of(db)
+    }
+
+    pub fn keys_of(&mut self, db: u8) -> Keyspace<'_, 't> {
+        Keyspace { tx: self.tx, db, now_ms: self.now_ms }
+    }
+
+    /// A key that a command reads: counted as a hit or a miss.
+    pub fn read(&mut self, name: &[u8]) -> Option<Entry> {
+        let found = self.keys().find(name);
+        self.layer.statistics.key_read(found.is_some());
+        found
+    }
+
+    /// A key that a command reads and that must hold `kind` if it is there.
+    pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+        let found = self.keys().find_kind(name, kind)?;
+        self.layer.statistics.key_read(found.is_some());
+        Ok(found)
+    }
+
+    /// The answer of a blocking command that found nothing: wait for `keys`.
+    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], on_timeout: TimeoutReply) -> Result<(), Failure> {
+        let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
+        Err(Failure::Block(crate::command::Block { keys, deadline_ms, on_timeout }))
+    }
+}

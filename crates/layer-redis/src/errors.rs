@@ -1,0 +1,16 @@
+//! Error replies that many commands share, with the texts that clients and suites compare.
+
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub const SYNTAX: &str = "ERR syntax error";
+pub const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+pub const NOT_FLOAT: &str = "ERR value is not a valid float";
+pub const OVERFLOW: &str = "ERR increment or decrement would overflow";
+pub const NO_SUCH_KEY: &str = "ERR no such key";
+pub const INDEX_OUT_OF_RANGE: &str = "ERR index out of range";
+pub const OUT_OF_RANGE_POSITIVE: &str = "ERR value is out of range, must be positive";
+pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+pub const STRING_TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub const KEY_TOO_LARGE: &str = "ERR key exceeds the maximum size of 65000 bytes";
+pub const TIMEOUT_NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
+pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
+pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";

@@ -1,0 +1,449 @@
+//! Keys of a Redis database as rows of the ordered store.
+//!
+//! ```text
+//! 'K' db name                     the key: header, payload
+//! 'E' id element                  an element of a large collection; id is given once and never again
+//! 'T' deadline db name            the key expires at the deadline; no value
+//! 'F' deadline db name            some field of the hash expires at the deadline; no value
+//!
+//! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
+//! payload: the family's own bytes; a large collection's begins with its id (10 bytes)
+//! ```
+//!
+//! A name whose expiry has passed is absent for every reader; the expiry cycle or the next writer removes its rows.
+//! Invariants: a key with an expiry has exactly one 'T' row, written in the same transaction; elements under an id exist
+//! only while a key with that id exists.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Transaction, UniqueId};
+use quartet_model::next_prefix;
+use quartet_store::Row;
+use smallvec::SmallVec;
+
+use crate::command::Failure;
+use crate::errors;
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    String = 0,
+    List = 1,
+    Set = 2,
+    SortedSet = 3,
+    Hash = 4,
+    Stream = 5,
+}
+
+impl Kind {
+    /// The word that TYPE answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Hash => "hash",
+            Kind::Stream => "stream",
+        }
+    }
+
+    fn from_header(header: u8) -> Kind {
+        match header & KIND_MASK {
+            0 => Kind::String,
+            1 => Kind::List,
+            2 => Kind::Set,
+            3 => Kind::SortedSet,
+            4 => Kind::Hash,
+            5 => Kind::Stream,
+            other => panic!("a row of kind {other}, which no version has written"),
+        }
+    }
+}
+
+const KIND_MASK: u8 = 0x0f;
+const HAS_EXPIRY: u8 = 0x10;
+/// The elements stand in rows of their own.
+pub const LARGE: u8 = 0x20;
+/// The family's own flags.
+pub const FLAG_A: u8 = 0x40;
+pub const FLAG_B: u8 = 0x80;
+const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
+
+/// Longest name of a key.
+pub const NAME_BYTES_MAX: usize = 65_000;
+
+pub type KeyBytes = SmallVec<[u8; 64]>;
+
+/// A key as it was found. Holds its row, so it stays readable while the key changes.
+#[derive(Clone)]
+pub struct Entry {
+    row: Row,
+    pub kind: Kind,
+    /// `LARGE`, `FLAG_A`, `FLAG_B`.
+    pub flags: u8,
+    pub expiry_ms: Option<u64>,
+    payload_start: u8,
+}
+
+impl Entry {
+    fn from_row(row: Row) -> Entry {
+        let value = row.value();
+        let header = value[0];
+        let expiry_ms = (header & HAS_EXPIRY != 0)
+            .then(|| u64::from_be_bytes(value[1..9].try_into().expect("eight bytes of expiry")));
+        let payload_start = if expiry_ms.is_some() { 9 } else { 1 };
+        Entry { kind: Kind::from_header(header), flags: header & FLAGS, expiry_ms, payload_start, row }
+    }
+
+    /// The family's bytes. For a large collection they begin with its id.
+    pub fn payload(&self) -> &[u8] {
+        &self.row.value()[usize::from(self.payload_start)..]
+    }
+
+    pub fn is_large(&self) -> bool {
+        self.flags & LARGE != 0
+    }
+
+    /// The elements of a large collection.
+    pub fn elements(&self) -> Elements {
+        Elements::of(self.payload()[..10].try_into().expect("a large collection begins with its id"))
+    }
+
+    /// What a large collection's payload holds after its id.
+    pub fn large_payload(&self) -> &[u8] {
+        &self.payload()[10..]
+    }
+
+    /// When the key was last written, in microseconds since the Unix epoch.
+    pub fn written_micros(&self) -> u64 {
+        self.row.version().0
+    }
+
+    /// Bytes of the key's own row.
+    pub fn row_bytes(&self) -> usize {
+        self.row.key().len() + self.row.value().len()
+    }
+
+    fn is_expired(&self, now_ms: u64) -> bool {
+        self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms)
+    }
+}
+
+/// What a key is to become.
+#[derive(Clone, Copy)]
+pub struct Header {
+    pub kind: Kind,
+    pub flags: u8,
+    pub expiry_ms: Option<u64>,
+}
+
+impl Header {
+    pub fn new(kind: Kind) -> Header {
+        Header { kind, flags: 0, expiry_ms: None }
+    }
+
+    /// The header of an existing key, to be written back with a new payload.
+    pub fn of(entry: &Entry) -> Header {
+        Header { kind: entry.kind, flags: entry.flags, expiry_ms: entry.expiry_ms }
+    }
+
+    pub fn flags(self, flags: u8) -> Header {
+        Header { flags, ..self }
+    }
+
+    pub fn expiry(self, expiry_ms: Option<u64>) -> Header {
+        Header { expiry_ms, ..self }
+    }
+}
+
+/// One Redis database inside a transaction.
+pub struct Keyspace<'k, 't> {
+    pub tx: &'k mut Transaction<'t>,
+    pub db: u8,
+    pub now_ms: u64,
+}
+
+impl Keyspace<'_, '_> {
+    /// The key's row, unless it is absent or has expired.
+    pub fn find(&mut self, name: &[u8]) -> Option<Entry> {
+        let entry = Entry::from_row(self.tx.get(&key_row(self.db, name))?);
+        (!entry.is_expired(self.now_ms)).then_some(entry)
+    }
+
+    /// The key, if it holds `kind`; an error if it holds another.
+    pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
+        match self.find(name) {
+            Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
+            found => Ok(found),
+        }
+    }
+
+    /// Writes the key. A key that was there is replaced: its old expiry and, unless the id stays the same, its elements go.
+    pub fn put(&mut self, name: &[u8], header: Header, payload: &[u8]) {
+        self.put_parts(name, header, &[payload]);
+    }
+
+    /// The same with the payload in parts, the first of which holds the whole id of a large collection.
+    pub fn put_parts(&mut self, name: &[u8], header: Header, payload: &[&[u8]]) {
+        let mut head = [0; 9];
+        head[0] = header.kind as u8 | header.flags & FLAGS;
+        let mut head_bytes = 1;
+        if let Some(expiry_ms) = header.expiry_ms {
+            head[0] |= HAS_EXPIRY;
+            head[1..].copy_from_slice(&expiry_ms.to_be_bytes());
+            head_bytes = 9;
+        }
+        let mut parts: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        parts.push(&head[..head_bytes]);
+        parts.extend_from_slice(payload);
+        let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Entry::from_row);
+        let old_expiry = old.as_ref().and_then(|entry| entry.expiry_ms);
+        if old_expiry != header.expiry_ms {
+            self.move_expiry(name, old_expiry, header.expiry_ms);
+        }
+        if let Some(old) = old.filter(Entry::is_large) {
+            let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(&old.payload()[..10]);
+            if !keeps_id {
+                old.elements().clear_all(self.tx);
+            }
+        }
+    }
+
+    /// Removes the key and all that belongs to it. False if it was absent (or had expired: its rows go all the same).
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else { return false };
+        self.move_expiry(name, old.expiry_ms, None);
+        if old.is_large() {
+            old.elements().clear_all(self.tx);
+        }
+        !old.is_expired(self.now_ms)
+    }
+
+    /// Removes the key's row but leaves the elements, for a collection that goes on under another name.
+    pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
+        let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
+        self.move_expiry(name, old.expiry_ms, None);
+        Some(old)
+    }
+
+    /// Writes the key back with another expiry.
+    pub fn set_expiry(&mut self, name: &[u8], entry: &Entry, expiry_ms: Option<u64>) {
+        self.put(name, Header::of(entry).expiry(expiry_ms), entry.payload());
+    }
+
+    /// Tells those who watch or wait for `name` that an element changed although the key's own row did not.
+    pub fn touch(&mut self, name: &[u8]) {
+        self.tx.touch(&key_row(self.db, name));
+    }
+
+    /// A fresh large collection's elements.
+    pub fn new_elements(&mut self) -> Elements {
+        Elements::of(self.tx.unique_id())
+    }
+
+    /// How many keys the database holds, those not counted out that have expired but are not removed yet.
+    pub fn key_count(&mut self) -> u64 {
+        let (start, end) = keys_range(self.db);
+        self.tx.count(&start, &end)
+    }
+
+    /// The key at `index` in key order; used to pick one at random.
+    pub fn key_at(&mut self, index: u64) -> Option<(Vec<u8>, Entry)> {
+        let (start, end) = keys_range(self.db);
+        let row = self.tx.nth(&start, &end, index)?;
+        Some((name_of(&row).to_vec(), Entry::from_row(row)))
+    }
+
+    /// True if the key has expired by this transaction's time.
+    pub fn has_expired(&self, entry: &Entry) -> bool {
+        entry.is_expired(self.now_ms)
+    }
+
+    /// Visits live keys in key order, from the first name that is `>= from`.
+    pub fn scan_keys(&mut self, from: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
+        let now_ms = self.now_ms;
+        let (_, end) = keys_range(self.db);
+        self.tx.scan(&key_row(self.db, from), &end, false, &mut |row| {
+            let entry = Entry::from_row(row.clone());
+            if entry.is_expired(now_ms) { ControlFlow::Continue(()) } else { visit(name_of(row), entry) }
+        });
+    }
+
+    /// Removes every key of the database. Returns how many there were.
+    pub fn clear(&mut self) -> u64 {
+        let mut owned: Vec<(Vec<u8>, Option<u64>, Option<Elements>)> = Vec::new();
+        let (start, end) = keys_range(self.db);
+        self.tx.scan(&start, &end, false, &mut |row| {
+            let entry = Entry::from_row(row.clone());
+            let elements = entry.is_large().then(|| entry.elements());
+            if elements.is_some() || entry.expiry_ms.is_some() {
+                owned.push((name_of(row).to_vec(), entry.expiry_ms, elements));
+            }
+            ControlFlow::Continue(())
+        });
+        for (name, expiry_ms, elements) in owned {
+            self.move_expiry(&name, expiry_ms, None);
+            if let Some(elements) = elements {
+                elements.clear_all(self.tx);
+            }
+        }
+        self.tx.clear_range(&start, &end)
+    }
+
+    fn move_expiry(&mut self, name: &[u8], old: Option<u64>, new: Option<u64>) {
+        if let Some(old) = old {
+            self.tx.clear(&expiry_row(b'T', old, self.db, name));
+        }
+        if let Some(new) = new {
+            self.tx.set(&expiry_row(b'T', new, self.db, name), b"");
+        }
+    }
+
+    /// Moves the deadline of the hash's first expiring field in the index that the expiry cycle walks.
+    pub fn move_field_expiry(&mut self, name: &[u8], old: Option<u64>, new: Option<u64>) {
+        if old == new {
+            return;
+        }
+        if let Some(old) = old {
+            self.tx.clear(&expiry_row(b'F', old, self.db, name));
+        }
+        if let Some(new) = new {
+            self.tx.set(&expiry_row(b'F', new, self.db, name), b"");
+        }
+    }
+}
+
+/// Names of keys whose deadline (of the key, or of some field) is at or before `now_ms`: database, deadline, name.
+pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
+    let tag = if of_fields { b'F' } else { b'T' };
+    let start = expiry_row(tag, 0, 0, b"");
+    let end = expiry_row(tag, now_ms.saturating_add(1), 0, b"");
+    let mut due = Vec::new();
+    tx.scan(&start, &end, false, &mut |row| {
+        let key = Transaction::layer_key(row);
+        let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
+        due.push((key[9], deadline_ms, key[10..].to_vec()));
+        if due.len() < count_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    due
+}
+
+/// The row of the key `name`; also what the engine's watches of that key are registered under.
+pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
+    let mut key = KeyBytes::new();
+    key.extend_from_slice(&[b'K', db]);
+    key.extend_from_slice(name);
+    key
+}
+
+fn keys_range(db: u8) -> ([u8; 2], [u8; 2]) {
+    ([b'K', db], [b'K', db + 1])
+}
+
+fn name_of(row: &Row) -> &[u8] {
+    &Transaction::layer_key(row)[2..]
+}
+
+fn expiry_row(tag: u8, deadline_ms: u64, db: u8, name: &[u8]) -> KeyBytes {
+    let mut key = KeyBytes::new();
+    key.push(tag);
+    key.extend_from_slice(&deadline_ms.to_be_bytes());
+    key.push(db);
+    key.extend_from_slice(name);
+    key
+}
+
+/// The rows of one large collection. The family decides what an element's key and value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    prefix: [u8; 11],
+}
+
+impl Elements {
+    fn of(id: UniqueId) -> Elements {
+        let mut prefix = [b'E'; 11];
+        prefix[1..].copy_from_slice(&id);
+        Elements { prefix }
+    }
+
+    /// The id that the key's payload begins with.
+    pub fn id(&self) -> &[u8] {
+        &self.prefix[1..]
+    }
+
+    pub fn get(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
+        tx.get(&self.key(element))
+    }
+
+    /// Returns the row that was replaced.
+    pub fn set(&self, tx: &mut Transaction<'_>, element: &[u8], value: &[u8]) -> Option<Row> {
+        tx.set(&self.key(element), value)
+    }
+
+    pub fn clear(&self, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
+        tx.clear(&self.key(element))
+    }
+
+    pub fn clear_all(&self, tx: &mut Transaction<'_>) {
+        tx.clear_range(&self.prefix, &self.end());
+    }
+
+    /// Removes the elements of `start..end`. `None` as the end: to the collection's last.
+    pub fn clear_range(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>) -> u64 {
+        let end = self.bound(end);
+        tx.clear_range(&self.key(start), &end)
+    }
+
+    /// How many elements `start..end` holds.
+    pub fn count(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>) -> u64 {
+        let end = self.bound(end);
+        tx.count(&self.key(start), &end)
+    }
+
+    /// The element at `index` of those that are `>= start`.
+    pub fn nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
+        tx.nth(&self.key(start), &self.end(), index)
+    }
+
+    /// Visits the elements of `start..end`, or backwards, until `visit` breaks.
+    pub fn scan(
+        &self,
+        tx: &mut Transaction<'_>,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reverse: bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) {
+        let end = self.bound(end);
+        tx.scan(&self.key(start), &end, reverse, &mut |row| visit(Elements::name(row), row.value()));
+    }
+
+    /// An element's key, without the collection's prefix.
+    pub fn name(row: &Row) -> &[u8] {
+        &Transaction::layer_key(row)[11..]
+    }
+
+    fn key(&self, element: &[u8]) -> KeyBytes {
+        let mut key = KeyBytes::new();
+        key.extend_from_slice(&self.prefix);
+        key.extend_from_slice(element);
+        key
+    }
+
+    fn bound(&self, end: Option<&[u8]>) -> KeyBytes {
+        end.map_or_else(|| self.end(), |end| self.key(end))
+    }
+
+    fn end(&self) -> KeyBytes {
+        KeyBytes::from_vec(next_prefix(&self.prefix))
+    }
+}
+
+/// Removes every key of every database: the rows of all kinds, without looking at them.
+pub fn clear_everything(tx: &mut Transaction<'_>) {
+    for tag in [b'K', b'E', b'T', b'F'] {
+        tx.clear_range(&[tag], &[tag + 1]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Several byte strings in one value: each a varint length and its bytes. Small collections live in one row this way.
+//!
+//! Values come from our own rows, whose checksums the store has verified; a malformed one is our own broken invariant
+//! and reading simply ends there.
+
+/// Appends one element.
+pub fn push(out: &mut Vec<u8>, element: &[u8]) {
+    let mut length = element.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(element);
+}
+
+/// Walks the elements from the front.
+#[derive(Clone, Copy, Debug)]
+pub struct Iter<'a> {
+    rest: &'a [u8],
+}
+
+pub fn iter(packed: &[u8]) -> Iter<'_> {
+    Iter { rest: packed }
+}
+
+pub fn count(packed: &[u8]) -> usize {
+    iter(packed).count()
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (&first, mut rest) = self.rest.split_first()?;
+        let mut length = usize::from(first & 0x7f);
+        let (mut byte, mut shift) = (first, 0);
+        while byte & 0x80 != 0 {
+            shift += 7;
+            (byte, rest) = rest.split_first().map(|(&byte, rest)| (byte, rest))?;
+            length |= usize::from(byte & 0x7f) << shift;
+        }
+        let (element, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn elements_come_back(elements in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20)) {
+            let mut packed = Vec::new();
+            elements.iter().for_each(|element| push(&mut packed, element));
+            prop_assert_eq!(iter(&packed).map(<[u8]>::to_vec).collect::<Vec<_>>(), elements);
+        }
+
+        #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert!(iter(&bytes).count() <= bytes.len());
+        }
+    }
+}

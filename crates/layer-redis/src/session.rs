@@ -1,0 +1,397 @@
+//! One connection without its socket.
+//!
+//! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once the returned hold is
+//! durable. A session that [`is_blocked`](Session::is_blocked) takes no more requests until its mailbox brings the reply.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{ExecuteError, Hold, Home};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
+
+use crate::Redis;
+use crate::clients::{Client, ClientState, ReplyMode};
+use crate::command::{After, Command, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, TimeoutReply};
+use crate::commands::{self, table};
+use crate::context::Context;
+use crate::slowlog::{SlowCommand, Slowlog};
+use crate::commands::transactions;
+
+/// What a call of [`Session::receive`] did.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// The replies may be sent once this version is durable.
+    pub hold: Hold,
+    /// Close the connection after sending the replies.
+    pub close: bool,
+    /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
+    /// an error if the work fails.
+    pub after: Option<After>,
+}
+
+pub struct Session {
+    layer: Arc<Redis>,
+    client: ClientState,
+    parser: Parser,
+    /// When the command it waits in gives up.
+    deadline_ms: Option<u64>,
+    blocked: bool,
+}
+
+/// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
+const REQUESTS_PER_LOCK: usize = 64;
+/// Bytes a transaction may queue before EXEC.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+
+impl Session {
+    pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
+        let authenticated = layer.password.read().is_none();
+        layer.statistics.connections_received.fetch_add(1, Ordering::Relaxed);
+        Session {
+            layer,
+            client: ClientState::new(client, authenticated),
+            parser: Parser::new(),
+            deadline_ms: None,
+            blocked: false,
+        }
+    }
+
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client.shared
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        self.client.authenticated
+    }
+
+    /// The current command waits for a key: receive nothing until its reply is in the mailbox.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.deadline_ms.filter(|_| self.blocked)
+    }
+
+    /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
+    pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        let layer = self.layer.clone();
+        let mut received = Received::default();
+        let mut home: Option<Home<'_>> = None;
+        for _ in 0..REQUESTS_PER_LOCK {
+            let rest = &input[received.consumed..];
+            if rest.is_empty() || self.blocked || received.close || received.after.is_some() {
+                break;
+            }
+            match self.parser.parse(rest, &self.limits()) {
+                Ok(Parsed::Incomplete { .. }) => break,
+                Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
+                Ok(Parsed::Request { consumed }) => {
+                    let parser = std::mem::take(&mut self.parser);
+                    let home = home.get_or_insert_with(|| layer.engine.home());
+                    self.request(home, &layer, parser.arguments(rest), &rest[..consumed], out, &mut received);
+                    self.parser = parser;
+                    received.consumed += consumed;
+                }
+                Err(error) => {
+                    let text = format!("ERR {error}");
+                    layer.statistics.error_sent(text.as_bytes());
+                    Reply::new(out, self.client.protocol).error(&text);
+                    received.consumed = input.len();
+                    received.close = true;
+                }
+            }
+        }
+        received.close |= self.client.close_after_reply;
+        received
+    }
+
+    /// Fetches what other threads left for this connection. Returns the version the bytes must wait for.
+    pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
+        let mail = self.client.shared.take_mail();
+        out.extend_from_slice(&mail.bytes);
+        if mail.unblocked {
+            self.blocked = false;
+            self.deadline_ms = None;
+        }
+        mail.hold
+    }
+
+    /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
+    pub fn time_out(&mut self) {
+        let mut home = self.layer.engine.home();
+        self.layer.blocking.end(&mut home, self.client.shared.id, None);
+        self.deadline_ms = None;
+    }
+
+    /// The connection is closed: it waits for nothing and watches nothing any more.
+    pub fn close(&mut self) {
+        if self.blocked || !self.client.watched.is_empty() {
+            let mut home = self.layer.engine.home();
+            self.layer.blocking.forget(&mut home, self.client.shared.id);
+            for watched in self.client.watched.drain(..) {
+                home.unwatch(watched.id);
+            }
+        }
+        self.layer.clients.disconnect(&self.client.shared);
+    }
+
+    fn limits(&self) -> Limits {
+        if self.client.authenticated { Limits::default() } else { Limits::unauthenticated() }
+    }
+
+    fn request(
+        &mut self,
+        home: &mut Home<'_>,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) {
+        let replies_start = out.len();
+        let outcome = self.dispatch(home, layer, arguments, raw, out);
+        match outcome {
+            Ok(hold) => received.hold = received.hold.max(hold),
+            Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
+            Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
+            Err(Failure::After(after)) => {
+                out.truncate(replies_start);
+                Reply::new(out, self.client.protocol).ok();
+                received.after = Some(after);
+            }
+            Err(Failure::Block(_)) => {}
+        }
+        match self.client.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::SkipNext => {
+                out.truncate(replies_start);
+                self.client.reply_mode = ReplyMode::SkipThis;
+            }
+            ReplyMode::SkipThis => {
+                out.truncate(replies_start);
+                self.client.reply_mode = ReplyMode::On;
+            }
+            ReplyMode::Off => out.truncate(replies_start),
+        }
+        layer.blocking.serve(home, layer);
+    }
+
+    fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
+        out.truncate(replies_start);
+        layer.statistics.error_sent(text.as_bytes());
+        Reply::new(out, self.client.protocol).error(text);
+    }
+
+    fn dispatch(
+        &mut self,
+        home: &mut Home<'_>,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Hold, Failure> {
+        let command = match self.admit(layer, arguments) {
+            Ok(command) => command,
+            Err(refused) => {
+                if let Some(queue) = &mut self.client.multi {
+                    queue.refused = true;
+                }
+                return Err(refused);
+            }
+        };
+        if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
+            return self.enqueue(command, raw, out);
+        }
+        if layer.clients.has_monitors() && !command.has(SKIP_MONITOR) {
+            tell_monitors(layer, &self.client, home.now_micros(), arguments);
+        }
+        match call(home, layer, &mut self.client, command, arguments, false, out) {
+            Err(Failure::Block(block)) => {
+                self.blocked = true;
+                self.deadline_ms = block.deadline_ms;
+                layer.blocking.add(home, layer, &self.client, command, raw.to_vec(), block);
+                Ok(Hold::ZERO)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Finds the command and checks everything that needs no key.
+    fn admit(&mut self, layer: &Redis, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+        let command = commands::find(arguments)?;
+        let refused = |failure: Failure| {
+            layer.statistics.commands.0[table().index(command)].rejected.fetch_add(1, Ordering::Relaxed);
+            failure
+        };
+        if !command.accepts(arguments.len()) {
+            return Err(refused(format!("ERR wrong number of arguments for '{}' command", command.name).into()));
+        }
+        if !self.client.authenticated && !command.has(NO_AUTH) {
+            return Err(refused("NOAUTH Authentication required.".into()));
+        }
+        if self.client.multi.is_some() && command.has(NO_MULTI) {
+            return Err(refused("ERR Command not allowed inside a transaction".into()));
+        }
+        Ok(command)
+    }
+
+    fn enqueue(&mut self, command: &'static Command, raw: &[u8], out: &mut Vec<u8>) -> Result<Hold, Failure> {
+        let queue = self.client.multi.as_mut().expect("called inside MULTI");
+        if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
+            queue.refused = true;
+            return Err("ERR the transaction's queue exceeds the maximum size".into());
+        }
+        queue.bytes += raw.len();
+        queue.requests.push(raw.to_vec());
+        self.client.shared.multi.store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
+        self.client.shared.note_command(table().index(command));
+        Reply::new(out, self.client.protocol).simple("QUEUED");
+        Ok(Hold::ZERO)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Runs one command as one transaction and appends its reply to `out`.
+pub fn call(
+    home: &mut Home<'_>,
+    layer: &Redis,
+    client: &mut ClientState,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+    is_retry: bool,
+    out: &mut Vec<u8>,
+) -> Result<Hold, Failure> {
+    let started_micros = layer.engine.now_micros();
+    let now_ms = home.now_micros() / 1000;
+    let outcome = home.execute(layer.space, |tx| {
+        let reply = Reply::new(out, client.protocol);
+        let mut context = Context { tx, client, layer, reply, now_ms, in_exec: false, is_retry };
+        (command.handler)(&mut context, arguments)
+    });
+    account(layer, client, command, arguments, started_micros, outcome.is_err());
+    match outcome {
+        Ok(((), hold)) => Ok(hold),
+        Err(ExecuteError::Layer(failure)) => Err(failure),
+        Err(ExecuteError::TooLarge) => Err("ERR the command's effects exceed the maximum size".into()),
+    }
+}
+
+/// Runs one queued command inside EXEC's transaction. Its errors become its reply.
+pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
+    let started_micros = context.layer.engine.now_micros();
+    let outcome = (command.handler)(context, arguments);
+    account(context.layer, context.client, command, arguments, started_micros, outcome.is_err());
+    match outcome {
+        Ok(()) => {}
+        Err(Failure::Block(block)) => match block.on_timeout {
+            TimeoutReply::Null => context.reply.null(),
+            TimeoutReply::NullArray => context.reply.null_array(),
+        },
+        Err(Failure::After(_)) => context.reply.error("ERR Command not allowed inside a transaction"),
+        Err(Failure::Error(text)) => {
+            context.layer.statistics.error_sent(text.as_bytes());
+            context.reply.error(text);
+        }
+        Err(Failure::Message(text)) => {
+            context.layer.statistics.error_sent(text.as_bytes());
+            context.reply.error(&text);
+        }
+    }
+}
+
+fn account(
+    layer: &Redis,
+    client: &ClientState,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+    started_micros: u64,
+    failed: bool,
+) {
+    let now_micros = layer.engine.now_micros();
+    let micros = now_micros.saturating_sub(started_micros);
+    let index = table().index(command);
+    let counter = &layer.statistics.commands.0[index];
+    counter.calls.fetch_add(1, Ordering::Relaxed);
+    counter.micros.fetch_add(micros, Ordering::Relaxed);
+    if failed {
+        counter.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
+    client.shared.last_command_micros.store(now_micros, Ordering::Relaxed);
+    client.shared.note_command(index);
+    let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
+    if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
+        let entry = SlowCommand {
+            id: 0,
+            at_seconds: now_micros / 1_000_000,
+            micros,
+            arguments: Slowlog::trimmed(arguments),
+            client_address: client.shared.address.clone(),
+            client_name: client.shared.details.lock().name.clone(),
+        };
+        let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
+        layer.slowlog.lock().add(entry, length_max);
+    }
+}
+
+/// MONITOR's line: time, database, address, and the arguments quoted. A password is never shown.
+fn tell_monitors(layer: &Redis, client: &ClientState, now_micros: u64, arguments: Arguments<'_>) {
+    let mut line = format!(
+        "+{}.{:06} [{} {}]",
+        now_micros / 1_000_000,
+        now_micros % 1_000_000,
+        client.db,
+        client.shared.address
+    )
+    .into_bytes();
+    for argument in arguments.iter() {
+        line.push(b' ');
+        quote(argument, &mut line);
+    }
+    line.extend_from_slice(b"\r\n");
+    layer.clients.tell_monitors(&line);
+}
+
+/// A byte string in double quotes, with escapes for what is not printable.
+pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in bytes {
+        match byte {
+            b'\\' | b'"' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x07 => out.extend_from_slice(b"\\a"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x20..0x7f => out.push(byte),
+            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Repeats `step` for each request in `requests` until it breaks.
+pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
+    let mut parser = Parser::new();
+    for request in requests {
+        match parser.parse(request, &Limits::default()) {
+            Ok(Parsed::Request { .. }) => {
+                if step(parser.arguments(request)).is_break() {
+                    return;
+                }
+            }
+            other => unreachable!("a queued request parsed once and now gives {other:?}"),
+        }
+    }
+}
+
