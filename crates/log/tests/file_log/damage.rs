@@ -54,17 +54,15 @@ fn a_tail_cut_anywhere_opens_with_what_is_left() {
 #[test]
 fn an_older_segment_cut_anywhere_is_refused() {
     let (disk, _) = long_log(0);
-    let files = log_files(&disk);
-    for name in &files[..files.len() - 1] {
-        for bytes in 0..disk.content(name).len() as u64 {
-            let disk = disk.fork();
-            disk.truncate(name, bytes);
-            let error = open_from(&disk, SEGMENT_BYTES, first_of(name)).err();
-            assert!(
-                matches!(error, Some(LogError::Damaged { .. } | LogError::Gap { .. })),
-                "{name} cut at {bytes}: {error:?}"
-            );
-        }
+    let name = &log_files(&disk)[1];
+    for bytes in 0..disk.content(name).len() as u64 {
+        let disk = disk.fork();
+        disk.truncate(name, bytes);
+        let error = open_from(&disk, SEGMENT_BYTES, first_of(name)).err();
+        assert!(
+            matches!(error, Some(LogError::Damaged { .. } | LogError::Gap { .. })),
+            "cut at {bytes}: {error:?}"
+        );
     }
 }
 
