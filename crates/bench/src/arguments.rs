@@ -40,7 +40,7 @@ pub struct RunArguments {
     /// How long each test runs at each parallelism
     #[arg(long, default_value_t = 60, value_parser = seconds())]
     pub seconds: u64,
-    /// Write the results here, as JSON
+    /// Write the results here, as JSON and as a page
     #[arg(long, value_name = "DIRECTORY")]
     pub report: Option<PathBuf>,
     /// What data and choices derive from

@@ -4,7 +4,7 @@
 //! workload   what to do: data and choices, from a seed
 //! target     how a database does it, over its own protocol
 //! measure    the closed loop around both, and its histograms
-//! results    what came of it   ->  report (text), JSON
+//! results    what came of it   ->  report (text), report_html (a page), JSON
 //! ```
 //!
 //! It is a client like any other: it knows no crate of the server, and a server is named by its URL.
@@ -14,10 +14,13 @@ mod byte_strings;
 mod circumstances;
 mod cpu;
 mod measure;
+mod published;
 mod random;
 mod report;
+mod report_html;
 mod results;
 mod run;
+mod svg;
 mod target;
 mod workload;
 

@@ -11,7 +11,7 @@ use crate::target::redis::RedisTarget;
 use crate::target::{Connection, Target};
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
-use crate::{EmbeddedServer, StartEmbedded, circumstances, cpu, report};
+use crate::{EmbeddedServer, StartEmbedded, circumstances, cpu, report, report_html};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -197,5 +197,6 @@ fn write_report(results: &Results, directory: &Path) -> anyhow::Result<()> {
         println!("Written: {}", path.display());
         anyhow::Ok(())
     };
-    write("json", serde_json::to_string_pretty(results)? + "\n")
+    write("json", serde_json::to_string_pretty(results)? + "\n")?;
+    write("html", report_html::page(results))
 }
