@@ -5,7 +5,7 @@ use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Run a published benchmark.
+/// Run a published benchmark, or compare two runs of one.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArguments {
     #[command(subcommand)]
@@ -18,6 +18,8 @@ pub enum BenchCommand {
     Product(ProductArguments),
     /// The ten most viewed of a section's articles, while view counts change
     News(RunArguments),
+    /// The ratio of two product.json or news.json files, cell by cell
+    Compare(CompareArguments),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -52,6 +54,12 @@ pub struct RunArguments {
     /// Empty the target's database first, whatever it holds
     #[arg(long)]
     pub flush: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct CompareArguments {
+    pub before: PathBuf,
+    pub after: PathBuf,
 }
 
 fn parallelism() -> RangedI64ValueParser<u32> {

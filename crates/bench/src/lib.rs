@@ -4,7 +4,7 @@
 //! workload   what to do: data and choices, from a seed
 //! target     how a database does it, over its own protocol
 //! measure    the closed loop around both, and its histograms
-//! results    what came of it   ->  report (text), report_html (a page), JSON
+//! results    what came of it   ->  report (text), report_html (a page), JSON, compare
 //! ```
 //!
 //! It is a client like any other: it knows no crate of the server, and a server is named by its URL.
@@ -12,6 +12,7 @@
 mod arguments;
 mod byte_strings;
 mod circumstances;
+mod compare;
 mod cpu;
 mod measure;
 mod published;
@@ -24,7 +25,7 @@ mod svg;
 mod target;
 mod workload;
 
-pub use arguments::{BenchArguments, BenchCommand, ProductArguments, RunArguments};
+pub use arguments::{BenchArguments, BenchCommand, CompareArguments, ProductArguments, RunArguments};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
 
@@ -64,5 +65,6 @@ pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded) -> anyhow::
     match arguments.command {
         BenchCommand::Product(arguments) => run::product(arguments, start_embedded),
         BenchCommand::News(arguments) => run::news(arguments, start_embedded),
+        BenchCommand::Compare(arguments) => compare::compare(&arguments),
     }
 }
