@@ -1,7 +1,7 @@
 //! Two runs of the same benchmark, cell by cell, as ratios of the second to the first.
 
 use crate::arguments::CompareArguments;
-use crate::results::{Cell, Results};
+use crate::results::{Cell, Latency, Results};
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::Path;
@@ -54,10 +54,7 @@ fn table(before: &Results, after: &Results) -> anyhow::Result<String> {
         "test", "parallelism", "requests/s", "p50", "p99", "CPU"
     );
     for (before, after) in pairs {
-        let latency = |percentile| {
-            let us = |cell: &Cell| cell.latency_us.at(percentile) as f64;
-            us(after) / us(before)
-        };
+        let latency = |us: fn(&Latency) -> u64| us(&after.latency_us) as f64 / us(&before.latency_us) as f64;
         let cpu = after.server_cpu_us_per_request.zip(before.server_cpu_us_per_request);
         let cpu = cpu.map_or_else(|| "-".to_owned(), |(after, before)| format!("{:.2}", after / before));
         let _ = writeln!(
@@ -66,8 +63,8 @@ fn table(before: &Results, after: &Results) -> anyhow::Result<String> {
             after.test,
             after.parallelism,
             after.requests_per_second / before.requests_per_second,
-            latency(0.5),
-            latency(0.99),
+            latency(|latency| latency.at(0.5)),
+            latency(|latency| latency.p99),
         );
     }
     Ok(text)
