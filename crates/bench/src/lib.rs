@@ -1,1 +1,70 @@
-//! Placeholder, replaced by the crate's first commit.
+//! `quartet bench`: the published benchmarks, run against Quartet or any server that speaks the same protocol.
+//!
+//! ```text
+//! workload   what to do: data and choices, from a seed
+//! target     how a database does it, over its own protocol
+//! measure    the closed loop around both, and its histograms
+//! results    what came of it   ->  report (text), report_html (a page), JSON, compare
+//! ```
+//!
+//! It is a client like any other: it knows no crate of the server, and a server is named by its URL.
+
+mod arguments;
+mod byte_strings;
+mod circumstances;
+mod compare;
+mod cpu;
+mod measure;
+mod published;
+mod random;
+mod report;
+mod report_html;
+mod results;
+mod run;
+mod svg;
+mod target;
+mod workload;
+
+pub use arguments::{BenchArguments, BenchCommand, CompareArguments, ProductArguments, RunArguments};
+pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
+pub use workload::product::Test as ProductTest;
+
+use std::any::Any;
+
+/// A server that the caller started for the benchmark, in a process of its own so that its CPU time can be told from
+/// the load generator's. Dropping it stops the server.
+pub struct EmbeddedServer {
+    /// Such as `redis://127.0.0.1:40123`. Its data is the benchmark's to clear.
+    pub url: String,
+    pub pid: Option<u32>,
+    /// Only its `Drop` matters.
+    _stop: Box<dyn Any>,
+}
+
+impl EmbeddedServer {
+    /// `stop` stops the server when it is dropped.
+    pub fn new(url: String, pid: Option<u32>, stop: impl Any) -> EmbeddedServer {
+        EmbeddedServer {
+            url,
+            pid,
+            _stop: Box::new(stop),
+        }
+    }
+}
+
+/// Starts a server with an empty database, called when no target is given.
+pub type StartEmbedded<'a> = &'a dyn Fn() -> anyhow::Result<EmbeddedServer>;
+
+/// Does what the command line says; prints results to stdout and progress to stderr.
+///
+/// # Errors
+///
+/// The target cannot be reached or holds data, nothing of a test succeeded, or the report cannot be written. Requests
+/// that fail while others succeed are not an error but counted in the results.
+pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    match arguments.command {
+        BenchCommand::Product(arguments) => run::product(arguments, start_embedded),
+        BenchCommand::News(arguments) => run::news(arguments, start_embedded),
+        BenchCommand::Compare(arguments) => compare::compare(&arguments),
+    }
+}

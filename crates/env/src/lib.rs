@@ -1,1 +1,14 @@
-//! Placeholder, replaced by the crate's first commit.
+//! The world outside as small traits: a clock, and a disk of one directory.
+//!
+//! Everything that keeps state is given these instead of calling the operating system, so that the same code runs on
+//! a real machine and on one that fails on purpose. Nothing here knows what a log or a checkpoint is.
+
+mod clock;
+mod disk;
+mod faulty_disk;
+mod real_disk;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use disk::{Disk, File};
+pub use faulty_disk::{FaultyDisk, SECTOR_BYTES, WriteFault};
+pub use real_disk::RealDisk;

@@ -1,0 +1,16 @@
+//! `quartet bench` by itself, for a server that is already running: `cargo run --example bench -- product --target URL`.
+
+use clap::Parser;
+use quartet_bench::BenchArguments;
+
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Command {
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+fn main() -> anyhow::Result<()> {
+    let no_server = || anyhow::bail!("only the quartet binary can start a server: give a --target");
+    quartet_bench::run(Command::parse().bench, &no_server)
+}

@@ -1,0 +1,57 @@
+//! Random numbers that are the same on every machine for the same seed.
+//!
+//! SplitMix64 (Steele, Lea, Flood 2014): one addition and a few multiplications a number, so the load generator spends
+//! next to nothing on choosing. Workloads need reproducible variety from it, not cryptographic quality.
+
+#[derive(Clone, Debug)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// A stream of its own for each path, such as `[test, parallelism, worker]`, so that no two workers choose alike.
+    pub fn new(seed: u64, path: &[u64]) -> Random {
+        let mut random = Random { state: seed };
+        for &part in path {
+            random.state = random.next() ^ part;
+        }
+        random
+    }
+
+    // Not an `Iterator`: the stream has no end, and an `Option` on every number would be noise.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform in `0..end`, to within `end / 2^64`. `end` is above zero.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// One of `choices`, which is not empty.
+    pub fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_and_paths_give_equal_streams() {
+        let stream = |seed, path: &[u64]| {
+            let mut random = Random::new(seed, path);
+            (0..100).map(|_| random.below(1000)).collect::<Vec<_>>()
+        };
+        assert_eq!(stream(7, &[1, 2]), stream(7, &[1, 2]));
+        assert_ne!(stream(7, &[1, 2]), stream(7, &[2, 1]));
+        assert_ne!(stream(7, &[1, 2]), stream(8, &[1, 2]));
+        assert!(stream(7, &[]).iter().all(|&number| number < 1000));
+    }
+}

@@ -1,0 +1,202 @@
+//! Runs a benchmark from arguments to report.
+//!
+//! Each cell (a test at a parallelism) starts from a cleared database and fresh connections. A target that was given is
+//! cleared only if it was empty at the start or `--flush` allows it, and is left empty. CPU time is read when all
+//! workers stand ready and again when the last has finished, so loading is not in it.
+
+use crate::arguments::{ProductArguments, RunArguments};
+use crate::measure::{Worker, closed_loop};
+use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
+use crate::target::redis::RedisTarget;
+use crate::target::{Connection, Target};
+use crate::workload::news::{self, NewsWorker};
+use crate::workload::product::{self, ProductWorker};
+use crate::{EmbeddedServer, StartEmbedded, circumstances, cpu, report, report_html};
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::time::Duration;
+
+/// Runs the product benchmark, prints it and writes its report.
+pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let tests = arguments.tests.iter().map(|test| test.name().to_owned()).collect();
+    let mut bench = Bench::open("product", PRODUCT_REQUEST, tests, arguments.run, start_embedded)?;
+    for test in arguments.tests {
+        bench.run_test(
+            test.name(),
+            |connection, seed| match test.is_preloaded() {
+                true => Ok(product::load(connection, seed)?),
+                false => Ok(()),
+            },
+            |connection, seed, index, workers| Box::new(ProductWorker::new(test, connection, seed, index, workers)),
+        )?;
+    }
+    bench.close()
+}
+
+/// Runs the news benchmark, prints it and writes its report.
+pub fn news(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let mut bench = Bench::open(
+        "news",
+        NEWS_REQUEST,
+        vec!["top ten".to_owned()],
+        arguments,
+        start_embedded,
+    )?;
+    bench.run_test("top ten", news::load, |connection, seed, index, workers| {
+        Box::new(NewsWorker::new(connection, seed, index, workers))
+    })?;
+    bench.close()
+}
+
+const PRODUCT_REQUEST: &str = "A request is one command on one product, timed from send to reply.";
+const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
+     score (not timed). CPU and requests per second include the ten writes.";
+
+struct Bench {
+    arguments: RunArguments,
+    target: Box<dyn Target>,
+    /// For what happens between the tests.
+    control: Box<dyn Connection>,
+    results: Results,
+    /// Held until the benchmark is over.
+    embedded: Option<EmbeddedServer>,
+}
+
+impl Bench {
+    fn open(
+        benchmark: &str,
+        request: &str,
+        tests: Vec<String>,
+        arguments: RunArguments,
+        start_embedded: StartEmbedded,
+    ) -> anyhow::Result<Bench> {
+        let embedded = match &arguments.target {
+            Some(_) => None,
+            None => Some(start_embedded().context("cannot start a server for the benchmark")?),
+        };
+        let url = embedded
+            .as_ref()
+            .map(|server| server.url.as_str())
+            .or(arguments.target.as_deref());
+        let target: Box<dyn Target> = Box::new(RedisTarget::new(url.context("a target")?)?);
+        let mut control = target.connect()?;
+        if embedded.is_none() && !arguments.flush && !control.is_empty()? {
+            bail!(
+                "{} holds data, and the benchmark clears its database: --flush allows that",
+                target.address()
+            );
+        }
+        let described = control.describe()?;
+        let found_pid = described
+            .pid
+            .filter(|&pid| target.is_loopback() && cpu::is_server(pid, described.executable.as_deref()));
+        let embedded_pid = embedded.as_ref().and_then(|server| server.pid);
+        let results = Results {
+            benchmark: benchmark.to_owned(),
+            quartet_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: circumstances::now(),
+            machine: circumstances::machine(),
+            target: TargetSummary {
+                address: target.address(),
+                version: described.version,
+                embedded: embedded.is_some(),
+                server_pid: arguments.server_pid.or(embedded_pid).or(found_pid),
+            },
+            settings: Settings {
+                seed: arguments.seed,
+                seconds: arguments.seconds as f64,
+                parallelism: arguments.parallelism.clone(),
+                tests,
+            },
+            request: request.to_owned(),
+            cells: Vec::new(),
+        };
+        println!("{}", report::heading(&results));
+        Ok(Bench {
+            arguments,
+            target,
+            control,
+            results,
+            embedded,
+        })
+    }
+
+    /// Runs one test at every parallelism.
+    fn run_test(
+        &mut self,
+        test: &str,
+        load: impl Fn(&mut dyn Connection, u64) -> anyhow::Result<()>,
+        worker: impl Fn(Box<dyn Connection>, u64, u64, u64) -> Box<dyn Worker>,
+    ) -> anyhow::Result<()> {
+        let seed = self.arguments.seed;
+        for parallelism in self.arguments.parallelism.clone() {
+            self.control.clear().context("cannot clear the database")?;
+            load(&mut *self.control, seed).context("cannot load the data")?;
+            let connect = |index| Ok(worker(self.target.connect()?, seed, index, parallelism.into()));
+            let workers: Vec<Box<dyn Worker>> = (0..parallelism.into()).map(connect).collect::<anyhow::Result<_>>()?;
+            let cell = self
+                .run_cell(test, parallelism, workers)
+                .with_context(|| format!("in {test}"))?;
+            println!("{}", report::cell(&cell));
+            self.results.cells.push(cell);
+        }
+        Ok(())
+    }
+
+    fn run_cell(&self, test: &str, parallelism: u32, workers: Vec<Box<dyn Worker>>) -> anyhow::Result<Cell> {
+        let progress = progress(test, parallelism);
+        let duration = Duration::from_secs(self.arguments.seconds);
+        let mut before = CpuUsed::default();
+        let measured = closed_loop(workers, duration, &progress, || before = self.cpu_used());
+        let after = self.cpu_used();
+        progress.finish_and_clear();
+        let used = CpuUsed {
+            server: difference(before.server, after.server),
+            client: difference(before.client, after.client),
+        };
+        Ok(Cell::new(test, parallelism, &measured?, used))
+    }
+
+    fn cpu_used(&self) -> CpuUsed {
+        CpuUsed {
+            server: self.results.target.server_pid.and_then(cpu::process_cpu),
+            client: cpu::process_cpu(std::process::id()),
+        }
+    }
+
+    fn close(mut self) -> anyhow::Result<()> {
+        self.control
+            .clear()
+            .context("cannot clear the database after the benchmark")?;
+        if let Some(directory) = &self.arguments.report {
+            write_report(&self.results, directory)?;
+        }
+        drop(self.embedded);
+        Ok(())
+    }
+}
+
+fn difference(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
+    after?.checked_sub(before?)
+}
+
+/// Drawn on stderr, and not at all if that is no terminal.
+fn progress(test: &str, parallelism: u32) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:24} {bar:40} {elapsed_precise}, {eta} left");
+    ProgressBar::new(0)
+        .with_style(style.expect("the template is well-formed"))
+        .with_message(format!("{test}, parallelism {parallelism}"))
+}
+
+fn write_report(results: &Results, directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let write = |extension: &str, text: String| {
+        let path = directory.join(format!("{}.{extension}", results.benchmark));
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("Written: {}", path.display());
+        anyhow::Ok(())
+    };
+    write("json", serde_json::to_string_pretty(results)? + "\n")?;
+    write("html", report_html::page(results))
+}

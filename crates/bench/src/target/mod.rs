@@ -1,0 +1,84 @@
+//! How a database does what the workloads ask. One file a protocol.
+//!
+//! A connection is blocking and belongs to one worker thread. Its operations reuse their buffers: on a machine shared
+//! with the server, whatever the load generator burns is missing from the measured throughput.
+
+pub mod redis;
+mod reply;
+mod url;
+
+use crate::byte_strings::ByteStrings;
+use crate::workload::product::Product;
+
+/// A database that can be connected to any number of times.
+pub trait Target: Sync {
+    /// An open, authenticated connection that has already answered a request.
+    fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
+
+    /// Where it is, without credentials.
+    fn address(&self) -> String;
+
+    /// Whether it runs on this machine, so that its process can be looked at.
+    fn is_loopback(&self) -> bool;
+}
+
+/// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.
+pub trait Connection: Send {
+    /// Who is answering.
+    fn describe(&mut self) -> Result<ServerDescription, OperationError>;
+
+    fn is_empty(&mut self) -> Result<bool, OperationError>;
+
+    /// Removes everything from the logical database.
+    fn clear(&mut self) -> Result<(), OperationError>;
+
+    /// Reads all fields of a product and checks that they came.
+    fn read(&mut self, pid: u64) -> Result<(), OperationError>;
+
+    /// Stores a product whose pid is not there yet.
+    fn insert(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    /// Replaces all fields of a product that is there.
+    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    /// Replaces the `UPDATED_FIELD_NAMES` of a product that is there.
+    fn update(&mut self, product: &Product) -> Result<(), OperationError>;
+
+    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+
+    /// Gives an article that is there a new score.
+    fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+
+    /// The `count` members with the highest scores, best first; fewer if the section has fewer.
+    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError>;
+}
+
+/// What a server says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerDescription {
+    /// Such as "Redis 7.0.15".
+    pub version: String,
+    /// As the server sees itself, which is another number than ours if it runs in a container.
+    pub pid: Option<u32>,
+    pub executable: Option<String>,
+}
+
+/// Why an operation did not do what was asked. Deterministic only as far as the server is.
+#[derive(Debug)]
+pub enum OperationError {
+    /// The server answered, but with an error or something unexpected. The connection can go on.
+    Refused(String),
+    /// The connection cannot be used any more; the operation may have happened.
+    Lost(String),
+}
+
+impl std::fmt::Display for OperationError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OperationError::Refused(what) => write!(f, "the server refused: {what}"),
+            OperationError::Lost(what) => write!(f, "the connection was lost: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for OperationError {}

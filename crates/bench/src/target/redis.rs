@@ -1,0 +1,326 @@
+//! The workloads in Redis commands, over RESP2 on a blocking socket that stays open.
+//!
+//! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own name: ZADD and
+//! ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an overwrite, so both are checked.
+
+use super::reply::{Element, ReplyReader};
+use super::url::RedisUrl;
+use super::{Connection, OperationError, ServerDescription, Target};
+use crate::byte_strings::ByteStrings;
+use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+use anyhow::Context;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A server that is silent for this long is taken for gone.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub struct RedisTarget {
+    url: RedisUrl,
+    address: SocketAddr,
+}
+
+impl RedisTarget {
+    pub fn new(url: &str) -> anyhow::Result<RedisTarget> {
+        let url = RedisUrl::parse(url)?;
+        let address = url.resolve()?;
+        Ok(RedisTarget { url, address })
+    }
+}
+
+impl Target for RedisTarget {
+    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let connection = RedisConnection::open(&self.url, self.address);
+        Ok(Box::new(
+            connection.with_context(|| format!("cannot connect to {}", self.address()))?,
+        ))
+    }
+
+    fn address(&self) -> String {
+        self.url.without_credentials()
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+struct RedisConnection {
+    stream: TcpStream,
+    replies: ReplyReader<TcpStream>,
+    request: Request,
+}
+
+impl RedisConnection {
+    fn open(url: &RedisUrl, address: SocketAddr) -> anyhow::Result<RedisConnection> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        let replies = ReplyReader::new(stream.try_clone()?);
+        let mut connection = RedisConnection {
+            stream,
+            replies,
+            request: Request::default(),
+        };
+        if let Some(password) = &url.password {
+            match url.user.is_empty() {
+                true => connection.request.start("AUTH", 1),
+                false => connection.request.start("AUTH", 2).argument(url.user.as_bytes()),
+            }
+            .argument(password.as_bytes());
+            connection.expect_simple()?;
+        }
+        if url.database != 0 {
+            connection.request.start("SELECT", 1).number(url.database.into());
+            connection.expect_simple()?;
+        }
+        connection.request.start("PING", 0);
+        connection.expect_simple()?;
+        Ok(connection)
+    }
+
+    /// Sends the request and gives the first element of its reply; an error reply becomes `Refused`.
+    fn exchange(&mut self) -> Result<Element<'_>, OperationError> {
+        self.stream.write_all(&self.request.bytes).map_err(lost)?;
+        match self.replies.next().map_err(lost)? {
+            Element::Error(message) => Err(OperationError::Refused(String::from_utf8_lossy(message).into_owned())),
+            element => Ok(element),
+        }
+    }
+
+    fn expect_simple(&mut self) -> Result<(), OperationError> {
+        match self.exchange()? {
+            Element::Simple(_) => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn expect_integer(&mut self, expected: i64) -> Result<(), OperationError> {
+        match self.exchange()? {
+            Element::Integer(number) if number == expected => Ok(()),
+            Element::Integer(number) => Err(OperationError::Refused(format!("answered {number}, not {expected}"))),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Sends the request and hands each string of the array that comes back to `take`; returns their number.
+    fn each_string(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
+        let count = match self.exchange()? {
+            Element::Array(count) => count,
+            other => return Err(unexpected(other)),
+        };
+        for _ in 0..count {
+            match self.replies.next().map_err(lost)? {
+                Element::Bulk(string) => take(string),
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(count)
+    }
+
+    fn hset(&mut self, names: &[&str], product: &Product, new_fields: i64) -> Result<(), OperationError> {
+        self.request
+            .start("HSET", 1 + 2 * names.len())
+            .product_key(product.pid());
+        for (name, value) in names.iter().zip(product.values()) {
+            self.request.argument(name.as_bytes()).argument(value);
+        }
+        self.expect_integer(new_fields)
+    }
+
+    fn zadd(&mut self, section: &str, score: u64, member: &[u8], new_members: i64) -> Result<(), OperationError> {
+        self.request
+            .start("ZADD", 3)
+            .argument(section.as_bytes())
+            .number(score)
+            .argument(member);
+        self.expect_integer(new_members)
+    }
+}
+
+impl Connection for RedisConnection {
+    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+        self.request.start("INFO", 1).argument(b"server");
+        match self.exchange()? {
+            Element::Bulk(text) => Ok(description(&String::from_utf8_lossy(text))),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn is_empty(&mut self) -> Result<bool, OperationError> {
+        self.request.start("DBSIZE", 0);
+        match self.exchange()? {
+            Element::Integer(keys) => Ok(keys == 0),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn clear(&mut self) -> Result<(), OperationError> {
+        self.request.start("FLUSHDB", 0);
+        self.expect_simple()
+    }
+
+    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+        self.request.start("HGETALL", 1).product_key(pid);
+        let strings = self.each_string(|_| ())?;
+        match strings == 2 * FIELD_NAMES.len() {
+            true => Ok(()),
+            false => Err(OperationError::Refused(format!(
+                "product {pid} came with {} fields",
+                strings / 2
+            ))),
+        }
+    }
+
+    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&FIELD_NAMES, product, FIELD_NAMES.len() as i64)
+    }
+
+    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&FIELD_NAMES, product, 0)
+    }
+
+    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&UPDATED_FIELD_NAMES, product, 0)
+    }
+
+    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.zadd(section, score, member, 1)
+    }
+
+    fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.zadd(section, score, member, 0)
+    }
+
+    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+        members.clear();
+        self.request
+            .start("ZREVRANGE", 3)
+            .argument(section.as_bytes())
+            .number(0)
+            .number(count as u64 - 1);
+        self.each_string(|member| members.push(member))?;
+        Ok(())
+    }
+}
+
+/// The bytes of one command, in a buffer that is reused.
+#[derive(Default)]
+struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// `arguments` is how many follow the command's name.
+    fn start(&mut self, command: &str, arguments: usize) -> &mut Request {
+        self.bytes.clear();
+        self.header(b'*', arguments + 1);
+        self.argument(command.as_bytes())
+    }
+
+    fn argument(&mut self, argument: &[u8]) -> &mut Request {
+        self.header(b'$', argument.len());
+        self.bytes.extend_from_slice(argument);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    fn number(&mut self, number: u64) -> &mut Request {
+        self.argument(decimal(number, &mut [0; DIGITS_MAX]))
+    }
+
+    fn product_key(&mut self, pid: u64) -> &mut Request {
+        let mut digits = [0; DIGITS_MAX];
+        let digits = decimal(pid, &mut digits);
+        self.header(b'$', b"product:".len() + digits.len());
+        self.bytes.extend_from_slice(b"product:");
+        self.bytes.extend_from_slice(digits);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    fn header(&mut self, kind: u8, count: usize) {
+        self.bytes.push(kind);
+        self.bytes
+            .extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+const DIGITS_MAX: usize = 20;
+
+/// `number` as text in the end of `digits`. The formatter of the standard library costs several times as much, and a
+/// product needs this 26 times.
+fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut start = DIGITS_MAX;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[start..];
+        }
+    }
+}
+
+/// Reads the `field:value` lines of `INFO server`.
+fn description(text: &str) -> ServerDescription {
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+    };
+    let redis_version = field("redis_version").unwrap_or("of unknown version");
+    let version = match (field("quartet_version"), field("valkey_version")) {
+        (Some(version), _) => format!("Quartet {version} (compatible with Redis {redis_version})"),
+        (None, Some(version)) => format!("Valkey {version}"),
+        (None, None) => format!("Redis {redis_version}"),
+    };
+    ServerDescription {
+        version,
+        pid: field("process_id").and_then(|pid| pid.parse().ok()),
+        executable: field("executable").map(str::to_owned),
+    }
+}
+
+fn lost(error: std::io::Error) -> OperationError {
+    OperationError::Lost(error.to_string())
+}
+
+/// A reply of another kind than the command's. Its rest is unread, so the connection is given up.
+fn unexpected(element: Element<'_>) -> OperationError {
+    OperationError::Lost(format!("an unexpected reply: {element:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_arrays_of_strings() {
+        let mut request = Request::default();
+        request.start("HGETALL", 1).product_key(907);
+        assert_eq!(request.bytes, b"*2\r\n$7\r\nHGETALL\r\n$11\r\nproduct:907\r\n");
+        request
+            .start("ZREVRANGE", 3)
+            .argument(b"World")
+            .number(0)
+            .number(u64::MAX);
+        let expected = b"*4\r\n$9\r\nZREVRANGE\r\n$5\r\nWorld\r\n$1\r\n0\r\n$20\r\n18446744073709551615\r\n";
+        assert_eq!(request.bytes, expected);
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_own_version() {
+        let redis = description("# Server\r\nredis_version:7.0.15\r\nprocess_id:42\r\nexecutable:/bin/r\r\n");
+        assert_eq!((redis.version.as_str(), redis.pid), ("Redis 7.0.15", Some(42)));
+        let quartet = description("redis_version:7.4.0\r\nquartet_version:0.1.0\r\n");
+        assert_eq!(
+            (quartet.version.as_str(), quartet.pid),
+            ("Quartet 0.1.0 (compatible with Redis 7.4.0)", None)
+        );
+    }
+}

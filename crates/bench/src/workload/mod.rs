@@ -1,0 +1,6 @@
+//! What to do: the data and the choices of each published benchmark, without a word about how a database does it.
+//!
+//! Everything derives from a seed, so that two targets are given the same work.
+
+pub mod news;
+pub mod product;

@@ -1,0 +1,55 @@
+//! A directory and its files, with what matters for durability spelled out.
+//!
+//! What is written is visible to readers at once, but survives a loss of power only after `sync_data` of the file; and
+//! a file that was created, renamed or removed is so for good only after `sync_directory`. A failed sync must not be
+//! retried: the operating system may have dropped the data and report success the second time.
+//!
+//! A *name* is plain: not empty, without `/`, not `.` or `..`.
+
+use std::io;
+
+/// One directory. Object safe, so that a server and a test differ only in what they pass.
+pub trait Disk: Send + Sync {
+    /// Creates `name` for reading and writing, or empties it if it exists.
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// Opens `name` for reading and writing. `NotFound` if it does not exist.
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
+    /// The names of all files, in ascending order, without the lock file.
+    fn list(&self) -> io::Result<Vec<String>>;
+    fn exists(&self, name: &str) -> io::Result<bool>;
+    /// Moves `from` to `to` atomically, replacing what was there.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes every create, rename and remove so far durable.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// One open file. Offsets and lengths are in bytes.
+pub trait File: Send + Sync {
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file, 0 beyond it.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes`, growing the file as needed. After an error any part of them may have been written.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts the file, or grows it with zeros.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Reserves room for the first `bytes` bytes without changing the length, so that writing them cannot run out of
+    /// space. Does nothing on a file system that cannot reserve.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// Makes the content and the length durable.
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// Refuses a name that could leave the directory.
+pub(crate) fn check_name(name: &str) -> io::Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains('/') {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name:?} is not a plain file name"),
+        ));
+    }
+    Ok(())
+}

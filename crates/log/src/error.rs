@@ -1,0 +1,66 @@
+//! What can go wrong with a log, by what the caller can do about it.
+
+use quartet_model::LogSequence;
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Somebody else appended, or the caller lost count. Nothing was written.
+    #[error("the log's tail is {}, not {}", tail.0, expected.0)]
+    TailMoved { expected: LogSequence, tail: LogSequence },
+    /// The payload does not fit a record. Nothing was written; a smaller one may be.
+    #[error("a payload of {bytes} bytes is larger than a log record can be")]
+    TooLarge { bytes: usize },
+    /// The disk failed. While appending or syncing, it is unknown how much of what was not yet synced is on disk.
+    #[error("cannot {operation} {file}: {source}")]
+    Disk {
+        operation: &'static str,
+        file: String,
+        source: io::Error,
+    },
+    /// An earlier call failed. Nothing more is written: the log must be opened again.
+    #[error("the log has failed before and takes no more writes; restart to recover it")]
+    Failed,
+    /// Data that was durable cannot be read back.
+    #[error(
+        "{file} is damaged at byte {offset}, in record {}, which was durable: {reason}. \
+         Restore this file from a backup or a replica; or, accepting the loss, run `quartet check`", sequence.0
+    )]
+    Damaged {
+        file: String,
+        offset: u64,
+        sequence: LogSequence,
+        reason: &'static str,
+    },
+    /// Records between the checkpoint and the log, or inside the log, are missing as a whole.
+    #[error(
+        "the log continues at record {} but record {} is needed: {reason}. \
+         Restore the missing files from a backup or a replica; or, accepting the loss, run `quartet check`", found.0, needed.0
+    )]
+    Gap {
+        needed: LogSequence,
+        found: LogSequence,
+        reason: &'static str,
+    },
+    /// The file was written by a version of the program that this one does not know.
+    #[error("{file} has log format {version}, which this version cannot read; use the version that wrote it")]
+    Format { file: String, version: u32 },
+    /// The caller could not apply a record while the log was opened.
+    #[error("cannot apply log record {}: {source}", sequence.0)]
+    Replay {
+        sequence: LogSequence,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl LogError {
+    /// For `map_err`: wraps an error of the disk with what was done to which file.
+    pub(crate) fn disk(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogError {
+        let file = file.to_owned();
+        move |source| LogError::Disk {
+            operation,
+            file,
+            source,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The log as files of one directory.
+//!
+//! An append is one write, a sync is one fdatasync of the newest segment; older segments are durable as a whole because
+//! a segment is synced before the next one is begun.
+//!
+//! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
+
+use crate::record::{RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, payload_checksum, record_bytes};
+use crate::recovery::{Recovered, Recovery, ReplayProgress, Sealed};
+use crate::segment::{Segment, segment_name};
+use crate::{Log, LogError, Replay};
+use quartet_env::Disk;
+use quartet_model::LogSequence;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub struct FileLogOptions {
+    /// A segment takes no record that would make it larger, unless it holds no other.
+    pub segment_bytes: u64,
+    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that no value they store
+    /// can look like a record; random unless a simulation sets it.
+    pub salt: u64,
+}
+
+impl Default for FileLogOptions {
+    fn default() -> FileLogOptions {
+        FileLogOptions {
+            segment_bytes: 64 * 1024 * 1024,
+            salt: RandomState::new().hash_one(0),
+        }
+    }
+}
+
+pub struct FileLog {
+    disk: Arc<dyn Disk>,
+    options: FileLogOptions,
+    /// Oldest first.
+    sealed: Vec<Sealed>,
+    active: Segment,
+    tail: LogSequence,
+    durable: LogSequence,
+    /// The highest `synced_through` that the newest segment says.
+    confirmed: LogSequence,
+    failed: bool,
+    /// Where a record is put together; kept for its capacity.
+    record: Vec<u8>,
+}
+
+/// A larger record's buffer is given back after it is written.
+const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
+
+impl FileLog {
+    /// Opens the log, or begins one at `replay_from` if there is none, and gives `replay` every record from
+    /// `replay_from` on, in order and without gaps. Afterwards all of them are durable.
+    ///
+    /// `replay_from` is the sequence after the checkpoint's; the first ever is 1. An unfinished tail is cut.
+    ///
+    /// Errors: `Damaged` and `Gap` if durable records cannot be read: nothing on disk was changed, an operator must
+    /// decide. `Format`, `Disk`, and whatever `replay` answered. Records may have been replayed before the error.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: FileLogOptions,
+        replay_from: LogSequence,
+        replay: &mut Replay<'_>,
+        progress: &mut dyn FnMut(ReplayProgress),
+    ) -> Result<FileLog, LogError> {
+        let replay_from = replay_from.max(LogSequence::ZERO.next());
+        let recovery = Recovery {
+            disk: disk.as_ref(),
+            options: &options,
+            replay_from,
+            replay,
+            progress,
+        };
+        let Recovered {
+            sealed,
+            active,
+            tail,
+            confirmed,
+        } = recovery.run()?;
+        let (failed, record) = (false, Vec::new());
+        let mut log = FileLog {
+            disk,
+            options,
+            sealed,
+            active,
+            tail,
+            durable: tail,
+            confirmed,
+            failed,
+            record,
+        };
+        log.confirm()?;
+        Ok(log)
+    }
+
+    fn check_usable(&self) -> Result<(), LogError> {
+        if self.failed { Err(LogError::Failed) } else { Ok(()) }
+    }
+
+    fn or_fail<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
+        self.failed |= result.is_err();
+        result
+    }
+
+    fn append_record(&mut self, header: RecordHeader, payload: &[u8]) -> Result<(), LogError> {
+        let bytes = record_bytes(payload.len()) as u64;
+        let mut header = header;
+        if !self.active.has_room(bytes) {
+            self.roll(bytes)?;
+            header.synced_through = self.durable;
+        }
+        self.record.clear();
+        self.record
+            .extend_from_slice(&header.encode(self.active.header.salt, self.active.end));
+        self.record.extend_from_slice(payload);
+        self.record.resize(bytes as usize, 0);
+        self.active.write_record(&self.record)?;
+        self.record.shrink_to(RECORD_CAPACITY_MAX);
+        self.tail = header.sequence;
+        self.confirmed = header.synced_through;
+        Ok(())
+    }
+
+    /// Makes the active segment durable and begins the next, with room for a record of `bytes`.
+    fn roll(&mut self, bytes: u64) -> Result<(), LogError> {
+        self.active.seal()?;
+        self.durable = self.tail;
+        let header = SegmentHeader {
+            first: self.tail.next(),
+            salt: self.options.salt,
+        };
+        let reserve = SEGMENT_HEADER_BYTES as u64 + bytes;
+        let next = Segment::create(self.disk.as_ref(), header, self.options.segment_bytes, reserve)?;
+        let full = std::mem::replace(&mut self.active, next);
+        self.sealed.push(Sealed {
+            first: full.header.first,
+            bytes: full.record_bytes(),
+        });
+        Ok(())
+    }
+
+    fn write_confirmation(&mut self) -> Result<(), LogError> {
+        let header = RecordHeader {
+            kind: RecordKind::Confirmation,
+            payload_checksum: payload_checksum(&[]),
+            payload_bytes: 0,
+            sequence: self.tail,
+            synced_through: self.durable,
+        };
+        self.active
+            .write_beyond_end(&header.encode(self.active.header.salt, self.active.end))?;
+        self.confirmed = self.durable;
+        Ok(())
+    }
+
+    /// Removes sealed segments, the oldest first, as long as the one after begins at or before `sequence`.
+    fn remove_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
+        let following = self
+            .sealed
+            .iter()
+            .skip(1)
+            .map(|segment| segment.first)
+            .chain([self.active.header.first]);
+        let droppable = self
+            .sealed
+            .iter()
+            .zip(following)
+            .take_while(|&(_, first)| first <= sequence);
+        let count = droppable.count();
+        for Sealed { first, .. } in self.sealed.drain(..count) {
+            let name = segment_name(first);
+            self.disk.remove(&name).map_err(LogError::disk("remove", &name))?;
+        }
+        match count {
+            0 => Ok(()),
+            _ => self
+                .disk
+                .sync_directory()
+                .map_err(LogError::disk("sync", "the log's directory")),
+        }
+    }
+}
+
+impl Log for FileLog {
+    fn tail(&self) -> LogSequence {
+        self.tail
+    }
+
+    fn append(&mut self, expected_tail: LogSequence, payload: &[u8]) -> Result<LogSequence, LogError> {
+        self.check_usable()?;
+        if expected_tail != self.tail {
+            return Err(LogError::TailMoved {
+                expected: expected_tail,
+                tail: self.tail,
+            });
+        }
+        let Ok(payload_bytes) = u32::try_from(payload.len()) else {
+            return Err(LogError::TooLarge { bytes: payload.len() });
+        };
+        let header = RecordHeader {
+            kind: RecordKind::Epoch,
+            payload_checksum: payload_checksum(payload),
+            payload_bytes,
+            sequence: self.tail.next(),
+            synced_through: self.durable,
+        };
+        let written = self.append_record(header, payload);
+        self.or_fail(written)?;
+        Ok(self.tail)
+    }
+
+    fn sync(&mut self) -> Result<LogSequence, LogError> {
+        self.check_usable()?;
+        if self.durable < self.tail {
+            let synced = self.active.sync();
+            self.or_fail(synced)?;
+            self.durable = self.tail;
+        }
+        Ok(self.durable)
+    }
+
+    fn confirm(&mut self) -> Result<(), LogError> {
+        self.check_usable()?;
+        if self.confirmed == self.durable {
+            return Ok(());
+        }
+        let written = self.write_confirmation();
+        self.or_fail(written)
+    }
+
+    fn trim_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
+        self.check_usable()?;
+        let removed = self.remove_below(sequence);
+        self.or_fail(removed)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sealed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.record_bytes()
+    }
+}
