@@ -1,1 +1,5 @@
-//! Placeholder, replaced by the crate's first commit.
+//! Ordered storage: rows by key.
+
+pub mod row;
+mod run;
+pub mod tree;
