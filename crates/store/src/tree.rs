@@ -28,7 +28,13 @@ use crate::run::{Fences, Run, separator};
 /// The tree with the node sizes that measured best (`examples/tree_cost.rs`).
 ///
 /// A leaf of 30 rows is 512 bytes and an inner node of 31 children 1272, both just within an allocator's size class.
-pub type Tree = CountedTree<30, 31>;
+pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
+
+/// What a range removal takes out of a [`Tree`].
+pub type RemovedRows = Removed<LEAF_ROWS, INNER_CHILDREN>;
+
+pub const LEAF_ROWS: usize = 30;
+pub const INNER_CHILDREN: usize = 31;
 
 /// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to make deep trees.
 #[derive(Clone)]
