@@ -1,0 +1,567 @@
+//! A snapshot as a stream of bytes, and back: the form of checkpoints, backups and a new replica's first copy.
+//!
+//! ```text
+//! header  "QUARTETC" | format version u32 | version u64 | log sequence u64 | crc u32
+//! block   1 u8 | payload bytes u32 | crc u32 | payload: rows, each
+//!             version u64 | key bytes u32 | value bytes u32 | key | value
+//! ...
+//! footer  2 u8 | payload bytes u32 | crc u32 | payload: row count u64 | state hash u128
+//! ```
+//!
+//! All numbers are little-endian. A crc (CRC-32, IEEE) covers everything of its part except itself: of the header what
+//! stands before it, of a block or footer the tag, the length and the payload. Rows ascend strictly by key over the
+//! whole stream, a block is closed once it holds 64 KiB, and nothing follows the footer.
+//!
+//! The crcs find damage where it is; order, count and the state hash find blocks lost, repeated or exchanged. Reading
+//! trusts no length: memory grows only as bytes arrive. A reader may see rows before damage further on is found, so it
+//! must throw away what it gathered when the answer is an error.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::ControlFlow;
+
+use quartet_model::{LogSequence, Version};
+
+use crate::Snapshot;
+use crate::hash::StateHasher;
+use crate::row::Row;
+
+/// What point of the partition's history a checkpoint holds: everything up to and including both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub version: Version,
+    pub sequence: LogSequence,
+}
+
+/// What was written or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointSummary {
+    pub position: Position,
+    /// Rows, and bytes of the whole stream.
+    pub rows: u64,
+    pub bytes: u64,
+    /// As [`state_hash`](crate::state_hash) of the snapshot.
+    pub state_hash: u128,
+}
+
+/// Why a checkpoint could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The input failed; reading again may help.
+    #[error("reading the checkpoint at byte {offset}")]
+    Input {
+        offset: u64,
+        #[source]
+        source: io::Error,
+    },
+    /// The bytes are not a checkpoint as it was written; use another one.
+    #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
+    Damaged { offset: u64, what: &'static str },
+    /// Written by a version of this program with another format; use that one.
+    #[error("checkpoint of format version {0}, which this program does not know")]
+    UnknownFormat(u32),
+}
+
+const MAGIC: &[u8; 8] = b"QUARTETC";
+const FORMAT_VERSION: u32 = 1;
+const HEADER_BYTES: usize = 32;
+const TAG_ROWS: u8 = 1;
+const TAG_FOOTER: u8 = 2;
+const FRAME_BYTES: usize = 9;
+const FOOTER_BYTES: usize = 24;
+const ROW_HEADER_BYTES: usize = 16;
+/// A block is closed once it reaches this; a large row makes a larger block.
+const BLOCK_BYTES: usize = 64 * 1024;
+/// No block is larger: twice the longest value and more.
+const BLOCK_BYTES_MAX: usize = 1 << 30;
+
+/// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears the rows written so
+/// far after each block.
+pub fn write(
+    snapshot: &dyn Snapshot,
+    position: Position,
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(u64),
+) -> io::Result<CheckpointSummary> {
+    let mut writer = Writer {
+        out,
+        bytes: 0,
+        payload: Vec::new(),
+        rows: 0,
+        hasher: StateHasher::new(),
+    };
+    writer.header(position)?;
+    let mut result = Ok(());
+    snapshot.walk(&mut |row| {
+        result = writer.row(row, progress);
+        if result.is_ok() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    result?;
+    writer.finish(position, progress)
+}
+
+struct Writer<'a> {
+    out: &'a mut dyn Write,
+    bytes: u64,
+    payload: Vec<u8>,
+    rows: u64,
+    hasher: StateHasher,
+}
+
+impl Writer<'_> {
+    fn header(&mut self, position: Position) -> io::Result<()> {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(MAGIC);
+        header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header.extend_from_slice(&position.version.0.to_le_bytes());
+        header.extend_from_slice(&position.sequence.0.to_le_bytes());
+        header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+        self.put(&header)
+    }
+
+    fn row(&mut self, row: &Row, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let (key, value) = (row.key(), row.value());
+        let bytes = ROW_HEADER_BYTES + key.len() + value.len();
+        if bytes > BLOCK_BYTES_MAX - BLOCK_BYTES {
+            return Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "a row too large for a checkpoint",
+            ));
+        }
+        self.payload.extend_from_slice(&row.version().0.to_le_bytes());
+        self.payload.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.payload.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.payload.extend_from_slice(key);
+        self.payload.extend_from_slice(value);
+        self.hasher.push(row);
+        self.rows += 1;
+        if self.payload.len() >= BLOCK_BYTES {
+            self.block(progress)?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let payload = std::mem::take(&mut self.payload);
+        self.part(TAG_ROWS, &payload)?;
+        self.payload = payload;
+        self.payload.clear();
+        progress(self.rows);
+        Ok(())
+    }
+
+    fn finish(mut self, position: Position, progress: &mut dyn FnMut(u64)) -> io::Result<CheckpointSummary> {
+        if !self.payload.is_empty() {
+            self.block(progress)?;
+        }
+        let state_hash = self.hasher.finish();
+        let mut footer = [0; FOOTER_BYTES];
+        footer[..8].copy_from_slice(&self.rows.to_le_bytes());
+        footer[8..].copy_from_slice(&state_hash.to_le_bytes());
+        self.part(TAG_FOOTER, &footer)?;
+        Ok(CheckpointSummary {
+            position,
+            rows: self.rows,
+            bytes: self.bytes,
+            state_hash,
+        })
+    }
+
+    fn part(&mut self, tag: u8, payload: &[u8]) -> io::Result<()> {
+        let mut frame = [0; FRAME_BYTES];
+        frame[0] = tag;
+        frame[1..5].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        let crc = crc_of_part(&frame, payload);
+        frame[5..].copy_from_slice(&crc.to_le_bytes());
+        self.put(&frame)?;
+        self.put(payload)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+/// Reads a checkpoint to its end and gives every row to `sink` in strictly ascending order of keys; `progress` hears
+/// the rows read so far after each block. After an error the rows given so far are worth nothing.
+pub fn read(
+    input: &mut dyn Read,
+    sink: &mut dyn FnMut(Row),
+    progress: &mut dyn FnMut(u64),
+) -> Result<CheckpointSummary, CheckpointError> {
+    let mut reader = Reader {
+        input,
+        offset: 0,
+        part: 0,
+        payload: Vec::new(),
+    };
+    let position = reader.header()?;
+    let mut rows = Rows {
+        sink,
+        count: 0,
+        last: None,
+        hasher: StateHasher::new(),
+    };
+    while reader.part()? == TAG_ROWS {
+        rows.take(&reader.payload).map_err(|what| reader.damaged(what))?;
+        progress(rows.count);
+    }
+    let state_hash = rows.hasher.finish();
+    reader.footer(rows.count, state_hash)?;
+    Ok(CheckpointSummary {
+        position,
+        rows: rows.count,
+        bytes: reader.offset,
+        state_hash,
+    })
+}
+
+/// Reads only the header: which point of history a checkpoint claims to hold, its content unverified.
+pub fn read_position(input: &mut dyn Read) -> Result<Position, CheckpointError> {
+    Reader {
+        input,
+        offset: 0,
+        part: 0,
+        payload: Vec::new(),
+    }
+    .header()
+}
+
+struct Reader<'a> {
+    input: &'a mut dyn Read,
+    /// Bytes read so far, and where the part being read starts.
+    offset: u64,
+    part: u64,
+    payload: Vec<u8>,
+}
+
+impl Reader<'_> {
+    fn header(&mut self) -> Result<Position, CheckpointError> {
+        let header: [u8; HEADER_BYTES] = self.array()?;
+        if &header[..8] != MAGIC {
+            return Err(self.damaged("no checkpoint's first bytes"));
+        }
+        if crc32fast::hash(&header[..28]) != u32_at(&header, 28) {
+            return Err(self.damaged("a wrong checksum"));
+        }
+        match u32_at(&header, 8) {
+            FORMAT_VERSION => {}
+            other => return Err(CheckpointError::UnknownFormat(other)),
+        }
+        Ok(Position {
+            version: Version(u64_at(&header, 12)),
+            sequence: LogSequence(u64_at(&header, 20)),
+        })
+    }
+
+    /// Reads and verifies the next block or footer into `payload`; returns its tag.
+    fn part(&mut self) -> Result<u8, CheckpointError> {
+        self.part = self.offset;
+        let frame: [u8; FRAME_BYTES] = self.array()?;
+        let (tag, bytes) = (frame[0], u32_at(&frame, 1) as usize);
+        if tag != TAG_ROWS && tag != TAG_FOOTER {
+            return Err(self.damaged("neither a block nor a footer"));
+        }
+        if bytes > BLOCK_BYTES_MAX {
+            return Err(self.damaged("an impossible length"));
+        }
+        self.fill(bytes)?;
+        if crc_of_part(&frame, &self.payload) != u32_at(&frame, 5) {
+            return Err(self.damaged("a wrong checksum"));
+        }
+        Ok(tag)
+    }
+
+    fn footer(&mut self, rows: u64, state_hash: u128) -> Result<(), CheckpointError> {
+        let Ok(footer) = <[u8; FOOTER_BYTES]>::try_from(self.payload.as_slice()) else {
+            return Err(self.damaged("a footer of a wrong length"));
+        };
+        if u64_at(&footer, 0) != rows {
+            return Err(self.damaged("a row count unlike the rows"));
+        }
+        if footer[8..] != state_hash.to_le_bytes() {
+            return Err(self.damaged("a state hash unlike the rows"));
+        }
+        self.part = self.offset;
+        match self.some_bytes(1)? {
+            0 => Ok(()),
+            _ => Err(self.damaged("bytes behind the footer")),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CheckpointError> {
+        self.fill(N)?;
+        Ok(self
+            .payload
+            .as_slice()
+            .try_into()
+            .expect("as many bytes as were asked for"))
+    }
+
+    /// Reads exactly `bytes` bytes into `payload`.
+    fn fill(&mut self, bytes: usize) -> Result<(), CheckpointError> {
+        match self.some_bytes(bytes)? {
+            read if read == bytes => Ok(()),
+            _ => Err(self.damaged("a sudden end")),
+        }
+    }
+
+    /// Reads `bytes` bytes, or up to the end of the input, into `payload`, which grows as they arrive.
+    fn some_bytes(&mut self, bytes: usize) -> Result<usize, CheckpointError> {
+        self.payload.clear();
+        let read = (&mut *self.input).take(bytes as u64).read_to_end(&mut self.payload);
+        let read = read.map_err(|source| CheckpointError::Input {
+            offset: self.offset,
+            source,
+        })?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+
+    fn damaged(&self, what: &'static str) -> CheckpointError {
+        CheckpointError::Damaged {
+            offset: self.part,
+            what,
+        }
+    }
+}
+
+/// Takes verified blocks apart and watches over what spans them.
+struct Rows<'a> {
+    sink: &'a mut dyn FnMut(Row),
+    count: u64,
+    last: Option<Row>,
+    hasher: StateHasher,
+}
+
+impl Rows<'_> {
+    fn take(&mut self, mut payload: &[u8]) -> Result<(), &'static str> {
+        if payload.is_empty() {
+            return Err("a block without rows");
+        }
+        while !payload.is_empty() {
+            let (row, rest) = parse_row(payload).ok_or("a row beyond its block")?;
+            payload = rest;
+            self.row(row)?;
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, row: Row) -> Result<(), &'static str> {
+        if self.last.as_ref().is_some_and(|last| last.key() >= row.key()) {
+            return Err("rows out of order");
+        }
+        self.hasher.push(&row);
+        self.count += 1;
+        self.last = Some(row.clone());
+        (self.sink)(row);
+        Ok(())
+    }
+}
+
+fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
+    let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
+    let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
+    let (value, rest) = rest.split_at_checked(u32_at(header, 12) as usize)?;
+    Some((Row::new(key, value, Version(u64_at(header, 0))), rest))
+}
+
+fn crc_of_part(frame: &[u8; FRAME_BYTES], payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame[..5]);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{MemoryBuilder, MemoryStore, Read as _, Store, state_hash};
+
+    const POSITION: Position = Position {
+        version: Version(1_234_567),
+        sequence: LogSequence(89),
+    };
+
+    fn store(rows: u64, value_bytes: usize) -> MemoryStore {
+        let mut store = MemoryStore::new();
+        for number in 0..rows {
+            let (key, value) = (format!("key:{number:06}"), vec![number as u8; value_bytes]);
+            store.set(Row::new(key.as_bytes(), &value, Version(number * 3)));
+        }
+        store
+    }
+
+    fn written(snapshot: Arc<dyn Snapshot>) -> (Vec<u8>, CheckpointSummary) {
+        let mut bytes = Vec::new();
+        let summary = write(&*snapshot, POSITION, &mut bytes, &mut |_| {}).expect("a vector takes all bytes");
+        (bytes, summary)
+    }
+
+    fn read_back(mut bytes: &[u8]) -> Result<(MemoryStore, CheckpointSummary), CheckpointError> {
+        let mut builder = MemoryBuilder::new();
+        let summary = read(&mut bytes, &mut |row| builder.push(row), &mut |_| {})?;
+        Ok((builder.finish(), summary))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (rows, value_bytes) in [(0, 0), (1, 0), (5_000, 100), (3, 200_000)] {
+            let store = store(rows, value_bytes);
+            let (bytes, summary) = written(store.snapshot());
+            assert_eq!((summary.rows, summary.bytes), (rows, bytes.len() as u64));
+            assert_eq!(summary.state_hash, state_hash(&store, None));
+            let (read, read_summary) = read_back(&bytes).expect("an undamaged checkpoint");
+            assert_eq!(read_summary, summary);
+            assert_eq!(read.len(), rows);
+            assert_eq!(state_hash(&read, None), summary.state_hash);
+            assert_eq!(
+                read_position(&mut bytes.as_slice()).expect("an undamaged header"),
+                POSITION
+            );
+        }
+    }
+
+    #[test]
+    fn progress_ascends_to_the_row_count() {
+        let (mut heard, mut bytes) = (Vec::new(), Vec::new());
+        write(&*store(5_000, 100).snapshot(), POSITION, &mut bytes, &mut |rows| {
+            heard.push(rows)
+        })
+        .expect("written");
+        assert!(heard.len() > 5 && heard.is_sorted());
+        assert_eq!(heard.last(), Some(&5_000));
+        let mut heard_again = Vec::new();
+        read(&mut bytes.as_slice(), &mut drop, &mut |rows| heard_again.push(rows)).expect("read");
+        assert_eq!(heard, heard_again);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused() {
+        let (bytes, _) = written(store(20, 10).snapshot());
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(read_back(&damaged).is_err(), "bit {bit} flipped");
+        }
+    }
+
+    #[test]
+    fn every_byte_set_to_all_ones_or_zeros_is_refused() {
+        let (bytes, _) = written(store(20, 10).snapshot());
+        for (index, byte) in (0..bytes.len()).flat_map(|index| [(index, 0), (index, 0xff)]) {
+            let mut damaged = bytes.clone();
+            damaged[index] = byte;
+            assert!(
+                damaged == bytes || read_back(&damaged).is_err(),
+                "byte {index} set to {byte}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_truncation_and_any_appendix_is_refused() {
+        let (mut bytes, _) = written(store(20, 10).snapshot());
+        for length in 0..bytes.len() {
+            assert!(read_back(&bytes[..length]).is_err(), "cut to {length} bytes");
+        }
+        bytes.push(0);
+        assert!(read_back(&bytes).is_err());
+    }
+
+    /// Each block is sound by itself; only order, count and state hash can tell.
+    #[test]
+    fn lost_repeated_and_exchanged_blocks_are_refused() {
+        let (bytes, _) = written(store(2_000, 100).snapshot());
+        let parts = parts(&bytes);
+        assert!(parts.len() >= 5, "a header, three blocks and a footer");
+        let without: Vec<&[u8]> = [&parts[..2], &parts[3..]].concat();
+        let repeated: Vec<&[u8]> = [&parts[..2], &parts[1..]].concat();
+        let mut exchanged = parts.clone();
+        exchanged.swap(1, 2);
+        for (parts, what) in [
+            (without, "row count"),
+            (repeated, "out of order"),
+            (exchanged, "out of order"),
+        ] {
+            let error = read_back(&parts.concat()).err().expect("refused").to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    fn parts(bytes: &[u8]) -> Vec<&[u8]> {
+        let (header, mut rest) = bytes.split_at(HEADER_BYTES);
+        let mut parts = vec![header];
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(FRAME_BYTES + u32_at(rest, 1) as usize);
+            parts.push(part);
+            rest = behind;
+        }
+        parts
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let (mut bytes, _) = written(store(20, 10).snapshot());
+        bytes[HEADER_BYTES + FRAME_BYTES] ^= 1;
+        let error = read_back(&bytes).err().expect("refused").to_string();
+        assert_eq!(
+            error,
+            "damaged checkpoint: a wrong checksum in the part that starts at byte 32"
+        );
+    }
+
+    #[test]
+    fn an_announced_length_reserves_nothing() {
+        let (mut bytes, _) = written(store(0, 0).snapshot());
+        bytes.truncate(HEADER_BYTES);
+        bytes.push(TAG_ROWS);
+        bytes.extend_from_slice(&(BLOCK_BYTES_MAX as u32).to_le_bytes());
+        bytes.extend_from_slice(&[0; 100]);
+        let mut input = bytes.as_slice();
+        let mut reader = Reader {
+            input: &mut input,
+            offset: 0,
+            part: 0,
+            payload: Vec::new(),
+        };
+        reader.header().expect("an undamaged header");
+        assert!(reader.part().is_err());
+        assert!(reader.payload.capacity() < 1 << 20);
+    }
+
+    #[test]
+    fn an_unknown_format_is_named() {
+        let (mut bytes, _) = written(store(0, 0).snapshot());
+        bytes[8] = 2;
+        let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
+        bytes[28..32].copy_from_slice(&crc);
+        assert!(matches!(read_back(&bytes), Err(CheckpointError::UnknownFormat(2))));
+    }
+
+    #[test]
+    fn a_failing_output_ends_the_writing() {
+        let mut full = [0; 1_000];
+        let result = write(
+            &*store(5_000, 100).snapshot(),
+            POSITION,
+            &mut full.as_mut_slice(),
+            &mut |_| {},
+        );
+        assert_eq!(result.expect_err("no room").kind(), ErrorKind::WriteZero);
+    }
+}

@@ -1,0 +1,170 @@
+//! What every store must do, as one check that any engine's tests can call.
+//!
+//! Random but seeded steps are applied to the store and to a standard sorted map side by side; every answer and, now
+//! and then, the whole content, the snapshots taken on the way and the undoing of range clears are compared.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_model::Version;
+
+use crate::row::Row;
+use crate::{Read, Snapshot, Store};
+
+type Model = BTreeMap<Vec<u8>, Row>;
+
+/// Panics, naming the seed, if a store made by `make` behaves unlike a sorted map.
+pub fn check(make: impl Fn() -> Box<dyn Store>) {
+    for seed in 1..=SEEDS {
+        Check {
+            store: make(),
+            model: Model::new(),
+            snapshots: Vec::new(),
+            random: seed,
+            seed,
+        }
+        .run();
+    }
+}
+
+const SEEDS: u64 = 20;
+const STEPS: u64 = 1_500;
+
+struct Check {
+    store: Box<dyn Store>,
+    model: Model,
+    snapshots: Vec<(Arc<dyn Snapshot>, Model)>,
+    random: u64,
+    seed: u64,
+}
+
+impl Check {
+    fn run(mut self) {
+        for version in 1..=STEPS {
+            match self.below(100) {
+                0..55 => self.set(version),
+                55..80 => self.clear(),
+                80..83 => self.clear_range(),
+                83..86 => self.clear_range_and_undo(version),
+                86..88 => self.snapshots.push((self.store.snapshot(), self.model.clone())),
+                _ => self.read(),
+            }
+        }
+        compare_all(&*self.store, &self.model, self.seed);
+        for (snapshot, model) in &self.snapshots {
+            compare_all(&**snapshot, model, self.seed);
+        }
+    }
+
+    fn set(&mut self, version: u64) {
+        let row = self.row(version);
+        let old = self.model.insert(row.key().to_vec(), row.clone());
+        assert_eq!(self.store.set(row), old, "seed {}", self.seed);
+    }
+
+    fn clear(&mut self) {
+        let key = self.key();
+        assert_eq!(self.store.clear(&key), self.model.remove(&key), "seed {}", self.seed);
+    }
+
+    fn clear_range(&mut self) {
+        let (start, end) = (self.key(), self.key());
+        let cleared = self.store.clear_range(&start, &end);
+        let expected = in_range(&self.model, &start, &end);
+        self.model.retain(|key, _| !(start <= *key && *key < end));
+        assert_eq!(cleared.count(), expected.len() as u64, "seed {}", self.seed);
+        assert!(cleared.rows().eq(&expected), "seed {}", self.seed);
+    }
+
+    /// As a transaction rolled back: what was written after the range clear is undone before it.
+    fn clear_range_and_undo(&mut self, version: u64) {
+        let (start, end, row) = (self.key(), self.key(), self.row(version));
+        let key = row.key().to_vec();
+        let cleared = self.store.clear_range(&start, &end);
+        match self.store.set(row) {
+            Some(old) => drop(self.store.set(old)),
+            None => drop(self.store.clear(&key)),
+        }
+        self.store.restore(&cleared);
+        compare_all(&*self.store, &self.model, self.seed);
+    }
+
+    fn read(&mut self) {
+        let (start, end) = (self.key(), self.key());
+        let index = self.below(20);
+        let (store, seed) = (&*self.store, self.seed);
+        let expected = in_range(&self.model, &start, &end);
+        assert_eq!(store.get(&start), self.model.get(&start).cloned(), "seed {seed}");
+        assert_eq!(store.count(&start, &end), expected.len() as u64, "seed {seed}");
+        assert_eq!(
+            store.nth(&start, &end, index),
+            expected.get(index as usize).cloned(),
+            "seed {seed}"
+        );
+        assert_eq!(store.nth(&start, &end, u64::MAX), None, "seed {seed}");
+        let limit = 1 + index as usize;
+        let forwards: Vec<Row> = expected.iter().take(limit).cloned().collect();
+        let backwards: Vec<Row> = expected.iter().rev().take(limit).cloned().collect();
+        assert_eq!(scan(store, &start, &end, false, limit), forwards, "seed {seed}");
+        assert_eq!(scan(store, &start, &end, true, limit), backwards, "seed {seed}");
+    }
+
+    fn row(&mut self, version: u64) -> Row {
+        let key = self.key();
+        let value = vec![b'v'; self.below(100) as usize];
+        Row::new(&key, &value, Version(version))
+    }
+
+    /// Keys that collide often, extend one another, share long beginnings, and hold the extreme bytes.
+    fn key(&mut self) -> Vec<u8> {
+        let mut key = [&b""[..], b"\0\0", b"a long beginning shared by many "][self.below(3) as usize].to_vec();
+        for _ in 0..self.below(5) {
+            key.push([0, b'a', b'b', 0xff][self.below(4) as usize]);
+        }
+        key
+    }
+
+    /// A number below `limit`, from a xorshift generator.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % limit
+    }
+}
+
+fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {
+    let rows = model
+        .iter()
+        .filter(|(key, _)| start <= key.as_slice() && key.as_slice() < end);
+    rows.map(|(_, row)| row.clone()).collect()
+}
+
+/// At most `limit` rows, not 0, in the order in which they are visited.
+fn scan(rows: &dyn Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<Row> {
+    let mut visited = Vec::new();
+    rows.scan(start, end, reverse, &mut |row| {
+        visited.push(row.clone());
+        if visited.len() == limit {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    visited
+}
+
+fn compare_all(rows: &dyn Read, model: &Model, seed: u64) {
+    let mut visited = Vec::new();
+    rows.walk(&mut |row| {
+        visited.push(row.clone());
+        ControlFlow::Continue(())
+    });
+    assert!(
+        visited.iter().eq(model.values()),
+        "seed {seed}: {visited:?} is not {model:?}"
+    );
+    assert_eq!(rows.len(), model.len() as u64, "seed {seed}");
+    assert_eq!(rows.is_empty(), model.is_empty(), "seed {seed}");
+}

@@ -1,0 +1,264 @@
+//! A short sorted run of rows, the body of every node of the tree: the rows of a leaf, the separators of an inner node.
+//!
+//! Following row pointers is what makes searching expensive, so beside each row stands its *head*: eight bytes of its
+//! key as a big-endian number. Heads order as keys do, except that different keys may have equal heads; only then are
+//! rows followed. Eight bytes tell little when all keys begin alike, so heads start behind `skip` bytes:
+//!
+//! ```text
+//! keys    user:1047  user:1051  user:1998      skip = 6
+//! heads     047·····   051·····   998·····
+//! ```
+//!
+//! A key being searched must begin with those skipped bytes as well. Mostly that needs no test: the separators left and
+//! right of a node (its *fences*) begin with the same `assured` bytes, hence so does every key led there. Where the run
+//! shares so much more than the fences that its heads would all be equal (at the edges of the tree, at the border of
+//! two tables), `skip > assured` and a search compares the skipped bytes with the first row's.
+//!
+//! Invariants: rows strictly ascend by key; all begin with the same `skip` bytes; `heads[i]` is the head of `rows[i]`
+//! behind `skip`; `assured` is the length of the fences' common prefix; an empty run has `skip <= assured`.
+
+use std::cmp::Ordering;
+
+use crate::row::Row;
+
+#[derive(Clone)]
+pub(crate) struct Run<const N: usize> {
+    len: u16,
+    assured: u32,
+    skip: u32,
+    heads: [u64; N],
+    /// The first `len` are present.
+    rows: [Option<Row>; N],
+}
+
+/// The separators around a node: its keys are at least `low` and below `high`. `None` is the edge of the tree.
+#[derive(Clone, Copy)]
+pub(crate) struct Fences<'a> {
+    pub low: Option<&'a Row>,
+    pub high: Option<&'a Row>,
+}
+
+impl Fences<'_> {
+    pub const OPEN: Fences<'static> = Fences { low: None, high: None };
+
+    /// How many bytes every key between the fences is sure to begin with.
+    fn assured(&self) -> u32 {
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => common_prefix(low.key(), high.key()) as u32,
+            _ => 0,
+        }
+    }
+}
+
+impl<const N: usize> Run<N> {
+    pub fn empty() -> Run<N> {
+        Run {
+            len: 0,
+            assured: 0,
+            skip: 0,
+            heads: [0; N],
+            rows: [const { None }; N],
+        }
+    }
+
+    /// At most `N` rows in ascending order of their keys, all between the fences.
+    pub fn new(rows: impl Iterator<Item = Row>, fences: Fences<'_>) -> Run<N> {
+        let mut run = Run::empty();
+        for row in rows {
+            run.rows[run.len()] = Some(row);
+            run.len += 1;
+        }
+        run.assured = fences.assured();
+        run.behead();
+        run
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// All rows; every one is present.
+    pub fn rows(&self) -> &[Option<Row>] {
+        &self.rows[..self.len()]
+    }
+
+    pub fn row(&self, index: usize) -> &Row {
+        self.rows()[index].as_ref().expect("a row below the length is present")
+    }
+
+    pub fn last(&self) -> &Row {
+        self.row(self.len() - 1)
+    }
+
+    /// Where `key` is, or would have to be inserted. The key lies between the fences.
+    pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.skip > self.assured {
+            match self.beside_prefix(key) {
+                Ordering::Less => return Err(0),
+                Ordering::Greater => return Err(self.len()),
+                Ordering::Equal => {}
+            }
+        }
+        let skip = self.skip as usize;
+        let head = head(key, skip);
+        let heads = &self.heads[..self.len()];
+        let first = heads.partition_point(|other| *other < head);
+        let equal = heads[first..].iter().take_while(|other| **other == head).count();
+        let rest = &key[skip..];
+        match self.rows[first..first + equal].binary_search_by(|row| rest_of(row, skip).cmp(rest)) {
+            Ok(index) => Ok(first + index),
+            Err(index) => Err(first + index),
+        }
+    }
+
+    /// The number of rows below `key`.
+    pub fn rank(&self, key: &[u8]) -> usize {
+        self.find(key).unwrap_or_else(|index| index)
+    }
+
+    /// Inserts where `find` said, into a run that is not full.
+    pub fn insert(&mut self, index: usize, row: Row) {
+        let len = self.len();
+        let alike = self.skip <= self.assured || self.beside_prefix(row.key()).is_eq();
+        let row_head = if alike { head(row.key(), self.skip as usize) } else { 0 };
+        self.heads.copy_within(index..len, index + 1);
+        self.heads[index] = row_head;
+        self.rows[index..=len].rotate_right(1);
+        self.rows[index] = Some(row);
+        self.len += 1;
+        if !alike {
+            self.behead();
+        }
+    }
+
+    /// Puts a row in the place of the one with the same key and returns the old one.
+    pub fn replace(&mut self, index: usize, row: Row) -> Row {
+        self.rows[index]
+            .replace(row)
+            .expect("a row below the length is present")
+    }
+
+    pub fn remove(&mut self, index: usize) -> Row {
+        let row = self.rows[index].take().expect("a row below the length is present");
+        self.close(index, index + 1);
+        row
+    }
+
+    /// Moves the rows from `from` up to, not including, `to` into a run of their own.
+    pub fn take(&mut self, from: usize, to: usize) -> Run<N> {
+        let mut taken = Run {
+            len: (to - from) as u16,
+            assured: self.assured,
+            skip: self.skip,
+            ..Run::empty()
+        };
+        taken.heads[..to - from].copy_from_slice(&self.heads[from..to]);
+        taken.rows[..to - from].swap_with_slice(&mut self.rows[from..to]);
+        taken.settle();
+        self.close(from, to);
+        taken
+    }
+
+    /// Appends the rows of the right neighbour, which fit; `fences` are those around both.
+    pub fn append(&mut self, mut right: Run<N>, fences: Fences<'_>) {
+        let (len, more) = (self.len(), right.len());
+        self.rows[len..len + more].swap_with_slice(&mut right.rows[..more]);
+        self.len += right.len;
+        self.assured = fences.assured();
+        self.behead();
+    }
+
+    /// Adapts to new fences. Heads that still tell keys apart are kept, because making new ones follows every row.
+    pub fn fit(&mut self, fences: Fences<'_>) {
+        self.assured = fences.assured();
+        if self.skip > self.assured || !self.heads_tell_apart() {
+            self.behead();
+        }
+    }
+
+    fn heads_tell_apart(&self) -> bool {
+        let Some(last) = self.len().checked_sub(1) else {
+            return true;
+        };
+        (self.heads[0] ^ self.heads[last]).leading_zeros() < 32
+    }
+
+    /// Drops the emptied slots `from..to`.
+    fn close(&mut self, from: usize, to: usize) {
+        let len = self.len();
+        self.heads.copy_within(to..len, from);
+        self.rows[from..len].rotate_left(to - from);
+        self.len -= (to - from) as u16;
+        self.settle();
+    }
+
+    /// Without a first row there is nothing to compare skipped bytes with.
+    fn settle(&mut self) {
+        if self.len == 0 {
+            self.skip = self.skip.min(self.assured);
+        }
+    }
+
+    /// Chooses `skip` and makes all heads anew.
+    fn behead(&mut self) {
+        self.skip = self.assured;
+        if self.len == 0 {
+            return;
+        }
+        let shared = common_prefix(self.row(0).key(), self.last().key()) as u32;
+        if shared >= self.assured + 8 {
+            self.skip = shared;
+        }
+        let skip = self.skip as usize;
+        for (slot, row) in self.heads.iter_mut().zip(self.rows.iter().flatten()) {
+            *slot = head(row.key(), skip);
+        }
+    }
+
+    /// How the beginning of `key` compares with the bytes all rows skip.
+    fn beside_prefix(&self, key: &[u8]) -> Ordering {
+        let skip = self.skip as usize;
+        key[..key.len().min(skip)].cmp(&self.row(0).key()[..skip])
+    }
+
+    /// Panics unless every invariant holds; for tests.
+    #[cfg(test)]
+    pub fn check(&self, fences: Fences<'_>) {
+        assert_eq!(self.assured, fences.assured());
+        assert!(self.len > 0 || self.skip <= self.assured);
+        assert!(self.rows[self.len()..].iter().all(Option::is_none));
+        for index in 0..self.len() {
+            let key = self.row(index).key();
+            assert!(fences.low.is_none_or(|low| low.key() <= key) && fences.high.is_none_or(|high| key < high.key()));
+            assert!(index == 0 || self.row(index - 1).key() < key);
+            assert_eq!(self.row(0).key()[..self.skip as usize], key[..self.skip as usize]);
+            assert_eq!(self.heads[index], head(key, self.skip as usize));
+        }
+    }
+}
+
+/// A key that separates two neighbours: above `left`, at most `right`, and no longer than needed, so that separators
+/// stay small and fences keep no value alive.
+pub(crate) fn separator(left: &Row, right: &Row) -> Row {
+    let shared = common_prefix(left.key(), right.key());
+    Row::new(&right.key()[..=shared], b"", quartet_model::Version::ZERO)
+}
+
+/// Eight bytes of `key` behind `skip`, as a number that orders as they do; a shorter rest is filled with zeros.
+fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = &key[skip..];
+    if let Some(bytes) = rest.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; 8];
+    bytes[..rest.len()].copy_from_slice(rest);
+    u64::from_be_bytes(bytes)
+}
+
+fn rest_of(row: &Option<Row>, skip: usize) -> &[u8] {
+    &row.as_ref().expect("a row below the length is present").key()[skip..]
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

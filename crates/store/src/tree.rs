@@ -1,0 +1,1035 @@
+//! The ordered map of the memory engine: a persistent B+tree of rows that knows how many rows each subtree holds.
+//!
+//! ```text
+//! inner   separators        "g"      "p"          keys below "g" are in the first child, keys from "p" in the last
+//!         counts       21   |   17   |   30
+//!         children     |        |        |
+//! leaf              rows ...  rows ...  rows ...  every leaf is equally deep
+//! ```
+//!
+//! Nodes are shared by reference counts. A clone of the tree is a clone of its root; a writer copies the nodes it
+//! changes only while somebody else holds them, and otherwise changes them in place. The counts make the rank of a key
+//! and the n-th row cost one descent, and let an iterator be two ranks: at the end of a leaf it descends again to the
+//! next rank, so it needs no stack, no parent pointers and no allocation.
+//!
+//! Nodes are freed when empty and merged with a neighbour when both are small; they are not kept half full, because
+//! deletions are rarely the end of a key range's life and moving rows between leaves costs more than it saves. A leaf
+//! that overflows at the left or right edge of the tree gives up only the new row, so that ascending and descending
+//! loads leave full leaves behind; elsewhere it splits in halves.
+//!
+//! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number of rows below child
+//! `i` and is never 0; an inner node has at least one child; the root is a leaf if the tree is empty.
+
+use std::sync::Arc;
+
+use crate::row::Row;
+use crate::run::{Fences, Run, separator};
+
+/// The tree with the node sizes that measured best (`examples/tree_cost.rs`).
+///
+/// A leaf of 30 rows is 512 bytes and an inner node of 31 children 1272, both just within an allocator's size class.
+pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
+
+/// What a range removal takes out of a [`Tree`].
+pub type RemovedRows = Removed<LEAF_ROWS, INNER_CHILDREN>;
+
+pub const LEAF_ROWS: usize = 30;
+pub const INNER_CHILDREN: usize = 31;
+
+/// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to make deep trees.
+#[derive(Clone)]
+pub struct CountedTree<const LEAF: usize, const INNER: usize> {
+    root: Node<LEAF, INNER>,
+    len: u64,
+}
+
+#[derive(Clone)]
+enum Node<const LEAF: usize, const INNER: usize> {
+    Leaf(Arc<Run<LEAF>>),
+    Inner(Arc<Inner<LEAF, INNER>>),
+}
+
+#[derive(Clone)]
+struct Inner<const LEAF: usize, const INNER: usize> {
+    /// One fewer than there are children.
+    separators: Run<INNER>,
+    counts: [u64; INNER],
+    children: [Option<Node<LEAF, INNER>>; INNER],
+}
+
+enum Inserted<const LEAF: usize, const INNER: usize> {
+    Replaced(Row),
+    Added,
+    /// One row was added and the node's upper part moved out, to be linked behind the separator.
+    Split(Row, Node<LEAF, INNER>),
+}
+
+impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
+    pub fn new() -> Self {
+        CountedTree {
+            root: Node::Leaf(Arc::new(Run::empty())),
+            len: 0,
+        }
+    }
+
+    /// Rows in strictly ascending order of their keys; panics on any other order. O(n).
+    pub fn from_sorted(rows: impl IntoIterator<Item = Row>) -> Self {
+        let mut builder = TreeBuilder::new();
+        rows.into_iter().for_each(|row| builder.push(row));
+        builder.finish()
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<&Row> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(run) => return run.find(key).ok().map(|index| run.row(index)),
+                Node::Inner(inner) => node = inner.child(inner.child_of(key)),
+            }
+        }
+    }
+
+    /// Puts the row in the place of the one with the same key, which is returned, or adds it.
+    pub fn insert(&mut self, row: Row) -> Option<Row> {
+        match self.root.insert(row, Fences::OPEN) {
+            Inserted::Replaced(old) => return Some(old),
+            Inserted::Added => {}
+            Inserted::Split(separator, right) => self.grow(separator, right),
+        }
+        self.len += 1;
+        None
+    }
+
+    pub fn remove(&mut self, key: &[u8]) -> Option<Row> {
+        let removed = self.root.remove(key, Fences::OPEN)?;
+        self.len -= 1;
+        self.shrink();
+        Some(removed)
+    }
+
+    /// Takes out the rows from `start` up to, not including, `end`. O(log n): whole subtrees are handed over, and the
+    /// cost of freeing them falls to whoever drops the answer.
+    pub fn remove_range(&mut self, start: &[u8], end: &[u8]) -> Removed<LEAF, INNER> {
+        let mut removed = Removed {
+            count: 0,
+            parts: Vec::new(),
+        };
+        if start < end {
+            self.root
+                .remove_range(Some(start), Some(end), Fences::OPEN, &mut removed);
+            self.len -= removed.count;
+            self.shrink();
+        }
+        removed
+    }
+
+    /// The number of rows with a key below the given one. O(log n).
+    pub fn rank(&self, key: &[u8]) -> u64 {
+        let (mut node, mut rank) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(run) => return rank + run.rank(key) as u64,
+                Node::Inner(inner) => {
+                    let index = inner.child_of(key);
+                    rank += inner.counts[..index].iter().sum::<u64>();
+                    node = inner.child(index);
+                }
+            }
+        }
+    }
+
+    /// The row with `index` rows before it. O(log n).
+    pub fn nth(&self, index: u64) -> Option<&Row> {
+        if index >= self.len {
+            return None;
+        }
+        let (run, index) = self.root.leaf_at(index);
+        Some(run.row(index))
+    }
+
+    /// The number of rows from `start` up to, not including, `end`. O(log n).
+    pub fn count(&self, start: &[u8], end: &[u8]) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        self.rank(end) - self.rank(start)
+    }
+
+    /// The rows from `start` up to, not including, `end`, from either side. Two descents to create.
+    pub fn range(&self, start: &[u8], end: &[u8]) -> Range<'_, LEAF, INNER> {
+        if start >= end {
+            return Range::new(&self.root, 0, 0);
+        }
+        Range::new(&self.root, self.rank(start), self.rank(end))
+    }
+
+    /// All rows in key order.
+    pub fn rows(&self) -> Range<'_, LEAF, INNER> {
+        Range::new(&self.root, 0, self.len)
+    }
+
+    /// Adds a level above a root that was split.
+    fn grow(&mut self, separator: Row, right: Node<LEAF, INNER>) {
+        let empty = Node::Leaf(Arc::new(Run::empty()));
+        let left = std::mem::replace(&mut self.root, empty);
+        let mut inner = Inner::with_child(left);
+        inner.link(1, separator, right);
+        inner.separators.fit(Fences::OPEN);
+        self.root = Node::Inner(Arc::new(inner));
+    }
+
+    /// Removes levels that no longer divide anything.
+    fn shrink(&mut self) {
+        if self.len == 0 {
+            self.root = Node::Leaf(Arc::new(Run::empty()));
+        }
+        while let Node::Inner(inner) = &self.root {
+            if inner.len() > 1 {
+                return;
+            }
+            self.root = inner.child(0).clone();
+        }
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Default for CountedTree<LEAF, INNER> {
+    fn default() -> Self {
+        CountedTree::new()
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
+    /// The number of rows in this subtree.
+    fn count(&self) -> u64 {
+        match self {
+            Node::Leaf(run) => run.len() as u64,
+            Node::Inner(inner) => inner.counts[..inner.len()].iter().sum(),
+        }
+    }
+
+    /// The leaf that holds the row with `rank` rows of this subtree before it, and the row's index there.
+    fn leaf_at(&self, mut rank: u64) -> (&Run<LEAF>, usize) {
+        let mut node = self;
+        loop {
+            match node {
+                Node::Leaf(run) => return (run, rank as usize),
+                Node::Inner(inner) => {
+                    let mut index = 0;
+                    while rank >= inner.counts[index] {
+                        rank -= inner.counts[index];
+                        index += 1;
+                    }
+                    node = inner.child(index);
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, row: Row, fences: Fences<'_>) -> Inserted<LEAF, INNER> {
+        match self {
+            Node::Leaf(run) => insert_into_leaf(Arc::make_mut(run), row, fences),
+            Node::Inner(inner) => Arc::make_mut(inner).insert(row, fences),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8], fences: Fences<'_>) -> Option<Row> {
+        match self {
+            Node::Leaf(run) => {
+                let index = run.find(key).ok()?;
+                Some(Arc::make_mut(run).remove(index))
+            }
+            Node::Inner(inner) => Arc::make_mut(inner).remove(key, fences),
+        }
+    }
+
+    /// Moves the rows from `start` up to `end` to `removed`; `None` is this node's own end. Never called for all of it.
+    fn remove_range(
+        &mut self,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        fences: Fences<'_>,
+        removed: &mut Removed<LEAF, INNER>,
+    ) {
+        match self {
+            Node::Leaf(run) => {
+                let from = start.map_or(0, |start| run.rank(start));
+                let to = end.map_or(run.len(), |end| run.rank(end));
+                if from < to {
+                    let taken = Arc::make_mut(run).take(from, to);
+                    removed.push(Node::Leaf(Arc::new(taken)), (to - from) as u64);
+                }
+            }
+            Node::Inner(inner) => Arc::make_mut(inner).remove_range(start, end, fences, removed),
+        }
+    }
+
+    /// Adapts to fences that moved away because a neighbour was removed: this node and those along its two edges.
+    fn fit(&mut self, fences: Fences<'_>) {
+        match self {
+            Node::Leaf(run) => Arc::make_mut(run).fit(fences),
+            Node::Inner(inner) => {
+                let inner = Arc::make_mut(inner);
+                inner.separators.fit(fences);
+                inner.fit_child(0, fences);
+                inner.fit_child(inner.len() - 1, fences);
+            }
+        }
+    }
+
+    /// Rows or children held against how many there is room for.
+    fn occupancy(&self) -> (usize, usize) {
+        match self {
+            Node::Leaf(run) => (run.len(), LEAF),
+            Node::Inner(inner) => (inner.len(), INNER),
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        let (held, room) = self.occupancy();
+        held <= room / 4
+    }
+
+    /// Whether one node could hold both and still take a good many more before it splits again.
+    fn merges_with(&self, other: &Self) -> bool {
+        let ((held, room), (more, _)) = (self.occupancy(), other.occupancy());
+        held + more <= room * 3 / 4
+    }
+
+    /// Takes over the rows or children of the right neighbour; `fences` are those around both.
+    fn absorb(&mut self, separator: Row, right: Self, fences: Fences<'_>) {
+        match (self, right) {
+            (Node::Leaf(left), Node::Leaf(right)) => {
+                Arc::make_mut(left).append(Arc::unwrap_or_clone(right), fences);
+            }
+            (Node::Inner(left), Node::Inner(right)) => {
+                Arc::make_mut(left).absorb(separator, Arc::unwrap_or_clone(right), fences);
+            }
+            _ => unreachable!("neighbours are equally deep"),
+        }
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
+    fn with_child(child: Node<LEAF, INNER>) -> Self {
+        let mut inner = Inner {
+            separators: Run::empty(),
+            counts: [0; INNER],
+            children: [const { None }; INNER],
+        };
+        inner.counts[0] = child.count();
+        inner.children[0] = Some(child);
+        inner
+    }
+
+    /// The number of children.
+    fn len(&self) -> usize {
+        self.separators.len() + 1
+    }
+
+    fn child(&self, index: usize) -> &Node<LEAF, INNER> {
+        self.children[index]
+            .as_ref()
+            .expect("a child below the length is present")
+    }
+
+    /// The child to which `key` belongs.
+    fn child_of(&self, key: &[u8]) -> usize {
+        self.separators.find(key).map_or_else(|index| index, |index| index + 1)
+    }
+
+    /// The child and the fences around it, given those around this node.
+    fn fenced_child<'a>(&'a mut self, index: usize, fences: Fences<'a>) -> (&'a mut Node<LEAF, INNER>, Fences<'a>) {
+        let fences = fences_of_child(&self.separators, index, fences);
+        (
+            self.children[index]
+                .as_mut()
+                .expect("a child below the length is present"),
+            fences,
+        )
+    }
+
+    fn fit_child(&mut self, index: usize, fences: Fences<'_>) {
+        let (child, fences) = self.fenced_child(index, fences);
+        child.fit(fences);
+    }
+
+    fn insert(&mut self, row: Row, fences: Fences<'_>) -> Inserted<LEAF, INNER> {
+        let index = self.child_of(row.key());
+        let (child, child_fences) = self.fenced_child(index, fences);
+        let inserted = child.insert(row, child_fences);
+        match inserted {
+            Inserted::Replaced(old) => Inserted::Replaced(old),
+            Inserted::Added => {
+                self.counts[index] += 1;
+                Inserted::Added
+            }
+            Inserted::Split(separator, right) => {
+                self.counts[index] = self.counts[index] + 1 - right.count();
+                self.insert_child(index + 1, separator, right, fences)
+            }
+        }
+    }
+
+    /// Adds a child as number `index`, which is not 0, splitting this node if it is full.
+    fn insert_child(
+        &mut self,
+        index: usize,
+        separator: Row,
+        child: Node<LEAF, INNER>,
+        fences: Fences<'_>,
+    ) -> Inserted<LEAF, INNER> {
+        if self.len() < INNER {
+            self.link(index, separator, child);
+            return Inserted::Added;
+        }
+        let (middle, mut right) = if index == INNER && fences.high.is_none() {
+            (separator, Inner::with_child(child))
+        } else {
+            let at = if index == 1 && fences.low.is_none() {
+                1
+            } else {
+                INNER / 2
+            };
+            let (middle, mut right) = self.split(at);
+            if index <= at {
+                self.link(index, separator, child);
+            } else {
+                right.link(index - at, separator, child);
+            }
+            (middle, right)
+        };
+        self.separators.fit(Fences {
+            high: Some(&middle),
+            ..fences
+        });
+        right.separators.fit(Fences {
+            low: Some(&middle),
+            ..fences
+        });
+        Inserted::Split(middle, Node::Inner(Arc::new(right)))
+    }
+
+    /// Puts a child at `index` behind its separator, into a node that is not full.
+    fn link(&mut self, index: usize, separator: Row, child: Node<LEAF, INNER>) {
+        let len = self.len();
+        self.separators.insert(index - 1, separator);
+        self.counts.copy_within(index..len, index + 1);
+        self.counts[index] = child.count();
+        self.children[index..=len].rotate_right(1);
+        self.children[index] = Some(child);
+    }
+
+    /// Moves the children from `at` on into a node of their own; returns the separator between the two.
+    fn split(&mut self, at: usize) -> (Row, Self) {
+        let len = self.len();
+        let separators = self.separators.take(at, len - 1);
+        let middle = self.separators.remove(at - 1);
+        let mut right = Inner {
+            separators,
+            counts: [0; INNER],
+            children: [const { None }; INNER],
+        };
+        right.counts[..len - at].copy_from_slice(&self.counts[at..len]);
+        right.children[..len - at].swap_with_slice(&mut self.children[at..len]);
+        (middle, right)
+    }
+
+    fn absorb(&mut self, separator: Row, mut right: Self, fences: Fences<'_>) {
+        let (len, more) = (self.len(), right.len());
+        self.counts[len..len + more].copy_from_slice(&right.counts[..more]);
+        self.children[len..len + more].swap_with_slice(&mut right.children[..more]);
+        // Linked first, so that the separators are in order when they are given heads for the wider fences.
+        let between = Run::new(std::iter::once(separator), Fences::OPEN);
+        self.separators.append(between, fences);
+        self.separators.append(right.separators, fences);
+    }
+
+    fn remove(&mut self, key: &[u8], fences: Fences<'_>) -> Option<Row> {
+        let index = self.child_of(key);
+        let (child, child_fences) = self.fenced_child(index, fences);
+        let removed = child.remove(key, child_fences)?;
+        self.counts[index] -= 1;
+        self.tidy(index, index + 1, fences);
+        Some(removed)
+    }
+
+    fn remove_range(
+        &mut self,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        fences: Fences<'_>,
+        removed: &mut Removed<LEAF, INNER>,
+    ) {
+        let first = start.map_or(0, |start| self.child_of(start));
+        let last = end.map_or(self.len() - 1, |end| self.child_of(end));
+        for index in first..=last {
+            let start = start.filter(|_| index == first);
+            let end = end.filter(|_| index == last);
+            self.remove_range_of_child(index, start, end, fences, removed);
+        }
+        self.tidy(first, last + 1, fences);
+    }
+
+    fn remove_range_of_child(
+        &mut self,
+        index: usize,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        fences: Fences<'_>,
+        removed: &mut Removed<LEAF, INNER>,
+    ) {
+        if start.is_none() && end.is_none() {
+            let child = self.children[index]
+                .take()
+                .expect("a child below the length is present");
+            removed.push(child, std::mem::take(&mut self.counts[index]));
+            return;
+        }
+        let before = removed.count;
+        let (child, child_fences) = self.fenced_child(index, fences);
+        child.remove_range(start, end, child_fences, removed);
+        self.counts[index] -= removed.count - before;
+    }
+
+    /// Frees the children among `from..to` that became empty, which are neighbours, and merges small ones around them.
+    /// A node left without any row stays as it is: the node above frees it whole.
+    fn tidy(&mut self, from: usize, to: usize, fences: Fences<'_>) {
+        let is_empty = |index: &usize| self.counts[*index] == 0;
+        let first = (from..to).find(is_empty).unwrap_or(to);
+        let empty = (from..to).filter(is_empty).count();
+        if empty == self.len() {
+            return;
+        }
+        if empty > 0 {
+            self.unlink(first, first + empty, fences);
+        }
+        for index in [(to - empty).saturating_sub(1), from] {
+            self.merge_if_small(index.min(self.len() - 1), fences);
+        }
+    }
+
+    /// Drops the children `from..to`, not all there are. Their keys fall to the left neighbour, or to the right one if
+    /// there is no left.
+    fn unlink(&mut self, from: usize, to: usize, fences: Fences<'_>) {
+        let len = self.len();
+        let first_separator = from.saturating_sub(1);
+        drop(self.separators.take(first_separator, first_separator + to - from));
+        self.children[from..to].fill(None);
+        self.children[from..len].rotate_left(to - from);
+        self.counts.copy_within(to..len, from);
+        self.fit_child(first_separator, fences);
+    }
+
+    fn merge_if_small(&mut self, index: usize, fences: Fences<'_>) {
+        if !self.child(index).is_small() {
+            return;
+        }
+        if index + 1 < self.len() && self.child(index).merges_with(self.child(index + 1)) {
+            self.merge(index, fences);
+        } else if index > 0 && self.child(index - 1).merges_with(self.child(index)) {
+            self.merge(index - 1, fences);
+        }
+    }
+
+    /// Merges the child at `index` with its right neighbour.
+    fn merge(&mut self, index: usize, fences: Fences<'_>) {
+        let len = self.len();
+        let separator = self.separators.remove(index);
+        let right = self.children[index + 1]
+            .take()
+            .expect("a child below the length is present");
+        self.children[index + 1..len].rotate_left(1);
+        self.counts[index] += self.counts[index + 1];
+        self.counts.copy_within(index + 2..len, index + 1);
+        let (child, child_fences) = self.fenced_child(index, fences);
+        child.absorb(separator, right, child_fences);
+    }
+}
+
+fn fences_of_child<'a, const N: usize>(separators: &'a Run<N>, index: usize, fences: Fences<'a>) -> Fences<'a> {
+    let low = if index == 0 {
+        fences.low
+    } else {
+        Some(separators.row(index - 1))
+    };
+    let high = if index == separators.len() {
+        fences.high
+    } else {
+        Some(separators.row(index))
+    };
+    Fences { low, high }
+}
+
+fn insert_into_leaf<const LEAF: usize, const INNER: usize>(
+    run: &mut Run<LEAF>,
+    row: Row,
+    fences: Fences<'_>,
+) -> Inserted<LEAF, INNER> {
+    match run.find(row.key()) {
+        Ok(index) => Inserted::Replaced(run.replace(index, row)),
+        Err(index) if run.len() < LEAF => {
+            run.insert(index, row);
+            Inserted::Added
+        }
+        Err(index) => split_leaf(run, index, row, fences),
+    }
+}
+
+fn split_leaf<const LEAF: usize, const INNER: usize>(
+    left: &mut Run<LEAF>,
+    index: usize,
+    row: Row,
+    fences: Fences<'_>,
+) -> Inserted<LEAF, INNER> {
+    let at = match index {
+        0 if fences.low.is_none() => 0,
+        _ if index == LEAF && fences.high.is_none() => LEAF,
+        _ => LEAF / 2,
+    };
+    let mut right = left.take(at, LEAF);
+    if index <= at && at < LEAF {
+        left.insert(index, row);
+    } else {
+        right.insert(index - at, row);
+    }
+    let middle = separator(left.last(), right.row(0));
+    left.fit(Fences {
+        high: Some(&middle),
+        ..fences
+    });
+    right.fit(Fences {
+        low: Some(&middle),
+        ..fences
+    });
+    Inserted::Split(middle, Node::Leaf(Arc::new(right)))
+}
+
+/// The rows a range removal took out of the tree, whole subtrees where possible. Dropping it is what frees them.
+pub struct Removed<const LEAF: usize, const INNER: usize> {
+    count: u64,
+    /// In key order.
+    parts: Vec<Node<LEAF, INNER>>,
+}
+
+impl<const LEAF: usize, const INNER: usize> Removed<LEAF, INNER> {
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The removed rows in key order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.parts.iter().flat_map(|part| Range::new(part, 0, part.count()))
+    }
+
+    fn push(&mut self, part: Node<LEAF, INNER>, count: u64) {
+        self.count += count;
+        self.parts.push(part);
+    }
+}
+
+/// Rows in key order, from either side.
+pub struct Range<'a, const LEAF: usize, const INNER: usize> {
+    root: &'a Node<LEAF, INNER>,
+    /// Ranks still to be visited: `front <= back`.
+    front: u64,
+    back: u64,
+    /// What is left of the leaf at each side. Rows beyond the other side's rank are never reached.
+    front_rows: &'a [Option<Row>],
+    back_rows: &'a [Option<Row>],
+}
+
+impl<'a, const LEAF: usize, const INNER: usize> Range<'a, LEAF, INNER> {
+    fn new(root: &'a Node<LEAF, INNER>, front: u64, back: u64) -> Self {
+        Range {
+            root,
+            front,
+            back,
+            front_rows: &[],
+            back_rows: &[],
+        }
+    }
+}
+
+impl<'a, const LEAF: usize, const INNER: usize> Iterator for Range<'a, LEAF, INNER> {
+    type Item = &'a Row;
+
+    fn next(&mut self) -> Option<&'a Row> {
+        if self.front == self.back {
+            return None;
+        }
+        if self.front_rows.is_empty() {
+            let (run, index) = self.root.leaf_at(self.front);
+            self.front_rows = &run.rows()[index..];
+        }
+        let (first, rest) = self.front_rows.split_first()?;
+        self.front_rows = rest;
+        self.front += 1;
+        first.as_ref()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.back - self.front) as usize;
+        (left, Some(left))
+    }
+}
+
+impl<'a, const LEAF: usize, const INNER: usize> DoubleEndedIterator for Range<'a, LEAF, INNER> {
+    fn next_back(&mut self) -> Option<&'a Row> {
+        if self.front == self.back {
+            return None;
+        }
+        if self.back_rows.is_empty() {
+            let (run, index) = self.root.leaf_at(self.back - 1);
+            self.back_rows = &run.rows()[..=index];
+        }
+        let (last, rest) = self.back_rows.split_last()?;
+        self.back_rows = rest;
+        self.back -= 1;
+        last.as_ref()
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> ExactSizeIterator for Range<'_, LEAF, INNER> {}
+
+/// Builds a tree from rows that arrive in order, without searching.
+///
+/// Nodes are filled to nine tenths, so that the first inserts after a load do not split every leaf.
+pub struct TreeBuilder<const LEAF: usize, const INNER: usize> {
+    /// Finished leaves with the separator before each; the first has none.
+    leaves: Vec<(Option<Row>, Node<LEAF, INNER>)>,
+    filling: Vec<Row>,
+    /// The separator before the leaf being filled.
+    low: Option<Row>,
+    len: u64,
+}
+
+impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
+    pub fn new() -> Self {
+        TreeBuilder {
+            leaves: Vec::new(),
+            filling: Vec::with_capacity(LEAF),
+            low: None,
+            len: 0,
+        }
+    }
+
+    /// Panics unless the key is above all before it.
+    pub fn push(&mut self, row: Row) {
+        if let Some(last) = self.filling.last() {
+            assert!(last.key() < row.key(), "rows in strictly ascending order");
+            if self.filling.len() == LEAF - LEAF / 10 {
+                let high = separator(last, &row);
+                self.finish_leaf(Some(high));
+            }
+        }
+        self.filling.push(row);
+        self.len += 1;
+    }
+
+    pub fn finish(mut self) -> CountedTree<LEAF, INNER> {
+        self.finish_leaf(None);
+        let mut level = self.leaves;
+        while level.len() > 1 {
+            level = level_above(level);
+        }
+        let (_, root) = level.pop().expect("at least one leaf");
+        CountedTree { root, len: self.len }
+    }
+
+    fn finish_leaf(&mut self, high: Option<Row>) {
+        let low = std::mem::replace(&mut self.low, high);
+        let fences = Fences {
+            low: low.as_ref(),
+            high: self.low.as_ref(),
+        };
+        let run = Run::new(self.filling.drain(..), fences);
+        self.leaves.push((low, Node::Leaf(Arc::new(run))));
+    }
+}
+
+impl<const LEAF: usize, const INNER: usize> Default for TreeBuilder<LEAF, INNER> {
+    fn default() -> Self {
+        TreeBuilder::new()
+    }
+}
+
+type Level<const LEAF: usize, const INNER: usize> = Vec<(Option<Row>, Node<LEAF, INNER>)>;
+
+fn level_above<const LEAF: usize, const INNER: usize>(level: Level<LEAF, INNER>) -> Level<LEAF, INNER> {
+    let mut above = Vec::new();
+    let mut nodes = level.into_iter().peekable();
+    while let Some((low, first)) = nodes.next() {
+        let mut inner = Inner::with_child(first);
+        for (separator, child) in nodes.by_ref().take(INNER - INNER / 10 - 1) {
+            inner.link(inner.len(), separator.expect("only the first has none"), child);
+        }
+        let high = nodes.peek().and_then(|(high, _)| high.as_ref());
+        inner.separators.fit(Fences {
+            low: low.as_ref(),
+            high,
+        });
+        above.push((low, Node::Inner(Arc::new(inner))));
+    }
+    above
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use quartet_model::Version;
+
+    use super::*;
+
+    type Tiny = CountedTree<4, 4>;
+    type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+    impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
+        fn check(&self) {
+            let mut depths = Vec::new();
+            self.root.check(Fences::OPEN, 0, &mut depths);
+            assert!(
+                depths.windows(2).all(|pair| pair[0] == pair[1]),
+                "every leaf is equally deep"
+            );
+            assert_eq!(self.root.count(), self.len);
+            assert!(self.len > 0 || matches!(self.root, Node::Leaf(_)));
+        }
+    }
+
+    impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
+        fn check(&self, fences: Fences<'_>, depth: usize, depths: &mut Vec<usize>) {
+            match self {
+                Node::Leaf(run) => {
+                    run.check(fences);
+                    depths.push(depth);
+                }
+                Node::Inner(inner) => inner.check(fences, depth, depths),
+            }
+        }
+    }
+
+    impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
+        fn check(&self, fences: Fences<'_>, depth: usize, depths: &mut Vec<usize>) {
+            self.separators.check(fences);
+            assert!(self.children[self.len()..].iter().all(Option::is_none));
+            for index in 0..self.len() {
+                assert_ne!(self.counts[index], 0);
+                assert_eq!(self.counts[index], self.child(index).count());
+                self.child(index)
+                    .check(fences_of_child(&self.separators, index, fences), depth + 1, depths);
+            }
+        }
+    }
+
+    fn row(key: &[u8], version: u64) -> Row {
+        Row::new(key, &version.to_le_bytes(), Version(version))
+    }
+
+    fn numbered(number: u64) -> Vec<u8> {
+        format!("table:{number:08}").into_bytes()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(Vec<u8>),
+        Remove(Vec<u8>),
+        RemoveRange(Vec<u8>, Vec<u8>),
+        Snapshot,
+    }
+
+    /// Few letters and a few long beginnings: many equal keys, prefixes of others, equal heads and long shared parts.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let beginning = prop::sample::select(vec!["", "a", "shared beginning ", "shared beginning, longer "]);
+        let end = prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', b'b', 0xff]), 0..5);
+        (beginning, end).prop_map(|(beginning, end)| [beginning.as_bytes(), &end].concat())
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => key().prop_map(Step::Insert),
+            5 => key().prop_map(Step::Remove),
+            1 => (key(), key()).prop_map(|(start, end)| Step::RemoveRange(start, end)),
+            1 => Just(Step::Snapshot),
+        ]
+    }
+
+    fn pairs<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(Vec<u8>, u64)> {
+        rows.map(|row| (row.key().to_vec(), row.version().0)).collect()
+    }
+
+    fn model_pairs(model: &Model) -> Vec<(Vec<u8>, u64)> {
+        model
+            .iter()
+            .map(|(key, (_, version))| (key.clone(), *version))
+            .collect()
+    }
+
+    fn apply<const L: usize, const I: usize>(
+        tree: &mut CountedTree<L, I>,
+        model: &mut Model,
+        step: &Step,
+        version: u64,
+    ) {
+        match step {
+            Step::Insert(key) => {
+                let old = tree.insert(row(key, version)).map(|old| old.version().0);
+                let value = (version.to_le_bytes().to_vec(), version);
+                assert_eq!(old, model.insert(key.clone(), value).map(|(_, version)| version));
+            }
+            Step::Remove(key) => {
+                let old = tree.remove(key).map(|old| old.version().0);
+                assert_eq!(old, model.remove(key).map(|(_, version)| version));
+            }
+            Step::RemoveRange(start, end) => {
+                let removed = tree.remove_range(start, end);
+                let mut expected = model.clone();
+                expected.retain(|key, _| start <= key && key < end);
+                model.retain(|key, _| !(start <= key && key < end));
+                assert_eq!(pairs(removed.rows()), model_pairs(&expected));
+                assert_eq!(removed.count(), expected.len() as u64);
+            }
+            Step::Snapshot => {}
+        }
+    }
+
+    fn compare_reads<const L: usize, const I: usize>(tree: &CountedTree<L, I>, model: &Model, a: &[u8], b: &[u8]) {
+        assert_eq!(
+            tree.get(a).map(|row| row.version().0),
+            model.get(a).map(|(_, version)| *version)
+        );
+        assert_eq!(
+            tree.rank(a),
+            model.keys().filter(|key| key.as_slice() < a).count() as u64
+        );
+        let expected: Vec<_> = model_pairs(model)
+            .into_iter()
+            .filter(|(key, _)| a <= key && key.as_slice() < b)
+            .collect();
+        assert_eq!(tree.count(a, b), expected.len() as u64);
+        assert_eq!(pairs(tree.range(a, b)), expected);
+        let mut backwards = pairs(tree.range(a, b).rev());
+        backwards.reverse();
+        assert_eq!(backwards, expected);
+        compare_both_ends(tree.range(a, b), expected);
+    }
+
+    fn compare_both_ends<const L: usize, const I: usize>(mut range: Range<'_, L, I>, expected: Vec<(Vec<u8>, u64)>) {
+        let mut expected = expected.into_iter();
+        for turn in 0.. {
+            let (found, expected) = if turn % 3 == 0 {
+                (range.next_back(), expected.next_back())
+            } else {
+                (range.next(), expected.next())
+            };
+            assert_eq!(found.map(|row| (row.key().to_vec(), row.version().0)), expected);
+            if found.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn compare<const L: usize, const I: usize>(steps: &[Step], probes: &[Vec<u8>]) {
+        let (mut tree, mut model) = (CountedTree::<L, I>::new(), Model::new());
+        let mut snapshots = Vec::new();
+        for (version, step) in steps.iter().enumerate() {
+            apply(&mut tree, &mut model, step, version as u64);
+            tree.check();
+            if matches!(step, Step::Snapshot) {
+                snapshots.push((tree.clone(), model.clone()));
+            }
+        }
+        snapshots.push((tree, model));
+        for (tree, model) in &snapshots {
+            tree.check();
+            assert_eq!(pairs(tree.rows()), model_pairs(model));
+            probes
+                .windows(2)
+                .for_each(|pair| compare_reads(tree, model, &pair[0], &pair[1]));
+            for (index, (key, _)) in model.iter().enumerate() {
+                assert_eq!(tree.nth(index as u64).expect("a row of that rank").key(), key);
+            }
+            assert!(tree.nth(tree.len()).is_none());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn deep_trees_agree_with_a_sorted_map(
+            steps in prop::collection::vec(step(), 0..300),
+            probes in prop::collection::vec(key(), 12),
+        ) {
+            compare::<4, 4>(&steps, &probes);
+        }
+
+        #[test]
+        fn real_trees_agree_with_a_sorted_map(
+            steps in prop::collection::vec(step(), 0..600),
+            probes in prop::collection::vec(key(), 12),
+        ) {
+            compare::<30, 31>(&steps, &probes);
+        }
+
+        #[test]
+        fn bulk_loads_agree_with_inserts(keys in prop::collection::btree_set(key(), 0..300)) {
+            let tree = Tiny::from_sorted(keys.iter().map(|key| row(key, 1)));
+            tree.check();
+            prop_assert_eq!(tree.len(), keys.len() as u64);
+            prop_assert!(tree.rows().map(Row::key).eq(keys.iter().map(Vec::as_slice)));
+        }
+    }
+
+    /// Rows per leaf on average.
+    fn rows_per_leaf(tree: &Tree) -> u64 {
+        let mut depths = Vec::new();
+        tree.root.check(Fences::OPEN, 0, &mut depths);
+        tree.len() / depths.len() as u64
+    }
+
+    #[test]
+    fn ascending_and_descending_loads_leave_full_leaves() {
+        let (mut up, mut down) = (Tree::new(), Tree::new());
+        for number in 0..10_000 {
+            up.insert(row(&numbered(number), 1));
+            down.insert(row(&numbered(10_000 - number), 1));
+        }
+        assert_eq!((rows_per_leaf(&up), rows_per_leaf(&down)), (29, 29));
+    }
+
+    #[test]
+    fn leaves_are_merged_after_many_deletions() {
+        let mut tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
+        for number in (0..10_000).filter(|number| number % 20 != 0) {
+            tree.remove(&numbered(number)).expect("a row that was loaded");
+            if number % 97 == 0 {
+                tree.check();
+            }
+        }
+        assert_eq!(tree.len(), 500);
+        assert!(rows_per_leaf(&tree) >= 10, "{} rows a leaf", rows_per_leaf(&tree));
+    }
+
+    #[test]
+    fn removing_most_of_a_range_leaves_a_sound_tree() {
+        for (start, end) in [(0, 9_999), (1, 10_000), (4_321, 4_400), (17, 9_000), (0, 20_000)] {
+            let mut tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
+            let kept = tree.clone();
+            let removed = tree.remove_range(&numbered(start), &numbered(end));
+            tree.check();
+            kept.check();
+            assert_eq!(removed.count() + tree.len(), kept.len());
+            assert_eq!(removed.count(), end.min(10_000) - start);
+        }
+    }
+}
