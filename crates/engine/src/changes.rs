@@ -30,19 +30,36 @@ impl RecentChanges {
 
     /// The newest change known of an absent key; zero if none.
     pub fn newest_at(&self, key: &[u8]) -> Version {
-        let point = if self.points.is_empty() { None } else { self.points.get(key).copied() };
-        let range = self.ranges.iter().rev().find(|(_, range)| range.contains(key)).map(|(version, _)| *version);
+        let point = if self.points.is_empty() {
+            None
+        } else {
+            self.points.get(key).copied()
+        };
+        let range = self
+            .ranges
+            .iter()
+            .rev()
+            .find(|(_, range)| range.contains(key))
+            .map(|(version, _)| *version);
         point.max(range).unwrap_or_default()
     }
 
     /// The newest change known anywhere in `start..end`; zero if none.
     pub fn newest_in(&self, start: &[u8], end: &[u8]) -> Version {
         let overlapping = |range: &KeyRange| range.start.as_slice() < end && start < range.end.as_slice();
-        let range = self.ranges.iter().rev().find(|(_, range)| overlapping(range)).map(|(version, _)| *version);
+        let range = self
+            .ranges
+            .iter()
+            .rev()
+            .find(|(_, range)| overlapping(range))
+            .map(|(version, _)| *version);
         let point = if self.points.is_empty() || start >= end {
             None
         } else {
-            self.points.range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end))).map(|(_, version)| *version).max()
+            self.points
+                .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
+                .map(|(_, version)| *version)
+                .max()
         };
         point.max(range).unwrap_or_default()
     }
@@ -84,7 +101,10 @@ mod tests {
         assert_eq!(changes.newest_in(b"", b"b"), Version(3));
         assert_eq!(changes.newest_in(b"b", b"n"), Version(2));
         changes.forget_through(Version(2));
-        assert_eq!((changes.newest_at(b"a"), changes.newest_at(b"n")), (Version(3), Version::ZERO));
+        assert_eq!(
+            (changes.newest_at(b"a"), changes.newest_at(b"n")),
+            (Version(3), Version::ZERO)
+        );
         assert!(changes.can_judge(Version(2)) && !changes.can_judge(Version(1)));
         changes.forget_through(Version(3));
         assert!(changes.is_empty());

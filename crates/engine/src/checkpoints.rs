@@ -7,12 +7,18 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use quartet_env::{Disk, File};
-use quartet_model::{Effect, EffectsError, EffectsReader, Version};
-use quartet_store::{Row, Snapshot, Store, checkpoint};
+use quartet_model::{Effect, EffectsError, EffectsReader, LogSequence, Version};
+use quartet_store::checkpoint::{self, Position};
+use quartet_store::{MemoryBuilder, MemoryStore, Row, Snapshot, Store};
 
-use crate::{OpenError, OpenProgress, Position};
+use crate::{OpenError, OpenProgress};
 
 const PREFIX: &str = "checkpoint-";
+/// The position of a partition that has no checkpoint.
+const BEFORE_THE_FIRST: Position = Position {
+    version: Version::ZERO,
+    sequence: LogSequence::ZERO,
+};
 const TEMPORARY: &str = "checkpoint.partial";
 
 pub(crate) struct Written {
@@ -20,40 +26,49 @@ pub(crate) struct Written {
     pub bytes: u64,
 }
 
-/// Loads the newest checkpoint into `store`. Without one, the position before the first epoch.
+/// The newest checkpoint's state and position. Without one, an empty state and the position before the first epoch.
 pub(crate) fn load_newest(
     disk: &dyn Disk,
-    store: &mut dyn Store,
     progress: &mut dyn FnMut(OpenProgress),
-) -> Result<Position, OpenError> {
-    let Some(name) = newest(disk)? else { return Ok(Position::default()) };
-    let refuse = |reason: String| OpenError::Checkpoint { file: name.clone(), reason };
+) -> Result<(MemoryStore, Position), OpenError> {
+    let Some(name) = newest(disk)? else {
+        return Ok((MemoryStore::new(), BEFORE_THE_FIRST));
+    };
     let file = disk.open(&name)?;
     let mut input = io::BufReader::with_capacity(1 << 20, Reading { file, offset: 0 });
-    let mut rows = Vec::new();
-    let summary = checkpoint::read(&mut input, &mut |row| rows.push(row), &mut |count| {
-        progress(OpenProgress::Checkpoint { rows: count })
-    })
-    .map_err(|error| refuse(error.to_string()))?;
-    store.load_sorted(rows);
-    Ok(Position { sequence: summary.sequence, version: summary.version })
+    let mut builder = MemoryBuilder::new();
+    let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
+    let summary = checkpoint::read(&mut input, &mut |row| builder.push(row), &mut count_rows).map_err(|error| {
+        OpenError::Checkpoint {
+            file: name,
+            reason: error.to_string(),
+        }
+    })?;
+    Ok((builder.finish(), summary.position))
 }
 
 /// Writes a checkpoint of `snapshot` and removes the older ones.
 pub(crate) fn write(disk: &dyn Disk, snapshot: Arc<dyn Snapshot>, position: Position) -> io::Result<Written> {
     let file = disk.create(TEMPORARY)?;
     let mut output = io::BufWriter::with_capacity(1 << 20, Writing { file, offset: 0 });
-    checkpoint::write(snapshot.as_ref(), position.sequence, position.version, &mut output, &mut |_| {})?;
+    checkpoint::write(snapshot.as_ref(), position, &mut output, &mut |_| {})?;
     output.flush()?;
     let writing = output.into_inner().map_err(|error| error.into_error())?;
     writing.file.sync_data()?;
     let name = format!("{PREFIX}{:020}", position.sequence.0);
     disk.rename(TEMPORARY, &name)?;
     disk.sync_directory()?;
-    for older in disk.list()?.into_iter().filter(|other| other.starts_with(PREFIX) && *other < name) {
+    for older in disk
+        .list()?
+        .into_iter()
+        .filter(|other| other.starts_with(PREFIX) && *other < name)
+    {
         disk.remove(&older)?;
     }
-    Ok(Written { position, bytes: writing.offset })
+    Ok(Written {
+        position,
+        bytes: writing.offset,
+    })
 }
 
 /// Applies an epoch's effects. Returns the newest version in it.
@@ -78,7 +93,10 @@ fn apply(store: &mut dyn Store, version: Version, effect: Effect<'_>) {
 }
 
 fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
-    let digits = |name: &String| name.strip_prefix(PREFIX).is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let digits = |name: &String| {
+        name.strip_prefix(PREFIX)
+            .is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     Ok(disk.list()?.into_iter().filter(digits).max())
 }
 
@@ -111,4 +129,3 @@ impl Write for Writing {
         Ok(())
     }
 }
-

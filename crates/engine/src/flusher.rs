@@ -16,12 +16,19 @@ use quartet_env::Disk;
 use quartet_log::{Log, LogError};
 use quartet_model::Version;
 
-use crate::{EngineOptions, Position, Shared, checkpoints};
+use quartet_store::checkpoint::Position;
+
+use crate::{EngineOptions, Shared, checkpoints};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A checkpoint could not be written. The log still holds everything.
+#[derive(Debug, thiserror::Error)]
+#[error("checkpoint failed: {0}")]
+pub struct CheckpointError(String);
 
 pub(crate) struct Flusher {
     control: Arc<Control>,
@@ -51,7 +58,7 @@ impl Flusher {
         log: Box<dyn Log>,
         disk: Arc<dyn Disk>,
         options: EngineOptions,
-        failure: Box<dyn Fn(LogError) + Send>,
+        failure: Box<dyn Fn(&LogError) + Send>,
     ) -> Flusher {
         let control = Arc::new(Control::default());
         let worker = Worker {
@@ -73,7 +80,11 @@ impl Flusher {
             .spawn(move || worker.run(failure.as_ref()))
             .expect("a thread for the flusher");
         let parked = thread.thread().clone();
-        Flusher { control, thread: Some(thread), parked }
+        Flusher {
+            control,
+            thread: Some(thread),
+            parked,
+        }
     }
 
     pub fn wake(&self) {
@@ -88,27 +99,36 @@ impl Flusher {
     }
 
     /// Waits for a checkpoint that was started after this call.
-    pub fn checkpoint(&self) -> Result<(), LogError> {
+    pub fn checkpoint(&self) -> Result<(), CheckpointError> {
         let mut state = self.control.checkpoint.lock();
         let goal = state.started + 1;
         drop(state);
         self.request_checkpoint();
         state = self.control.checkpoint.lock();
         while state.finished < goal {
-            let timeout = self.control.checkpoint_changed.wait_for(&mut state, Duration::from_millis(100)).timed_out();
+            let timeout = self
+                .control
+                .checkpoint_changed
+                .wait_for(&mut state, Duration::from_millis(100))
+                .timed_out();
             if timeout && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-                return Err(LogError::Failed("the log has failed".into()));
+                return Err(CheckpointError("the log has failed".into()));
             }
         }
-        state.failure.clone().map_or(Ok(()), |reason| Err(LogError::Failed(reason)))
+        state
+            .failure
+            .clone()
+            .map_or(Ok(()), |reason| Err(CheckpointError(reason)))
     }
 
     pub fn stop(&mut self) -> Result<(), LogError> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
         self.control.stop.store(true, Ordering::SeqCst);
         self.control.wake.store(true, Ordering::SeqCst);
         self.parked.unpark();
-        thread.join().unwrap_or_else(|_| Err(LogError::Failed("the flusher panicked".into())))
+        thread.join().unwrap_or(Err(LogError::Failed))
     }
 }
 
@@ -137,11 +157,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, failure: &dyn Fn(LogError)) -> Result<(), LogError> {
+    fn run(mut self, failure: &dyn Fn(&LogError)) -> Result<(), LogError> {
         let outcome = self.serve();
         if let Err(error) = &outcome {
             self.shared.failed.store(true, Ordering::SeqCst);
-            failure(error.clone());
+            failure(error);
         }
         if let Some(thread) = self.checkpoint.take() {
             let _ = thread.join();
@@ -183,7 +203,10 @@ impl Worker {
         if wrote {
             self.log.append(self.log.tail(), &payload)?;
             self.shared.statistics.epochs.fetch_add(1, Ordering::Relaxed);
-            self.shared.statistics.epoch_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+            self.shared
+                .statistics
+                .epoch_bytes
+                .fetch_add(payload.len() as u64, Ordering::Relaxed);
             self.written = version;
             self.synced = false;
             self.confirmed = false;
@@ -235,7 +258,10 @@ impl Worker {
     }
 
     fn start_checkpoint(&mut self, snapshot: Arc<dyn quartet_store::Snapshot>, version: Version) {
-        let position = Position { sequence: self.log.tail(), version };
+        let position = Position {
+            sequence: self.log.tail(),
+            version,
+        };
         let disk = self.disk.clone();
         self.checkpoint = std::thread::Builder::new()
             .name("checkpoint".into())
@@ -245,13 +271,20 @@ impl Worker {
     }
 
     fn finish_checkpoint(&mut self) -> Result<(), LogError> {
-        let Some(thread) = self.checkpoint.take_if(|thread| thread.is_finished()) else { return Ok(()) };
-        let written = thread.join().unwrap_or_else(|_| Err("the checkpoint thread panicked".into()));
+        let Some(thread) = self.checkpoint.take_if(|thread| thread.is_finished()) else {
+            return Ok(());
+        };
+        let written = thread
+            .join()
+            .unwrap_or_else(|_| Err("the checkpoint thread panicked".into()));
         let failure = match written {
             Ok(written) => {
                 self.checkpoint_bytes = written.bytes;
                 self.shared.statistics.checkpoints.fetch_add(1, Ordering::Relaxed);
-                self.shared.statistics.checkpoint_last_version.store(written.position.version.0, Ordering::Relaxed);
+                self.shared
+                    .statistics
+                    .checkpoint_last_version
+                    .store(written.position.version.0, Ordering::Relaxed);
                 self.log.trim_below(written.position.sequence.next())?;
                 None
             }
@@ -261,7 +294,10 @@ impl Worker {
                 Some(reason)
             }
         };
-        self.shared.statistics.checkpoint_running.store(false, Ordering::Relaxed);
+        self.shared
+            .statistics
+            .checkpoint_running
+            .store(false, Ordering::Relaxed);
         let mut state = self.control.checkpoint.lock();
         state.finished = state.started;
         state.failure = failure;

@@ -141,7 +141,7 @@ impl HomeState {
                 Change::Set { new, old: None } => {
                     self.store.clear(new.key());
                 }
-                Change::ClearedRange { cleared, .. } => self.store.restore(cleared),
+                Change::ClearedRange { cleared, .. } => self.store.restore(&cleared),
                 Change::Touched { .. } => {}
             }
         }
@@ -193,7 +193,11 @@ pub struct Home<'e> {
 
 impl<'e> Home<'e> {
     pub(crate) fn new(engine: &'e Engine, state: MutexGuard<'e, HomeState>) -> Home<'e> {
-        Home { engine, state, now_micros: engine.now_micros() }
+        Home {
+            engine,
+            state,
+            now_micros: engine.now_micros(),
+        }
     }
 
     /// The time that every transaction under this lock sees, in microseconds since the Unix epoch.
@@ -216,7 +220,11 @@ impl<'e> Home<'e> {
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
         let answer = body(&mut transaction).map_err(ExecuteError::Layer)?;
         let hold = transaction.commit().map_err(|_| ExecuteError::TooLarge)?;
-        self.engine.shared().statistics.transactions.fetch_add(1, Ordering::Relaxed);
+        self.engine
+            .shared()
+            .statistics
+            .transactions
+            .fetch_add(1, Ordering::Relaxed);
         Ok((answer, hold))
     }
 
@@ -228,7 +236,10 @@ impl<'e> Home<'e> {
     /// The same for every key of a range.
     pub fn watch_range(&mut self, space: Space, range: &KeyRange, callback: Callback) -> WatchId {
         let prefix = space.prefix();
-        let range = KeyRange::new([&prefix, range.start.as_slice()].concat(), [&prefix, range.end.as_slice()].concat());
+        let range = KeyRange::new(
+            [&prefix, range.start.as_slice()].concat(),
+            [&prefix, range.end.as_slice()].concat(),
+        );
         self.state.watches.add_range(range, callback)
     }
 

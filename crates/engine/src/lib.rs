@@ -27,18 +27,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
-use quartet_log::{FileLog, FileLogOptions, LogError};
-use quartet_model::{DatabaseId, LayerId, LogSequence, Version};
-use quartet_store::{MemoryStore, Snapshot};
+use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
+use quartet_model::{DatabaseId, LayerId, Version};
+use quartet_store::Snapshot;
 
 pub use home::{ExecuteError, Home};
-pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError};
+pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
 use crate::flusher::Flusher;
 use crate::home::HomeState;
+pub use flusher::CheckpointError;
 
 /// One layer's part of one logical database: the prefix below which a transaction reads and writes, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +101,36 @@ impl Engine {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         options: EngineOptions,
-        failure: Box<dyn Fn(LogError) + Send>,
+        failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
-        let mut store = MemoryStore::default();
-        let loaded = checkpoints::load_newest(disk.as_ref(), &mut store, progress)?;
+        let (mut store, loaded) = checkpoints::load_newest(disk.as_ref(), progress)?;
         let mut last = loaded.version;
-        let log_options = FileLogOptions { segment_bytes: options.segment_bytes, ..FileLogOptions::default() };
-        let log = FileLog::open(disk.clone(), log_options, loaded.sequence.next(), &mut |_, payload| {
-            last = last.max(checkpoints::replay(&mut store, payload).map_err(|error| LogError::Replay(error.to_string()))?);
+        let log_options = FileLogOptions {
+            segment_bytes: options.segment_bytes,
+            ..FileLogOptions::default()
+        };
+        let mut replay = |sequence, payload: &[u8]| {
+            let newest = checkpoints::replay(&mut store, payload).map_err(|source| LogError::Replay {
+                sequence,
+                source: Box::new(source),
+            })?;
+            last = last.max(newest);
             Ok(())
-        }, &mut |done, total| progress(OpenProgress::Log { bytes: done, bytes_total: total }))
+        };
+        let mut log_progress = |read: ReplayProgress| {
+            progress(OpenProgress::Log {
+                bytes: read.bytes_read,
+                bytes_total: read.bytes_total,
+            })
+        };
+        let log = FileLog::open(
+            disk.clone(),
+            log_options,
+            loaded.sequence.next(),
+            &mut replay,
+            &mut log_progress,
+        )
         .map_err(OpenError::Log)?;
         let shared = Arc::new(Shared {
             home: Mutex::new(HomeState::new(Box::new(store), last)),
@@ -121,7 +141,10 @@ impl Engine {
             failed: AtomicBool::new(false),
             statistics: Statistics::default(),
         });
-        shared.statistics.checkpoint_last_version.store(loaded.version.0, Ordering::Relaxed);
+        shared
+            .statistics
+            .checkpoint_last_version
+            .store(loaded.version.0, Ordering::Relaxed);
         let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
         Ok(Engine { shared, flusher })
     }
@@ -176,12 +199,16 @@ impl Engine {
     pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
         let state = self.shared.home.lock();
         let version = state.last_version();
-        let hold = if version > self.durable() { version } else { Version::ZERO };
+        let hold = if version > self.durable() {
+            version
+        } else {
+            Version::ZERO
+        };
         (state.snapshot(), version, hold)
     }
 
     /// Starts a checkpoint now and waits until it is on disk.
-    pub fn checkpoint(&self) -> Result<(), LogError> {
+    pub fn checkpoint(&self) -> Result<(), CheckpointError> {
         self.flusher.checkpoint()
     }
 
@@ -233,11 +260,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// Where a checkpoint stands: everything up to and including this epoch is in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Position {
-    pub sequence: LogSequence,
-    pub version: Version,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KeyRange, Version};
-use quartet_store::{Read, Snapshot};
+use quartet_store::Snapshot;
 
 use crate::home::{ExecuteError, HomeState};
 use crate::transaction::{SPACE_BYTES, Transaction};
@@ -43,24 +43,61 @@ pub enum CommitError {
 /// A write of an interactive transaction. Atomic ones compute from the value at commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    Set { key: Vec<u8>, value: Vec<u8> },
-    Clear { key: Vec<u8> },
-    ClearRange { range: KeyRange },
+    Set {
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Clear {
+        key: Vec<u8>,
+    },
+    ClearRange {
+        range: KeyRange,
+    },
     /// Little-endian addition at the operand's length; an absent value counts as zero.
-    Add { key: Vec<u8>, operand: Vec<u8> },
-    And { key: Vec<u8>, operand: Vec<u8> },
-    Or { key: Vec<u8>, operand: Vec<u8> },
-    Xor { key: Vec<u8>, operand: Vec<u8> },
+    Add {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    And {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    Or {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    Xor {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
     /// The larger or smaller of two little-endian unsigned numbers at the operand's length.
-    Max { key: Vec<u8>, operand: Vec<u8> },
-    Min { key: Vec<u8>, operand: Vec<u8> },
+    Max {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    Min {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
     /// The larger or smaller of two byte strings.
-    ByteMax { key: Vec<u8>, operand: Vec<u8> },
-    ByteMin { key: Vec<u8>, operand: Vec<u8> },
+    ByteMax {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    ByteMin {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
     /// Appended unless the result would exceed 100,000 bytes.
-    AppendIfFits { key: Vec<u8>, operand: Vec<u8> },
+    AppendIfFits {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
     /// Cleared if the value equals the operand.
-    CompareAndClear { key: Vec<u8>, operand: Vec<u8> },
+    CompareAndClear {
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
 }
 
 /// An interactive transaction, ready to be judged.
@@ -117,7 +154,7 @@ impl OptimisticTransaction {
 
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. What was visited, and only
     /// that, is remembered as read.
-    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         let (start, end) = (self.full_key(start), self.full_key(end));
         if start >= end {
             return;
@@ -126,7 +163,11 @@ impl OptimisticTransaction {
         if !reverse {
             own.reverse();
         }
-        let mut merge = Merge { own, reverse, stopped_at: None };
+        let mut merge = Merge {
+            own,
+            reverse,
+            stopped_at: None,
+        };
         let mut broke = false;
         self.snapshot.scan(&start, &end, reverse, &mut |row| {
             let flow = merge.row(row.key(), row.value(), visit);
@@ -138,7 +179,10 @@ impl OptimisticTransaction {
         }
         let read = match (merge.stopped_at, reverse) {
             (None, _) => KeyRange { start, end },
-            (Some(key), false) => KeyRange { start, end: KeyRange::point(&key).end },
+            (Some(key), false) => KeyRange {
+                start,
+                end: KeyRange::point(&key).end,
+            },
             (Some(key), true) => KeyRange { start: key, end },
         };
         self.ranges_read.push(read);
@@ -157,12 +201,17 @@ struct Merge<'a> {
     stopped_at: Option<Vec<u8>>,
 }
 
-type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+/// Takes a key, relative to the space, and its value.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 impl Merge<'_> {
     fn row(&mut self, key: &[u8], value: &[u8], visit: Visit<'_>) -> ControlFlow<()> {
         while let Some(&(own_key, own_value)) = self.own.last() {
-            let comes_first = if self.reverse { own_key.as_slice() > key } else { own_key.as_slice() < key };
+            let comes_first = if self.reverse {
+                own_key.as_slice() > key
+            } else {
+                own_key.as_slice() < key
+            };
             if own_key.as_slice() == key {
                 self.own.pop();
                 return self.visit(own_key, own_value.as_deref(), visit);
@@ -184,7 +233,9 @@ impl Merge<'_> {
     }
 
     fn visit(&mut self, key: &[u8], value: Option<&[u8]>, visit: Visit<'_>) -> ControlFlow<()> {
-        let Some(value) = value else { return ControlFlow::Continue(()) };
+        let Some(value) = value else {
+            return ControlFlow::Continue(());
+        };
         let flow = visit(&key[SPACE_BYTES..], value);
         if flow.is_break() {
             self.stopped_at = Some(key.to_vec());
@@ -219,10 +270,12 @@ impl Engine {
             if transaction.writes.is_empty() {
                 return Ok((answer, hold));
             }
-            let ((), written) = home.execute(space, |target| transaction.write_to(target)).map_err(|error| match error {
-                ExecuteError::Layer(never) => match never {},
-                ExecuteError::TooLarge => RunError::TooLarge,
-            })?;
+            let ((), written) =
+                home.execute(space, |target| transaction.write_to(target))
+                    .map_err(|error| match error {
+                        ExecuteError::Layer(never) => match never {},
+                        ExecuteError::TooLarge => RunError::TooLarge,
+                    })?;
             return Ok((answer, written));
         }
         Err(RunError::Conflict)
@@ -242,7 +295,11 @@ impl Engine {
             ranges_read: Vec::new(),
             writes: BTreeMap::new(),
         };
-        let hold = if read_version > self.durable() { read_version } else { Version::ZERO };
+        let hold = if read_version > self.durable() {
+            read_version
+        } else {
+            Version::ZERO
+        };
         (transaction, hold)
     }
 
@@ -253,7 +310,11 @@ impl Engine {
         let now_micros = home.now_micros();
         home.state().interactive_reader(now_micros);
         let version = home.state().last_version();
-        let hold = if version > self.durable() { version } else { Version::ZERO };
+        let hold = if version > self.durable() {
+            version
+        } else {
+            Version::ZERO
+        };
         (version, home.state().snapshot(), hold)
     }
 
@@ -339,7 +400,11 @@ fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -
     let mut newer = false;
     state.store.scan(&range.start, &range.end, false, &mut |row| {
         newer = row.version() > read_version;
-        if newer { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if newer {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     if newer { Err(Changed) } else { Ok(()) }
 }
@@ -360,8 +425,12 @@ impl Mutation {
                 Some(old) => bitwise(old, operand, |a, b| a & b),
                 None => operand.clone(),
             }),
-            Mutation::Or { key, operand } => update(target, key, |old| bitwise(old.unwrap_or_default(), operand, |a, b| a | b)),
-            Mutation::Xor { key, operand } => update(target, key, |old| bitwise(old.unwrap_or_default(), operand, |a, b| a ^ b)),
+            Mutation::Or { key, operand } => update(target, key, |old| {
+                bitwise(old.unwrap_or_default(), operand, |a, b| a | b)
+            }),
+            Mutation::Xor { key, operand } => update(target, key, |old| {
+                bitwise(old.unwrap_or_default(), operand, |a, b| a ^ b)
+            }),
             Mutation::Max { key, operand } => update(target, key, |old| match old {
                 Some(old) => number_of_length(old, operand.len()).max_number(operand),
                 None => operand.clone(),
@@ -370,11 +439,19 @@ impl Mutation {
                 Some(old) => number_of_length(old, operand.len()).min_number(operand),
                 None => operand.clone(),
             }),
-            Mutation::ByteMax { key, operand } => update(target, key, |old| old.map_or(operand.as_slice(), |old| old.max(operand)).to_vec()),
-            Mutation::ByteMin { key, operand } => update(target, key, |old| old.map_or(operand.as_slice(), |old| old.min(operand)).to_vec()),
+            Mutation::ByteMax { key, operand } => update(target, key, |old| {
+                old.map_or(operand.as_slice(), |old| old.max(operand)).to_vec()
+            }),
+            Mutation::ByteMin { key, operand } => update(target, key, |old| {
+                old.map_or(operand.as_slice(), |old| old.min(operand)).to_vec()
+            }),
             Mutation::AppendIfFits { key, operand } => update(target, key, |old| {
                 let old = old.unwrap_or_default();
-                if old.len() + operand.len() > APPEND_BYTES_MAX { old.to_vec() } else { [old, operand].concat() }
+                if old.len() + operand.len() > APPEND_BYTES_MAX {
+                    old.to_vec()
+                } else {
+                    [old, operand].concat()
+                }
             }),
         }
     }
@@ -390,7 +467,11 @@ fn update(target: &mut Transaction<'_>, key: &[u8], compute: impl FnOnce(Option<
 
 /// Bytes of `old`, cut or filled with zeros to the operand's length, combined with the operand's.
 fn bitwise(old: &[u8], operand: &[u8], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
-    operand.iter().enumerate().map(|(index, &byte)| combine(old.get(index).copied().unwrap_or(0), byte)).collect()
+    operand
+        .iter()
+        .enumerate()
+        .map(|(index, &byte)| combine(old.get(index).copied().unwrap_or(0), byte))
+        .collect()
 }
 
 fn add(old: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
@@ -416,10 +497,18 @@ fn number_of_length(old: &[u8], length: usize) -> Number {
 
 impl Number {
     fn max_number(self, operand: &[u8]) -> Vec<u8> {
-        if self.0.iter().rev().gt(operand.iter().rev()) { self.0 } else { operand.to_vec() }
+        if self.0.iter().rev().gt(operand.iter().rev()) {
+            self.0
+        } else {
+            operand.to_vec()
+        }
     }
 
     fn min_number(self, operand: &[u8]) -> Vec<u8> {
-        if self.0.iter().rev().lt(operand.iter().rev()) { self.0 } else { operand.to_vec() }
+        if self.0.iter().rev().lt(operand.iter().rev()) {
+            self.0
+        } else {
+            operand.to_vec()
+        }
     }
 }

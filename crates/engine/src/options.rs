@@ -24,7 +24,9 @@ impl Durability {
     }
 
     pub fn parse(name: &str) -> Option<Durability> {
-        [Durability::Always, Durability::Interval, Durability::None].into_iter().find(|mode| mode.name() == name)
+        [Durability::Always, Durability::Interval, Durability::None]
+            .into_iter()
+            .find(|mode| mode.name() == name)
     }
 }
 
@@ -38,7 +40,10 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { segment_bytes: 64 << 20, checkpoint_log_bytes: 256 << 20 }
+        EngineOptions {
+            segment_bytes: 64 << 20,
+            checkpoint_log_bytes: 256 << 20,
+        }
     }
 }
 

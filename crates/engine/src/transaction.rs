@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
 
-use crate::watch::{Callback, WatchId};
 use crate::home::{Change, HomeState, TRANSACTION_BYTES_MAX};
+use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, Space};
 
 /// Length of the prefix that a space adds to each key.
@@ -110,7 +110,10 @@ impl<'h> Transaction<'h> {
     fn set_row(&mut self, row: Row) -> Option<Row> {
         self.state.pending.set(row.key(), row.value());
         let old = self.state.store.set(row.clone());
-        self.state.journal.push(Change::Set { new: row, old: old.clone() });
+        self.state.journal.push(Change::Set {
+            new: row,
+            old: old.clone(),
+        });
         self.check_size();
         old
     }

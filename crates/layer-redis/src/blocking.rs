@@ -79,14 +79,21 @@ impl Blocking {
         let mut queues = self.queues.lock();
         queues.next_turn += 1;
         let turn = queues.next_turn;
-        let mut rows: Vec<Vec<u8>> = block.keys.iter().map(|name| key_row(client.db, name).to_vec()).collect();
+        let mut rows: Vec<Vec<u8>> = block
+            .keys
+            .iter()
+            .map(|name| key_row(client.db, name).to_vec())
+            .collect();
         rows.sort();
         rows.dedup();
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
                 let ready = self.ready.clone();
                 let callback = Arc::new(move |full_key: &[u8]| ready.push(Home::layer_key(full_key)));
-                KeyQueue { watch: home.watch_key(layer.space, row, callback), clients: BTreeMap::new() }
+                KeyQueue {
+                    watch: home.watch_key(layer.space, row, callback),
+                    clients: BTreeMap::new(),
+                }
             });
             queue.clients.insert(turn, client.shared.id);
         }
@@ -123,7 +130,9 @@ impl Blocking {
 
     /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
     pub fn end(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
-        let Some(waiter) = self.remove(home, client_id) else { return false };
+        let Some(waiter) = self.remove(home, client_id) else {
+            return false;
+        };
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, waiter.protocol);
         match (error, waiter.on_timeout) {
@@ -158,7 +167,9 @@ impl Blocking {
             if !exists(home, layer, row) {
                 return;
             }
-            let Some((command, request, client)) = self.waiting(client_id) else { continue };
+            let Some((command, request, client)) = self.waiting(client_id) else {
+                continue;
+            };
             let mut bytes = Vec::new();
             if let Some(hold) = retry(home, layer, command, &request, client, &mut bytes)
                 && let Some(waiter) = self.remove(home, client_id)
@@ -188,7 +199,9 @@ fn retry(
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Hold> {
     let mut parser = Parser::new();
-    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::default()) else { return None };
+    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::default()) else {
+        return None;
+    };
     let arguments = parser.arguments(request);
     match session::call(home, layer, &mut client, command, arguments, true, bytes) {
         Ok(hold) => Some(hold),

@@ -212,7 +212,11 @@ impl Clients {
 
     pub fn set_monitor(&self, client: &Client, on: bool) {
         if client.monitor.swap(on, Ordering::SeqCst) != on {
-            if on { self.monitors.fetch_add(1, Ordering::SeqCst) } else { self.monitors.fetch_sub(1, Ordering::SeqCst) };
+            if on {
+                self.monitors.fetch_add(1, Ordering::SeqCst)
+            } else {
+                self.monitors.fetch_sub(1, Ordering::SeqCst)
+            };
         }
     }
 

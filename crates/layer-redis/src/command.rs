@@ -78,17 +78,36 @@ pub struct Command {
 pub enum Keys {
     None,
     /// Positions of the first and last key and the step between them. A negative last counts from the end (-1: the last).
-    Range { first: i32, last: i32, step: i32 },
+    Range {
+        first: i32,
+        last: i32,
+        step: i32,
+    },
     /// The argument at `count` says how many keys follow it; `also` is the position of one more key, 0 for none.
-    Counted { count: usize, also: usize },
+    Counted {
+        count: usize,
+        also: usize,
+    },
     /// Worked out from the arguments.
     Computed(fn(Arguments<'_>) -> Vec<usize>),
 }
 
 pub const NO_KEYS: Keys = Keys::None;
-pub const ONE_KEY: Keys = Keys::Range { first: 1, last: 1, step: 1 };
-pub const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
-pub const ALL_KEYS: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+pub const ONE_KEY: Keys = Keys::Range {
+    first: 1,
+    last: 1,
+    step: 1,
+};
+pub const TWO_KEYS: Keys = Keys::Range {
+    first: 1,
+    last: 2,
+    step: 1,
+};
+pub const ALL_KEYS: Keys = Keys::Range {
+    first: 1,
+    last: -1,
+    step: 1,
+};
 
 impl Keys {
     /// Positions of the keys in `arguments`; empty if there are none or the request is malformed.
@@ -98,10 +117,17 @@ impl Keys {
             Keys::None => Vec::new(),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { length as i32 + last } else { last };
-                (first..=last).step_by(step.max(1) as usize).map(|position| position as usize).filter(|&position| position < length).collect()
+                (first..=last)
+                    .step_by(step.max(1) as usize)
+                    .map(|position| position as usize)
+                    .filter(|&position| position < length)
+                    .collect()
             }
             Keys::Counted { count, also } => {
-                let announced = arguments.get(count).and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok()).unwrap_or(0);
+                let announced = arguments
+                    .get(count)
+                    .and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok())
+                    .unwrap_or(0);
                 if announced > length.saturating_sub(count + 1) {
                     return Vec::new();
                 }
@@ -208,7 +234,11 @@ impl Command {
     /// The arity that COMMAND INFO shows and that is checked: both words of a subcommand count.
     pub fn accepts(&self, argument_count: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { argument_count >= wanted } else { argument_count == wanted }
+        if self.arity < 0 {
+            argument_count >= wanted
+        } else {
+            argument_count == wanted
+        }
     }
 
     /// The ACL categories, derived from the family and the flags as Redis derives them.
@@ -218,7 +248,12 @@ impl Command {
         if self.has(WRITE) {
             categories.push("write");
         }
-        if self.has(READONLY) && self.group.category().is_some_and(|name| name != "connection" && name != "transaction") {
+        if self.has(READONLY)
+            && self
+                .group
+                .category()
+                .is_some_and(|name| name != "connection" && name != "transaction")
+        {
             categories.push("read");
         }
         if self.has(ADMIN) {
@@ -236,7 +271,10 @@ impl Command {
 }
 
 /// One row of the table. A `const fn` with named positions keeps a family's table one line a command.
-#[allow(clippy::too_many_arguments, reason = "one row of a table; a builder would hide its columns")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one row of a table; a builder would hide its columns"
+)]
 pub const fn command(
     name: &'static str,
     arity: i32,
@@ -248,7 +286,18 @@ pub const fn command(
     summary: &'static str,
     handler: Handler,
 ) -> Command {
-    Command { name, arity, flags, keys, group, since, complexity, summary, subcommands: &[], handler }
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        group,
+        since,
+        complexity,
+        summary,
+        subcommands: &[],
+        handler,
+    }
 }
 
 /// A command that only holds subcommands. Called without one, or with an unknown one, it answers an error by itself.

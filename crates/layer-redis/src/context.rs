@@ -30,7 +30,11 @@ impl<'t> Context<'_, 't> {
     }
 
     pub fn keys_of(&mut self, db: u8) -> Keyspace<'_, 't> {
-        Keyspace { tx: self.tx, db, now_ms: self.now_ms }
+        Keyspace {
+            tx: self.tx,
+            db,
+            now_ms: self.now_ms,
+        }
     }
 
     /// A key that a command reads: counted as a hit or a miss.
@@ -50,6 +54,10 @@ impl<'t> Context<'_, 't> {
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], on_timeout: TimeoutReply) -> Result<(), Failure> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Err(Failure::Block(crate::command::Block { keys, deadline_ms, on_timeout }))
+        Err(Failure::Block(crate::command::Block {
+            keys,
+            deadline_ms,
+            on_timeout,
+        }))
     }
 }

@@ -40,7 +40,9 @@ impl Redis {
             Ok(due.len())
         });
         let removed = removed.map_or(0, |(removed, _)| removed);
-        self.statistics.expired_keys.fetch_add(removed as u64, Ordering::Relaxed);
+        self.statistics
+            .expired_keys
+            .fetch_add(removed as u64, Ordering::Relaxed);
         removed
     }
 

@@ -94,7 +94,13 @@ impl Entry {
         let expiry_ms = (header & HAS_EXPIRY != 0)
             .then(|| u64::from_be_bytes(value[1..9].try_into().expect("eight bytes of expiry")));
         let payload_start = if expiry_ms.is_some() { 9 } else { 1 };
-        Entry { kind: Kind::from_header(header), flags: header & FLAGS, expiry_ms, payload_start, row }
+        Entry {
+            kind: Kind::from_header(header),
+            flags: header & FLAGS,
+            expiry_ms,
+            payload_start,
+            row,
+        }
     }
 
     /// The family's bytes. For a large collection they begin with its id.
@@ -108,7 +114,11 @@ impl Entry {
 
     /// The elements of a large collection.
     pub fn elements(&self) -> Elements {
-        Elements::of(self.payload()[..10].try_into().expect("a large collection begins with its id"))
+        Elements::of(
+            self.payload()[..10]
+                .try_into()
+                .expect("a large collection begins with its id"),
+        )
     }
 
     /// What a large collection's payload holds after its id.
@@ -141,12 +151,20 @@ pub struct Header {
 
 impl Header {
     pub fn new(kind: Kind) -> Header {
-        Header { kind, flags: 0, expiry_ms: None }
+        Header {
+            kind,
+            flags: 0,
+            expiry_ms: None,
+        }
     }
 
     /// The header of an existing key, to be written back with a new payload.
     pub fn of(entry: &Entry) -> Header {
-        Header { kind: entry.kind, flags: entry.flags, expiry_ms: entry.expiry_ms }
+        Header {
+            kind: entry.kind,
+            flags: entry.flags,
+            expiry_ms: entry.expiry_ms,
+        }
     }
 
     pub fn flags(self, flags: u8) -> Header {
@@ -213,7 +231,9 @@ impl Keyspace<'_, '_> {
 
     /// Removes the key and all that belongs to it. False if it was absent (or had expired: its rows go all the same).
     pub fn remove(&mut self, name: &[u8]) -> bool {
-        let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else { return false };
+        let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else {
+            return false;
+        };
         self.move_expiry(name, old.expiry_ms, None);
         if old.is_large() {
             old.elements().clear_all(self.tx);
@@ -267,7 +287,11 @@ impl Keyspace<'_, '_> {
         let (_, end) = keys_range(self.db);
         self.tx.scan(&key_row(self.db, from), &end, false, &mut |row| {
             let entry = Entry::from_row(row.clone());
-            if entry.is_expired(now_ms) { ControlFlow::Continue(()) } else { visit(name_of(row), entry) }
+            if entry.is_expired(now_ms) {
+                ControlFlow::Continue(())
+            } else {
+                visit(name_of(row), entry)
+            }
         });
     }
 
@@ -325,7 +349,11 @@ pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: us
         let key = Transaction::layer_key(row);
         let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
         due.push((key[9], deadline_ms, key[10..].to_vec()));
-        if due.len() < count_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if due.len() < count_max {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     });
     due
 }
@@ -417,7 +445,9 @@ impl Elements {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) {
         let end = self.bound(end);
-        tx.scan(&self.key(start), &end, reverse, &mut |row| visit(Elements::name(row), row.value()));
+        tx.scan(&self.key(start), &end, reverse, &mut |row| {
+            visit(Elements::name(row), row.value())
+        });
     }
 
     /// An element's key, without the collection's prefix.

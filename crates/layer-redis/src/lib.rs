@@ -24,6 +24,8 @@ pub mod parse;
 pub mod session;
 pub mod slowlog;
 pub mod statistics;
+#[cfg(test)]
+pub mod testing;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

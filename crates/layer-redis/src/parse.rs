@@ -61,7 +61,9 @@ pub fn required_float(text: &[u8]) -> Result<f64, Failure> {
 
 /// A blocking command's timeout in seconds, as a deadline. `None`: wait for ever.
 pub fn deadline_ms(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
-    let seconds = float(text).filter(|seconds| seconds.is_finite()).ok_or(errors::TIMEOUT_NOT_FLOAT)?;
+    let seconds = float(text)
+        .filter(|seconds| seconds.is_finite())
+        .ok_or(errors::TIMEOUT_NOT_FLOAT)?;
     if seconds < 0.0 {
         return Err(errors::TIMEOUT_NEGATIVE.into());
     }
@@ -80,7 +82,11 @@ pub fn is(text: &[u8], word: &str) -> bool {
 /// Turns Redis' inclusive, possibly negative indexes into a half-open range inside `0..length`.
 pub fn index_range(start: i64, stop: i64, length: u64) -> std::ops::Range<u64> {
     let length = length as i64;
-    let start = if start < 0 { (length.saturating_add(start)).max(0) } else { start };
+    let start = if start < 0 {
+        (length.saturating_add(start)).max(0)
+    } else {
+        start
+    };
     let stop = if stop < 0 { length.saturating_add(stop) } else { stop };
     if start > stop || start >= length || stop < 0 {
         return 0..0;

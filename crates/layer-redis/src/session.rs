@@ -13,10 +13,10 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{After, Command, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, TimeoutReply};
+use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
 use crate::slowlog::{SlowCommand, Slowlog};
-use crate::commands::transactions;
 
 /// What a call of [`Session::receive`] did.
 #[derive(Debug, Default)]
@@ -93,7 +93,14 @@ impl Session {
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
                     let home = home.get_or_insert_with(|| layer.engine.home());
-                    self.request(home, &layer, parser.arguments(rest), &rest[..consumed], out, &mut received);
+                    self.request(
+                        home,
+                        &layer,
+                        parser.arguments(rest),
+                        &rest[..consumed],
+                        out,
+                        &mut received,
+                    );
                     self.parser = parser;
                     received.consumed += consumed;
                 }
@@ -141,7 +148,11 @@ impl Session {
     }
 
     fn limits(&self) -> Limits {
-        if self.client.authenticated { Limits::default() } else { Limits::unauthenticated() }
+        if self.client.authenticated {
+            Limits::default()
+        } else {
+            Limits::unauthenticated()
+        }
     }
 
     fn request(
@@ -214,7 +225,9 @@ impl Session {
             Err(Failure::Block(block)) => {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
-                layer.blocking.add(home, layer, &self.client, command, raw.to_vec(), block);
+                layer
+                    .blocking
+                    .add(home, layer, &self.client, command, raw.to_vec(), block);
                 Ok(Hold::ZERO)
             }
             outcome => outcome,
@@ -225,11 +238,15 @@ impl Session {
     fn admit(&mut self, layer: &Redis, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
         let command = commands::find(arguments)?;
         let refused = |failure: Failure| {
-            layer.statistics.commands.0[table().index(command)].rejected.fetch_add(1, Ordering::Relaxed);
+            layer.statistics.commands.0[table().index(command)]
+                .rejected
+                .fetch_add(1, Ordering::Relaxed);
             failure
         };
         if !command.accepts(arguments.len()) {
-            return Err(refused(format!("ERR wrong number of arguments for '{}' command", command.name).into()));
+            return Err(refused(
+                format!("ERR wrong number of arguments for '{}' command", command.name).into(),
+            ));
         }
         if !self.client.authenticated && !command.has(NO_AUTH) {
             return Err(refused("NOAUTH Authentication required.".into()));
@@ -248,7 +265,10 @@ impl Session {
         }
         queue.bytes += raw.len();
         queue.requests.push(raw.to_vec());
-        self.client.shared.multi.store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
+        self.client
+            .shared
+            .multi
+            .store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
         self.client.shared.note_command(table().index(command));
         Reply::new(out, self.client.protocol).simple("QUEUED");
         Ok(Hold::ZERO)
@@ -275,7 +295,15 @@ pub fn call(
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol);
-        let mut context = Context { tx, client, layer, reply, now_ms, in_exec: false, is_retry };
+        let mut context = Context {
+            tx,
+            client,
+            layer,
+            reply,
+            now_ms,
+            in_exec: false,
+            is_retry,
+        };
         (command.handler)(&mut context, arguments)
     });
     account(layer, client, command, arguments, started_micros, outcome.is_err());
@@ -290,7 +318,14 @@ pub fn call(
 pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
     let started_micros = context.layer.engine.now_micros();
     let outcome = (command.handler)(context, arguments);
-    account(context.layer, context.client, command, arguments, started_micros, outcome.is_err());
+    account(
+        context.layer,
+        context.client,
+        command,
+        arguments,
+        started_micros,
+        outcome.is_err(),
+    );
     match outcome {
         Ok(()) => {}
         Err(Failure::Block(block)) => match block.on_timeout {
@@ -394,4 +429,3 @@ pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) ->
         }
     }
 }
-

@@ -26,14 +26,21 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 
 impl Slowlog {
     pub fn add(&mut self, command: SlowCommand, length_max: usize) {
-        self.entries.push_front(SlowCommand { id: self.next_id, ..command });
+        self.entries.push_front(SlowCommand {
+            id: self.next_id,
+            ..command
+        });
         self.next_id += 1;
         self.entries.truncate(length_max);
     }
 
     /// The arguments as the log keeps them: the long ones cut, the many counted.
     pub fn trimmed(arguments: Arguments<'_>) -> Vec<Vec<u8>> {
-        let kept = if arguments.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { arguments.len() };
+        let kept = if arguments.len() > ARGUMENTS_MAX {
+            ARGUMENTS_MAX - 1
+        } else {
+            arguments.len()
+        };
         let mut trimmed: Vec<Vec<u8>> = arguments.iter().take(kept).map(trim).collect();
         if kept < arguments.len() {
             trimmed.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());

@@ -39,13 +39,21 @@ pub struct CommandCounters(pub Vec<CommandCounter>);
 
 impl Default for CommandCounters {
     fn default() -> CommandCounters {
-        CommandCounters((0..crate::commands::table().size()).map(|_| CommandCounter::default()).collect())
+        CommandCounters(
+            (0..crate::commands::table().size())
+                .map(|_| CommandCounter::default())
+                .collect(),
+        )
     }
 }
 
 impl Statistics {
     pub fn key_read(&self, hit: bool) {
-        let counter = if hit { &self.keyspace_hits } else { &self.keyspace_misses };
+        let counter = if hit {
+            &self.keyspace_hits
+        } else {
+            &self.keyspace_misses
+        };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 

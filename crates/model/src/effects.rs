@@ -171,9 +171,15 @@ impl<'a> Effects<'a> {
 
     fn effect(&mut self, tag: u8) -> Result<Effect<'a>, EffectsError> {
         match tag {
-            0 => Ok(Effect::Set { key: self.bytes()?, value: self.bytes()? }),
+            0 => Ok(Effect::Set {
+                key: self.bytes()?,
+                value: self.bytes()?,
+            }),
             1 => Ok(Effect::Clear { key: self.bytes()? }),
-            2 => Ok(Effect::ClearRange { start: self.bytes()?, end: self.bytes()? }),
+            2 => Ok(Effect::ClearRange {
+                start: self.bytes()?,
+                end: self.bytes()?,
+            }),
             _ => Err(EffectsError),
         }
     }

@@ -14,12 +14,18 @@ pub struct KeyRange {
 
 impl KeyRange {
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> KeyRange {
-        KeyRange { start: start.into(), end: end.into() }
+        KeyRange {
+            start: start.into(),
+            end: end.into(),
+        }
     }
 
     /// Every key that begins with `prefix`. The prefix must hold a byte other than 0xff.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
-        KeyRange { start: prefix.to_vec(), end: next_prefix(prefix) }
+        KeyRange {
+            start: prefix.to_vec(),
+            end: next_prefix(prefix),
+        }
     }
 
     /// The one key `key`.
@@ -27,7 +33,10 @@ impl KeyRange {
         let mut end = Vec::with_capacity(key.len() + 1);
         end.extend_from_slice(key);
         end.push(0);
-        KeyRange { start: key.to_vec(), end }
+        KeyRange {
+            start: key.to_vec(),
+            end,
+        }
     }
 
     pub fn contains(&self, key: &[u8]) -> bool {
@@ -45,7 +54,10 @@ impl KeyRange {
 
 /// The first key after every key that begins with `prefix`. Panics if `prefix` is empty or all 0xff: no such key exists.
 pub fn next_prefix(prefix: &[u8]) -> Vec<u8> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff).expect("a prefix with a byte below 0xff");
+    let last = prefix
+        .iter()
+        .rposition(|&byte| byte != 0xff)
+        .expect("a prefix with a byte below 0xff");
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
     end

@@ -5,9 +5,17 @@ use quartet_wire_resp::Arguments;
 use crate::command::*;
 use crate::context::Context;
 
-pub const COMMANDS: &[Command] = &[
-    command("ping", -1, FAST | LOADING | STALE, NO_KEYS, Group::Connection, "1.0.0", "O(1)", "Answers PONG, or its argument.", ping),
-];
+pub const COMMANDS: &[Command] = &[command(
+    "ping",
+    -1,
+    FAST | LOADING | STALE,
+    NO_KEYS,
+    Group::Connection,
+    "1.0.0",
+    "O(1)",
+    "Answers PONG, or its argument.",
+    ping,
+)];
 
 fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     match arguments.get(1) {

@@ -49,8 +49,14 @@ pub struct Table {
 /// A command that was found, with its number.
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let top = FAMILIES.iter().flat_map(|family| family.iter());
-    let all: Vec<&'static Command> = top.flat_map(|command| std::iter::once(command).chain(command.subcommands)).collect();
-    let by_name: HashMap<_, _> = all.iter().enumerate().map(|(index, command)| (command.name, index)).collect();
+    let all: Vec<&'static Command> = top
+        .flat_map(|command| std::iter::once(command).chain(command.subcommands))
+        .collect();
+    let by_name: HashMap<_, _> = all
+        .iter()
+        .enumerate()
+        .map(|(index, command)| (command.name, index))
+        .collect();
     assert_eq!(by_name.len(), all.len(), "a command stands in the table twice");
     Table { by_name, all }
 });
@@ -86,14 +92,18 @@ impl Table {
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.by_name.get(std::str::from_utf8(lower).ok()?).map(|&index| self.all[index])
+        self.by_name
+            .get(std::str::from_utf8(lower).ok()?)
+            .map(|&index| self.all[index])
     }
 }
 
 /// The command, or the subcommand, that a request names.
 pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
     let name = &arguments[0];
-    let Some(command) = table().find(name).filter(|_| !name.contains(&b'|')) else { return Err(unknown(arguments)) };
+    let Some(command) = table().find(name).filter(|_| !name.contains(&b'|')) else {
+        return Err(unknown(arguments));
+    };
     if command.subcommands.is_empty() {
         return Ok(command);
     }
@@ -103,7 +113,11 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
     let full_name = [command.name.as_bytes(), b"|", word].concat();
     table().find(&full_name).ok_or_else(|| {
         let word = printable(word, 128);
-        format!("ERR unknown subcommand '{word}'. Try {} HELP.", command.name.to_uppercase()).into()
+        format!(
+            "ERR unknown subcommand '{word}'. Try {} HELP.",
+            command.name.to_uppercase()
+        )
+        .into()
     })
 }
 
@@ -115,7 +129,11 @@ fn unknown(arguments: Arguments<'_>) -> Failure {
         }
         shown += &format!("'{}' ", printable(argument, 128 - shown.len()));
     }
-    format!("ERR unknown command '{}', with args beginning with: {shown}", printable(&arguments[0], 128)).into()
+    format!(
+        "ERR unknown command '{}', with args beginning with: {shown}",
+        printable(&arguments[0], 128)
+    )
+    .into()
 }
 
 fn printable(bytes: &[u8], length_max: usize) -> String {
@@ -130,11 +148,19 @@ mod tests {
     #[test]
     fn every_row_is_whole() {
         for command in &table().all {
-            assert!(!command.summary.is_empty() && command.summary.ends_with('.'), "{}", command.name);
+            assert!(
+                !command.summary.is_empty() && command.summary.ends_with('.'),
+                "{}",
+                command.name
+            );
             assert!(!(command.has(READONLY) && command.has(WRITE)), "{}", command.name);
             assert_eq!(command.name, command.name.to_lowercase());
             for subcommand in command.subcommands {
-                assert!(subcommand.name.starts_with(&format!("{}|", command.name)), "{}", subcommand.name);
+                assert!(
+                    subcommand.name.starts_with(&format!("{}|", command.name)),
+                    "{}",
+                    subcommand.name
+                );
             }
         }
     }

@@ -17,16 +17,61 @@ use crate::keyspace::key_row;
 use crate::{commands, session};
 
 pub const COMMANDS: &[Command] = &[
-    command("multi", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "1.2.0", "O(1)",
-        "Starts a transaction: the commands that follow are queued.", multi),
-    command("exec", 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG, NO_KEYS, Group::Transactions, "1.2.0", "Depends on the queued commands.",
-        "Runs the queued commands as one transaction.", exec),
-    command("discard", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "2.0.0", "O(N) in the number of queued commands",
-        "Forgets the queued commands.", discard),
-    command("watch", -2, NOSCRIPT | LOADING | STALE | FAST, ALL_KEYS, Group::Transactions, "2.2.0", "O(1) for each key",
-        "Makes the next EXEC depend on the keys staying untouched.", watch),
-    command("unwatch", 1, NOSCRIPT | LOADING | STALE | FAST, NO_KEYS, Group::Transactions, "2.2.0", "O(1)",
-        "Forgets all watched keys.", unwatch),
+    command(
+        "multi",
+        1,
+        NOSCRIPT | LOADING | STALE | FAST,
+        NO_KEYS,
+        Group::Transactions,
+        "1.2.0",
+        "O(1)",
+        "Starts a transaction: the commands that follow are queued.",
+        multi,
+    ),
+    command(
+        "exec",
+        1,
+        NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG,
+        NO_KEYS,
+        Group::Transactions,
+        "1.2.0",
+        "Depends on the queued commands.",
+        "Runs the queued commands as one transaction.",
+        exec,
+    ),
+    command(
+        "discard",
+        1,
+        NOSCRIPT | LOADING | STALE | FAST,
+        NO_KEYS,
+        Group::Transactions,
+        "2.0.0",
+        "O(N) in the number of queued commands",
+        "Forgets the queued commands.",
+        discard,
+    ),
+    command(
+        "watch",
+        -2,
+        NOSCRIPT | LOADING | STALE | FAST,
+        ALL_KEYS,
+        Group::Transactions,
+        "2.2.0",
+        "O(1) for each key",
+        "Makes the next EXEC depend on the keys staying untouched.",
+        watch,
+    ),
+    command(
+        "unwatch",
+        1,
+        NOSCRIPT | LOADING | STALE | FAST,
+        NO_KEYS,
+        Group::Transactions,
+        "2.2.0",
+        "O(1)",
+        "Forgets all watched keys.",
+        unwatch,
+    ),
 ];
 
 /// Commands that are not queued after MULTI.
@@ -45,7 +90,9 @@ fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
 }
 
 fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let Some(queue) = context.client.multi.take() else { return Err("ERR EXEC without MULTI".into()) };
+    let Some(queue) = context.client.multi.take() else {
+        return Err("ERR EXEC without MULTI".into());
+    };
     context.client.shared.multi.store(0, Ordering::Relaxed);
     let touched = is_touched(context);
     forget_watches(context);
@@ -89,17 +136,34 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     }
     let db = context.client.db;
     for name in arguments.iter().skip(1) {
-        if context.client.watched.iter().any(|watched| watched.db == db && watched.name == name) {
+        if context
+            .client
+            .watched
+            .iter()
+            .any(|watched| watched.db == db && watched.name == name)
+        {
             continue;
         }
         let row = key_row(db, name);
         let was_expired = context.tx.get(&row).is_some() && context.keys().find(name).is_none();
         let touched = Arc::new(AtomicBool::new(false));
         let flag = touched.clone();
-        let id = context.tx.watch_key(&row, Arc::new(move |_: &[u8]| flag.store(true, Ordering::Relaxed)));
-        context.client.watched.push(Watched { db, name: name.to_vec(), id, touched, was_expired });
+        let id = context
+            .tx
+            .watch_key(&row, Arc::new(move |_: &[u8]| flag.store(true, Ordering::Relaxed)));
+        context.client.watched.push(Watched {
+            db,
+            name: name.to_vec(),
+            id,
+            touched,
+            was_expired,
+        });
     }
-    context.client.shared.watch_count.store(context.client.watched.len() as u64, Ordering::Relaxed);
+    context
+        .client
+        .shared
+        .watch_count
+        .store(context.client.watched.len() as u64, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }

@@ -1,0 +1,116 @@
+//! A layer on an in-memory disk with a clock that stands still, for the families' unit tests.
+
+use std::sync::Arc;
+
+use quartet_engine::{Durability, Engine, EngineOptions, Space};
+use quartet_env::{FaultyDisk, ManualClock};
+use quartet_model::{DatabaseId, LayerId};
+use quartet_wire_resp::{Value, decode, encode_command};
+
+use crate::{Identity, Redis, Session};
+
+pub struct Fixture {
+    pub layer: Arc<Redis>,
+    pub clock: Arc<ManualClock>,
+}
+
+/// One connection of a fixture.
+pub struct Connection {
+    pub session: Session,
+}
+
+impl Fixture {
+    pub fn new() -> Fixture {
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
+        let disk = Arc::new(FaultyDisk::new());
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let engine = Engine::open(disk, clock.clone(), EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        let space = Space {
+            database: DatabaseId(1),
+            layer: LayerId::Redis,
+            durability: Durability::None,
+        };
+        let layer = Arc::new(Redis::new(
+            Arc::new(engine),
+            space,
+            Identity::default(),
+            Box::new(|| {}),
+        ));
+        Fixture { layer, clock }
+    }
+
+    pub fn connect(&self) -> Connection {
+        let client = self
+            .layer
+            .clients
+            .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Box::new(|| {}));
+        Connection {
+            session: Session::new(self.layer.clone(), client),
+        }
+    }
+
+    pub fn advance_ms(&self, milliseconds: u64) {
+        self.clock.advance(milliseconds * 1000);
+    }
+}
+
+impl Connection {
+    /// The reply to a command given as words. Panics if it blocks.
+    pub fn run(&mut self, words: &[&str]) -> Value {
+        let bytes = self.bytes(words);
+        assert!(!bytes.is_empty(), "no reply to {words:?}");
+        decode(&bytes).unwrap().unwrap().0
+    }
+
+    /// The raw reply; empty if the command blocks.
+    pub fn bytes(&mut self, words: &[&str]) -> Vec<u8> {
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        encode_command(words, &mut request);
+        self.session.receive(&request, &mut out);
+        out
+    }
+
+    /// What arrived unasked: the reply to a blocked command.
+    pub fn mail(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.session.take_mail(&mut out);
+        out
+    }
+
+    /// Runs each line of `script`, words split at blanks, and compares the reply as [`show`] prints it.
+    /// `SET a 1 => OK`, `LRANGE l 0 -1 => [a b]`, `GET x => nil`, `INCR a => 2`, an error as `!ERR text`.
+    pub fn check(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (command, expected) = line.split_once(" =>").expect("command => reply");
+            let words: Vec<&str> = command
+                .split_whitespace()
+                .map(|word| if word == "\"\"" { "" } else { word })
+                .collect();
+            assert_eq!(show(&self.run(&words)).trim_end(), expected.trim(), "{command}");
+        }
+    }
+}
+
+/// A reply as a line: lists in brackets, maps in braces, nil, numbers, `!` before an error.
+pub fn show(value: &Value) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let list = |values: &[Value]| values.iter().map(show).collect::<Vec<_>>().join(" ");
+    match value {
+        Value::Simple(bytes) | Value::Bulk(bytes) | Value::BigNumber(bytes) => text(bytes),
+        Value::Verbatim { text: bytes, .. } => text(bytes),
+        Value::Error(bytes) => format!("!{}", text(bytes)),
+        Value::Integer(number) => number.to_string(),
+        Value::Double(number) => number.to_string(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Null | Value::NullArray => "nil".into(),
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => format!("[{}]", list(values)),
+        Value::Map(pairs) => {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| format!("{}: {}", show(key), show(value)))
+                .collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Value::Attribute { reply, .. } => show(reply),
+    }
+}
