@@ -1,0 +1,309 @@
+"""`python -m crash [--cycles N] [--seconds S] [--seed X]`: SIGKILL, recover, compare with the ledger; again.
+
+    write -> kill at a random moment -> start on the same data -> check -> write ...
+
+Each writer notes what it is about to send, then what was acknowledged. After a
+recovery everything acknowledged must be there (else lost), nothing may be there
+which was never sent (phantom), nothing twice (duplicate), a transaction wholly
+or not at all (torn); a request in flight may count once or not at all.
+
+SIGKILL keeps what the kernel has in its page cache, so this checks the server's
+order of log and acknowledgement and its recovery, not the disk: lost power is
+the simulator's business. Written keys are checked in their own cycle and a
+sample of them again later; every EPOCH cycles all of them, then all are flushed,
+so that a cycle stays short. Before the first cycle `self_check` shows that
+each kind of fault is noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from harness.resp import Closed, Connection
+from harness.server import Server
+
+EPOCH = 25
+WRITERS = 6
+SAMPLE = 200
+
+
+@dataclass
+class Ledger:
+    """What one writer did in one cycle. `sent` includes what was acknowledged; at most one more is in flight."""
+
+    writer: int
+    cycle: int
+    values: dict[str, str] = field(default_factory=dict)  # acknowledged SET
+    gone: set[str] = field(default_factory=set)  # acknowledged DEL
+    maybe: dict[str, str] = field(default_factory=dict)  # in flight: SET or DEL of this key
+    pushed: list[str] = field(default_factory=list)
+    push_in_flight: str | None = None
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    pair_in_flight: tuple[str, str] | None = None
+    own_acknowledged: int = 0
+    own_sent: int = 0
+    shared_replies: list[int] = field(default_factory=list)
+    shared_sent: int = 0
+
+    def acknowledged(self) -> int:
+        return len(self.values) + len(self.gone) + len(self.pushed) + len(self.pairs) + self.own_acknowledged + len(self.shared_replies)
+
+
+class Writer(threading.Thread):
+    def __init__(self, port: int, ledger: Ledger, seed: int):
+        super().__init__(daemon=True)
+        self.port, self.ledger, self.chance = port, ledger, random.Random(seed)
+        self.unexpected: str | None = None
+
+    def run(self) -> None:
+        try:
+            with Connection(self.port, timeout_seconds=20) as connection:
+                number = 0
+                while True:
+                    number += 1
+                    self.step(connection, f"c{self.ledger.cycle}:w{self.ledger.writer}:{number}")
+        except (Closed, ConnectionError):
+            pass
+        except Exception as problem:
+            self.unexpected = repr(problem)
+
+    def step(self, connection: Connection, name: str) -> None:
+        kind = self.chance.randrange(6)
+        if kind <= 1:
+            self.write(connection, name)
+        elif kind == 2:
+            self.remove(connection)
+        elif kind == 3:
+            self.push(connection, name)
+        elif kind == 4:
+            self.count(connection)
+        else:
+            self.pair(connection, name)
+
+    def write(self, connection: Connection, name: str) -> None:
+        ledger, value = self.ledger, name + "=" + "x" * self.chance.choice([1, 20, 2000])
+        ledger.maybe[name] = value
+        expect(connection.do("SET", name, value), "OK")
+        ledger.values[name] = value
+        del ledger.maybe[name]
+
+    def remove(self, connection: Connection) -> None:
+        ledger = self.ledger
+        if not ledger.values:
+            return
+        name = next(reversed(ledger.values))
+        ledger.maybe[name] = ledger.values.pop(name)
+        expect(connection.do("DEL", name), 1)
+        ledger.gone.add(name)
+        del ledger.maybe[name]
+
+    def push(self, connection: Connection, name: str) -> None:
+        ledger = self.ledger
+        ledger.push_in_flight = name
+        if not isinstance(reply := connection.do("RPUSH", f"c{ledger.cycle}:list", name), int):
+            raise AssertionError(reply)
+        ledger.pushed.append(name)
+        ledger.push_in_flight = None
+
+    def count(self, connection: Connection) -> None:
+        ledger = self.ledger
+        ledger.own_sent += 1
+        own = connection.do("INCR", f"counter:{ledger.writer}")
+        ledger.own_acknowledged += 1
+        ledger.shared_sent += 1
+        shared = connection.do("INCR", "counter:shared")
+        if not isinstance(own, int) or not isinstance(shared, int):
+            raise AssertionError((own, shared))
+        ledger.shared_replies.append(shared)
+
+    def pair(self, connection: Connection, name: str) -> None:
+        ledger = self.ledger
+        ledger.pair_in_flight = (name + "a", name + "b")
+        replies = connection.pipeline(["MULTI"], ["SET", name + "a", name], ["HSET", name + "b", "of", name], ["EXEC"])
+        expect(replies[-1], ["OK", 1])
+        ledger.pairs.append(ledger.pair_in_flight)
+        ledger.pair_in_flight = None
+
+
+def expect(reply, wanted) -> None:
+    if reply != wanted:
+        raise AssertionError(f"{reply!r} instead of {wanted!r}")
+
+
+@dataclass
+class Observed:
+    """The database after a recovery, as far as one cycle is concerned."""
+
+    values: dict[str, object]
+    elements: list[str]
+    counters: dict[str, int]
+
+
+def observe(port: int, cycle: int) -> Observed:
+    with Connection(port, timeout_seconds=60) as connection:
+        names = [name for name in connection.do("KEYS", f"c{cycle}:*") if not name.endswith(":list")]
+        replies = connection.pipeline(*[["HGET", name, "of"] if name.endswith("b") else ["GET", name] for name in names])
+        elements = connection.do("LRANGE", f"c{cycle}:list", 0, -1)
+        counters = {name: int(connection.do("GET", name) or 0) for name in ["counter:shared"] + [f"counter:{n}" for n in range(WRITERS)]}
+    return Observed(dict(zip(names, replies)), elements, counters)
+
+
+def faults(ledgers: list[Ledger], seen: Observed, base: dict[str, int]) -> list[str]:
+    found, explained = [], set()
+    for ledger in ledgers:
+        for name, value in ledger.values.items():
+            explained.add(name)
+            if seen.values.get(name) != value:
+                found.append(f"lost: SET {name}")
+        for name in ledger.gone:
+            if name in seen.values:
+                found.append(f"lost: DEL {name}")
+            explained.add(name)
+        for name, value in ledger.maybe.items():
+            explained.add(name)
+            if seen.values.get(name, value) != value:
+                found.append(f"phantom: value of {name}")
+        for pair in ledger.pairs:
+            explained.update(pair)
+            if [seen.values.get(name) for name in pair] != [pair[0][:-1]] * 2:
+                found.append(f"lost: transaction {pair}")
+        if pair := ledger.pair_in_flight:
+            explained.update(pair)
+            if [seen.values.get(name) for name in pair] not in ([None] * 2, [pair[0][:-1]] * 2):
+                found.append(f"torn: transaction {pair}")
+        mine = [element for element in seen.elements if element.split(":")[1] == f"w{ledger.writer}"]
+        rest = mine[len(ledger.pushed) :]
+        if mine[: len(ledger.pushed)] != ledger.pushed:
+            lost = set(ledger.pushed) - set(mine)
+            found.append(f"lost: RPUSH {sorted(lost)}" if lost else f"order: elements of writer {ledger.writer}")
+        if rest not in ([], [ledger.push_in_flight]):
+            found.append(f"phantom: elements {rest}")
+        name = f"counter:{ledger.writer}"
+        found += counter_faults(name, seen.counters[name] - base.get(name, 0), ledger.own_acknowledged, ledger.own_sent)
+    found += [f"duplicate: element {name}" for name, times in Counter(seen.elements).items() if times > 1]
+    found += [f"phantom: key {name}" for name in seen.values.keys() - explained]
+    replies = [number for ledger in ledgers for number in ledger.shared_replies]
+    found += [f"duplicate: INCR answered {number} twice" for number, times in Counter(replies).items() if times > 1]
+    grown = seen.counters["counter:shared"] - base.get("counter:shared", 0)
+    found += counter_faults("counter:shared", grown, len(replies), sum(ledger.shared_sent for ledger in ledgers))
+    if replies and max(replies) > seen.counters["counter:shared"]:
+        found.append("lost: the shared counter went back")
+    return found
+
+
+def counter_faults(name: str, grown: int, acknowledged: int, sent: int) -> list[str]:
+    if grown < acknowledged:
+        return [f"lost: {name} grew by {grown}, {acknowledged} were acknowledged"]
+    return [f"phantom: {name} grew by {grown}, {sent} were sent"] if grown > sent else []
+
+
+def self_check() -> None:
+    """A check which cannot fail proves nothing: each fault, made by hand, must be named."""
+
+    def ledger() -> Ledger:
+        return Ledger(0, 1, {"c1:w0:1": "v"}, {"c1:w0:2"}, {"c1:w0:3": "m"}, ["c1:w0:4"], "c1:w0:5", [("c1:w0:6a", "c1:w0:6b")], ("c1:w0:7a", "c1:w0:7b"), 2, 3, [1, 2], 2)
+
+    def good() -> Observed:
+        values = {"c1:w0:1": "v", "c1:w0:6a": "c1:w0:6", "c1:w0:6b": "c1:w0:6"}
+        return Observed(values, ["c1:w0:4"], {"counter:shared": 2, "counter:0": 2})
+
+    assert faults([ledger()], good(), {}) == []
+    breakages = {
+        "lost: SET": lambda seen: seen.values.pop("c1:w0:1"),
+        "lost: DEL": lambda seen: seen.values.update({"c1:w0:2": "v"}),
+        "phantom: value": lambda seen: seen.values.update({"c1:w0:3": "other"}),
+        "phantom: key": lambda seen: seen.values.update({"c1:w0:9": "v"}),
+        "lost: transaction": lambda seen: seen.values.pop("c1:w0:6b"),
+        "torn: ": lambda seen: seen.values.update({"c1:w0:7a": "c1:w0:7"}),
+        "lost: RPUSH": lambda seen: seen.elements.clear(),
+        "duplicate: element": lambda seen: seen.elements.append("c1:w0:4"),
+        "phantom: elements": lambda seen: seen.elements.append("c1:w0:8"),
+        "lost: counter:0": lambda seen: seen.counters.update({"counter:0": 1}),
+        "phantom: counter:0": lambda seen: seen.counters.update({"counter:0": 4}),
+        "lost: counter:shared": lambda seen: seen.counters.update({"counter:shared": 1}),
+    }
+    for wanted, breakage in breakages.items():
+        seen = good()
+        breakage(seen)
+        named = faults([ledger()], seen, {})
+        assert any(one.startswith(wanted) for one in named), f"{wanted!r} was not noticed: {named}"
+
+
+def check_older(port: int, survivors: dict[str, str], names: list[str]) -> list[str]:
+    if not names:
+        return []
+    with Connection(port, timeout_seconds=60) as connection:
+        replies = connection.do("MGET", *names)
+    return [f"lost: {name}, seen after an earlier recovery" for name, reply in zip(names, replies) if reply != survivors[name]]
+
+
+def one_cycle(server: Server, cycle: int, chance: random.Random, base: dict[str, int], survivors: dict[str, str]) -> tuple[int, list[str]]:
+    ledgers = [Ledger(number, cycle) for number in range(WRITERS)]
+    writers = [Writer(server.port, ledger, chance.randrange(1 << 30)) for ledger in ledgers]
+    for writer in writers:
+        writer.start()
+    time.sleep(chance.uniform(0.002, 0.25))
+    if not server.alive():
+        return 0, ["the server ended by itself:\n" + "".join(server.output[-40:])]
+    server.kill()
+    for writer in writers:
+        writer.join(30)
+    server.start()
+    if chance.random() < 0.1:  # Crash right after a recovery: recovering twice equals recovering once.
+        server.kill()
+        server.start()
+    seen = observe(server.port, cycle)
+    found = [f"unexpected: {writer.unexpected}" for writer in writers if writer.unexpected]
+    found += faults(ledgers, seen, base)
+    names = list(survivors) if cycle % EPOCH == 0 else chance.sample(sorted(survivors), min(SAMPLE, len(survivors)))
+    found += check_older(server.port, survivors, names)
+    base.update(seen.counters)
+    survivors.update({name: value for name, value in seen.values.items() if not name.endswith("b")})
+    return sum(ledger.acknowledged() for ledger in ledgers), found
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(prog="crash")
+    options.add_argument("--cycles", type=int, default=200)
+    options.add_argument("--seconds", type=float, default=180.0, help="stop earlier after this time; 0 for no bound")
+    options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    options.add_argument("--durability", default="always")
+    options = options.parse_args()
+    self_check()
+    print(f"crash: seed {options.seed}, up to {options.cycles} cycles", flush=True)
+    chance, base, survivors = random.Random(options.seed), {}, {}
+    server = Server(durability=options.durability).start()
+    started, cycles, acknowledged, problems = time.monotonic(), 0, 0, []
+    try:
+        while cycles < options.cycles and (not options.seconds or time.monotonic() - started < options.seconds):
+            cycles += 1
+            count, problems = one_cycle(server, cycles, chance, base, survivors)
+            acknowledged += count
+            if problems:
+                break
+            if cycles % EPOCH == 0:
+                with Connection(server.port, timeout_seconds=60) as connection:
+                    expect(connection.do("FLUSHALL"), "OK")
+                base.clear(), survivors.clear()
+                print(f"crash: {cycles} cycles, {acknowledged} acknowledged writes checked", flush=True)
+    finally:
+        server.own_data = server.own_data and not problems
+        server.close()
+    spent = time.monotonic() - started
+    kinds = Counter(problem.split(":")[0] for problem in problems)
+    print(f"crash: {cycles} cycles in {spent:.0f} s ({spent / max(cycles, 1):.2f} s each), {acknowledged} acknowledged writes checked, "
+          f"{kinds['lost']} lost, {kinds['phantom']} phantom, {kinds['duplicate']} duplicate, {kinds['torn']} torn")  # fmt: skip
+    for problem in problems[:20]:
+        print("  " + problem)
+    if problems:
+        print(f"  cycle {cycles}, seed {options.seed}; the data is kept in {server.data}")
+    return 1 if problems or acknowledged == 0 else 0
+
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Starts the real server, talks to it in plain RESP, kills it."""

@@ -1,0 +1,34 @@
+"""`python -m harness -- COMMAND...`: runs a command with a fresh server.
+
+The command sees QUARTET_REDIS_HOST, QUARTET_REDIS_PORT, QUARTET_HTTP_PORT, and
+`{port}` in its arguments is replaced. The exit code is the command's, or 1 when
+the server did not outlive it.
+"""
+
+import os
+import subprocess
+import sys
+
+from .server import Server
+
+
+def main() -> int:
+    command = sys.argv[1:]
+    if command[:1] == ["--"]:
+        command = command[1:]
+    server = Server().start()
+    try:
+        environment = dict(os.environ)
+        environment["QUARTET_REDIS_HOST"] = "127.0.0.1"
+        environment["QUARTET_REDIS_PORT"] = str(server.port)
+        environment["QUARTET_HTTP_PORT"] = str(server.http_port)
+        code = subprocess.run([part.replace("{port}", str(server.port)) for part in command], env=environment).returncode
+        if not server.alive():
+            print("the server ended during the run:\n" + "".join(server.output[-40:]), file=sys.stderr)
+            return 1
+        return code
+    finally:
+        server.close()
+
+
+sys.exit(main())

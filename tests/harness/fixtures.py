@@ -1,0 +1,88 @@
+"""Pytest fixtures over `Server`: one server for a module's tests, FLUSHALL between tests."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from .resp import Connection
+from .server import TARGET, Server
+
+
+def version_of(server: Server) -> tuple[int, ...]:
+    with Connection(server.port) as connection:
+        for line in connection.do("INFO", "server").splitlines():
+            if line.startswith("redis_version:"):
+                return tuple(int(part) for part in line.split(":")[1].split(".")[:2])
+    raise RuntimeError("INFO server names no redis_version")
+
+
+@pytest.fixture(scope="session")
+def _session_server():
+    server = Server().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(_session_server, request):
+    """The shared server, emptied. A test which kills it gets a `fresh_server` instead."""
+    skip_unless_target_has(request, _session_server)
+    if not _session_server.alive():
+        _session_server.start()
+    with Connection(_session_server.port) as connection:
+        connection.do("FLUSHALL")
+    yield _session_server
+    assert _session_server.alive(), "the server ended during this test"
+
+
+@pytest.fixture
+def fresh_server(request):
+    """A server of this test's own, durable at once."""
+    server = Server(durability="always").start()
+    skip_unless_target_has(request, server)
+    yield server
+    server.close()
+
+
+def skip_unless_target_has(request, server: Server) -> None:
+    if TARGET != "redis":
+        return
+    if request.node.get_closest_marker("quartet_only"):
+        pytest.skip("Quartet only")
+    if marker := request.node.get_closest_marker("newer"):
+        wanted = tuple(int(part) for part in marker.args[0].split("."))
+        if version_of(server) < wanted:
+            pytest.skip(f"newer than this Redis: {marker.args[0]}")
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def protocol(request) -> int:
+    return request.param
+
+
+@pytest.fixture
+def connect(server, protocol):
+    """Opens raw connections; all are closed after the test."""
+    opened = []
+
+    def open_one(**options) -> Connection:
+        opened.append(Connection(server.port, options.pop("protocol", protocol), **options))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def raw(connect) -> Connection:
+    return connect()
+
+
+@pytest.fixture
+def r(server, protocol):
+    """redis-py as an application uses it."""
+    client = redis.Redis(port=server.port, protocol=protocol, decode_responses=True, socket_timeout=15)
+    yield client
+    client.close()

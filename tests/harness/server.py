@@ -1,0 +1,155 @@
+"""A real server process on a free loopback port, owned by one test run.
+
+The target is `quartet` (the release binary, QUARTET_BIN overrides it) or, with
+QUARTET_TEST_TARGET=redis, the installed redis-server: a client test which does
+not hold against real Redis is a wrong test. A process is ended by its pid only.
+Data outlives `kill` and `stop`, so `start` again is a recovery.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = os.environ.get("QUARTET_TEST_TARGET", "quartet")
+READY_SECONDS_MAX = 30.0
+
+
+def binary() -> str:
+    return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """`durability` is always | interval | none. `port` (RESP) and `http_port` may change with each start."""
+
+    def __init__(self, durability: str = "none", data: str | None = None, target: str = TARGET):
+        self.target = target
+        self.durability = durability
+        self.own_data = data is None
+        self.data = data or tempfile.mkdtemp(prefix="quartet-test-")
+        self.process: subprocess.Popen | None = None
+        self.port = 0
+        self.http_port = 0
+        self.output: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self) -> "Server":
+        if self.target == "redis":
+            self._start_redis()
+        else:
+            self._start_quartet()
+        return self
+
+    def kill(self) -> None:
+        """As a power cut for the process: nothing is flushed, nothing is said."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """A graceful shutdown; answers the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> "Server":
+        if self.process and self.process.poll() is None:
+            self.stop()
+        return self.start()
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def close(self) -> None:
+        self.kill()
+        if self.own_data:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def rss_bytes(self) -> int:
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", text).group(1)) * 1024
+
+    def _start_quartet(self) -> None:
+        command = [binary(), "serve", "--dev", "--data", self.data]
+        command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]
+        command += ["--durability", self.durability]
+        for layer in ("fauna", "dynamodb", "keyvalue"):
+            command += [f"--listen-{layer}", "off"]
+        command += os.environ.get("QUARTET_SERVE_OPTIONS", "").split()
+        self._spawn(command)
+        ready = threading.Event()
+        threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
+        if not ready.wait(READY_SECONDS_MAX) or not self.alive():
+            self.kill()
+            raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
+
+    def _read_output(self, process: subprocess.Popen, ready: threading.Event) -> None:
+        self.output = []
+        for line in process.stdout:
+            self.output.append(line)
+            del self.output[:-2000]
+            if found := re.match(r"redis\s+redis://[^:]+:(\d+)", line):
+                self.port = int(found.group(1))
+            if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
+                self.http_port = int(found.group(1))
+            if line.strip() == "ready":
+                ready.set()
+        ready.set()
+
+    def _start_redis(self) -> None:
+        append = {"always": "always", "interval": "everysec", "none": "no"}[self.durability]
+        for _ in range(5):
+            self.port = free_port()
+            command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.data]
+            command += ["--save", "", "--appendonly", "no" if append == "no" else "yes"]
+            command += ["--appendfsync", append, "--aof-use-rdb-preamble", "no", "--logfile", "log"]
+            self._spawn(command)
+            if self._answers_ping():
+                return
+            self.kill()
+        raise RuntimeError("redis-server did not answer PING")
+
+    def _answers_ping(self) -> bool:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while self.alive() and time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                    probe.sendall(b"PING\r\n")
+                    if probe.recv(7) == b"+PONG\r\n":
+                        return True
+            except OSError:
+                pass
+            time.sleep(0.005)
+        return False
+
+    def _spawn(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+
+    def _end(self, number: int) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            code = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        return code

@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { after, before, beforeEach, describe, test } from "node:test";
+import { Redis } from "ioredis";
+import { databases, host, port } from "./target.js";
+
+const open = (options = {}) => new Redis({ host, port, db: databases.ioredis, maxRetriesPerRequest: 0, retryStrategy: () => null, ...options });
+
+describe("ioredis", () => {
+  let redis;
+  before(() => { redis = open(); });
+  after(() => redis.quit());
+  beforeEach(() => redis.flushdb());
+
+  test("becomes ready after its INFO check", async () => {
+    const fresh = open({ lazyConnect: true });
+    await fresh.connect();
+    assert.equal(fresh.status, "ready");
+    assert.equal(await fresh.ping(), "PONG");
+    assert.equal(await fresh.quit(), "OK");
+  });
+
+  test("names its connection", async () => {
+    const named = open({ connectionName: "worker" });
+    assert.equal(await named.client("GETNAME"), "worker");
+    await named.quit();
+  });
+
+  test("strings", async () => {
+    assert.equal(await redis.set("k", "v", "EX", 100), "OK");
+    assert.equal(await redis.get("k"), "v");
+    assert.equal(await redis.ttl("k"), 100);
+    assert.equal(await redis.set("k", "w", "NX"), null);
+    assert.deepEqual(await redis.mget("k", "none"), ["v", null]);
+    assert.equal(await redis.incrby("n", 41), 41);
+    assert.equal(await redis.incrbyfloat("f", 1.5), "1.5");
+  });
+
+  test("hgetall is an object", async () => {
+    assert.equal(await redis.hset("h", { a: 1, b: "two" }), 2);
+    assert.deepEqual({ ...(await redis.hgetall("h")) }, { a: "1", b: "two" });
+    assert.deepEqual({ ...(await redis.hgetall("none")) }, {});
+  });
+
+  test("lists, sets and sorted sets", async () => {
+    await redis.rpush("l", 1, 2, 3);
+    assert.deepEqual(await redis.lrange("l", 0, -1), ["1", "2", "3"]);
+    await redis.sadd("s", "a", "b");
+    assert.deepEqual([...(await redis.smembers("s"))].sort(), ["a", "b"]);
+    await redis.zadd("z", 1, "a", 2.5, "b");
+    assert.deepEqual(await redis.zrange("z", 0, -1), ["a", "b"]);
+    assert.equal(Number(await redis.zscore("z", "b")), 2.5);
+  });
+
+  test("binary values", async () => {
+    const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
+    await redis.set("b", bytes);
+    assert.deepEqual(await redis.getBuffer("b"), bytes);
+  });
+
+  test("a pipeline answers in order and carries errors", async () => {
+    const replies = await redis.pipeline().set("s", "v").lpush("s", 1).get("s").exec();
+    assert.deepEqual(replies[0], [null, "OK"]);
+    assert.match(replies[1][0].message, /^WRONGTYPE/);
+    assert.deepEqual(replies[2], [null, "v"]);
+  });
+
+  test("ten thousand commands in one pipeline", async () => {
+    const pipeline = redis.pipeline();
+    for (let index = 0; index < 10000; index++) pipeline.incr("n");
+    const replies = await pipeline.exec();
+    assert.deepEqual(replies.map(([, value]) => value), Array.from({ length: 10000 }, (_, index) => index + 1));
+  });
+
+  test("automatic pipelining", async () => {
+    const automatic = open({ enableAutoPipelining: true });
+    const replies = await Promise.all(Array.from({ length: 500 }, (_, index) => automatic.echo(String(index))));
+    assert.deepEqual(replies, Array.from({ length: 500 }, (_, index) => String(index)));
+    await automatic.quit();
+  });
+
+  test("multi and exec", async () => {
+    assert.deepEqual(await redis.multi().set("k", 1).incr("k").get("k").exec(), [[null, "OK"], [null, 2], [null, "2"]]);
+  });
+
+  test("a command which cannot be queued aborts", async () => {
+    await assert.rejects(redis.multi().set("k", 1).call("SET", "k").exec(), /EXECABORT/);
+    assert.equal(await redis.exists("k"), 0);
+  });
+
+  test("watch answers null when touched", async () => {
+    const other = open();
+    await redis.watch("k");
+    await other.set("k", "theirs");
+    assert.equal(await redis.multi().set("k", "mine").exec(), null);
+    assert.equal(await redis.get("k"), "theirs");
+    await other.quit();
+  });
+
+  test("blpop waits and is served", async () => {
+    const waiting = open();
+    await waiting.ping();
+    const reply = waiting.blpop("q", 5);
+    await redis.rpush("q", "job");
+    assert.deepEqual(await reply, ["q", "job"]);
+    assert.equal(await waiting.blpop("q", 0.05), null);
+    await waiting.quit();
+  });
+
+  test("scan stream", async () => {
+    await redis.mset(Object.fromEntries(Array.from({ length: 500 }, (_, index) => [`k${index}`, "v"])));
+    const found = new Set();
+    for await (const keys of redis.scanStream({ match: "k*", count: 50 })) keys.forEach((key) => found.add(key));
+    assert.equal(found.size, 500);
+  });
+
+  test("hscan stream", async () => {
+    await redis.hset("h", Object.fromEntries(Array.from({ length: 300 }, (_, index) => [`f${index}`, index])));
+    const found = new Map();
+    for await (const page of redis.hscanStream("h")) for (let at = 0; at < page.length; at += 2) found.set(page[at], page[at + 1]);
+    assert.equal(found.size, 300);
+    assert.equal(found.get("f7"), "7");
+  });
+
+  test("publish and subscribe", async () => {
+    const listener = open();
+    const message = new Promise((resolve) => listener.on("message", (channel, text) => resolve([channel, text])));
+    assert.equal(await listener.subscribe("news"), 1);
+    assert.equal(await redis.publish("news", "hello"), 1);
+    assert.deepEqual(await message, ["news", "hello"]);
+    await listener.unsubscribe();
+    await listener.quit();
+  });
+
+  test("errors carry the server's words", async () => {
+    await assert.rejects(redis.call("NOSUCH", "x"), /^ReplyError: ERR unknown command 'NOSUCH', with args beginning with: 'x' $/);
+    await assert.rejects(redis.call("GET"), /wrong number of arguments for 'get' command/);
+    await redis.set("k", "abc");
+    await assert.rejects(redis.incr("k"), /value is not an integer or out of range/);
+  });
+
+  test("databases are apart", async () => {
+    const other = open({ db: 9 });
+    await other.set("k", "nine");
+    assert.equal(await redis.get("k"), null);
+    await other.flushdb();
+    await other.quit();
+  });
+});
