@@ -16,7 +16,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Transaction, UniqueId};
+use quartet_engine::{Transaction, UniqueId, Visit};
 use quartet_model::next_prefix;
 use quartet_store::Row;
 use smallvec::SmallVec;
@@ -436,14 +436,7 @@ impl Elements {
     }
 
     /// Visits the elements of `start..end`, or backwards, until `visit` breaks.
-    pub fn scan(
-        &self,
-        tx: &mut Transaction<'_>,
-        start: &[u8],
-        end: Option<&[u8]>,
-        reverse: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) {
+    pub fn scan(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>, reverse: bool, visit: Visit<'_>) {
         let end = self.bound(end);
         tx.scan(&self.key(start), &end, reverse, &mut |row| {
             visit(Elements::name(row), row.value())

@@ -1,1 +1,34 @@
-fn main() {}
+//! The `quartet` command.
+
+mod bench;
+mod root_key;
+mod serve;
+mod settings;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// One strictly serializable, durable database that existing clients already know how to talk to.
+#[derive(Parser)]
+#[command(name = "quartet", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the server until SIGTERM or SIGINT.
+    Serve(settings::ServeArguments),
+    /// Runs a published benchmark against a target, or against an embedded server.
+    Bench(quartet_bench::BenchArguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Serve(arguments) => serve::serve(arguments),
+        Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded),
+    }
+}

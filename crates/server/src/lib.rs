@@ -1,1 +1,286 @@
-//! Placeholder, replaced by the crate's first commit.
+//! The process around the layers: listeners, limits, shutdown, metrics.
+//!
+//! One I/O thread a core, each with its own single-threaded runtime. A connection stays on the thread that was given it:
+//! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
+//! that must wait for a sync is woken from outside, and then once for all connections of the thread.
+
+mod connection;
+mod durability;
+mod http;
+mod metrics;
+mod resources;
+mod settings;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
+use quartet_env::{RealDisk, SystemClock};
+use quartet_layer_redis::{Identity, Redis};
+use quartet_log::LogError;
+use quartet_model::{DatabaseId, LayerId};
+use tokio::sync::{mpsc, watch};
+
+pub use settings::{Credentials, Listen, Settings};
+
+use crate::durability::DurableWaiters;
+
+/// The logical database that the Redis listener opens.
+const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
+/// How often expired keys are removed.
+const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
+
+/// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
+pub struct Server {
+    engine: Arc<Engine>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Name and connection string of each listener.
+    pub listeners: Vec<(&'static str, String)>,
+    stop_requested: Arc<StopRequest>,
+}
+
+/// Somebody asked the whole process to stop: SHUTDOWN, a signal.
+#[derive(Default)]
+pub struct StopRequest {
+    requested: AtomicBool,
+    notify: tokio::sync::Notify,
+}
+
+impl StopRequest {
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+
+    pub async fn requested(&self) {
+        while !self.requested.load(Ordering::SeqCst) {
+            self.notify.notified().await;
+        }
+    }
+}
+
+/// What a thread that serves connections is given.
+struct Worker {
+    layer: Arc<Redis>,
+    settings: Arc<Settings>,
+    stop: watch::Receiver<bool>,
+    connections: mpsc::UnboundedReceiver<std::net::TcpStream>,
+}
+
+impl Server {
+    /// Opens the data directory and starts to listen.
+    pub fn start(settings: Settings) -> Result<Server> {
+        settings.check()?;
+        let settings = Arc::new(settings);
+        let engine = Arc::new(open_engine(&settings)?);
+        let (stop, stopped) = watch::channel(false);
+        let stop_requested = Arc::new(StopRequest::default());
+        let mut server = Server {
+            engine,
+            stop,
+            threads: Vec::new(),
+            listeners: Vec::new(),
+            stop_requested,
+        };
+
+        let redis_listener = settings
+            .redis
+            .address()
+            .map(|address| listen(address, "redis"))
+            .transpose()?;
+        let port = redis_listener
+            .as_ref()
+            .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
+        let layer = Arc::new(server.redis_layer(&settings, port));
+        let metrics_layer = layer.clone();
+        if let Some(listener) = redis_listener {
+            server
+                .listeners
+                .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
+            server.serve_redis(listener, layer.clone(), &settings, &stopped)?;
+        }
+        if let Some(address) = settings.http.address() {
+            let listener = listen(address, "http")?;
+            server
+                .listeners
+                .push(("http", format!("http://{}", listener.local_addr()?)));
+            let stopped = stopped.clone();
+            server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
+        }
+        server.spawn("expiry", move || expire(layer, stopped))?;
+        Ok(server)
+    }
+
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16) -> Redis {
+        let space = Space {
+            database: DEFAULT_DATABASE,
+            layer: LayerId::Redis,
+            durability: settings.durability,
+        };
+        let identity = Identity {
+            quartet_version: env!("CARGO_PKG_VERSION").into(),
+            run_id: resources::random_hexadecimal(40),
+            process_id: std::process::id(),
+            tcp_port,
+            started_micros: self.engine.now_micros(),
+            config_file: settings.config_file.clone().unwrap_or_default(),
+        };
+        let stop = self.stop_requested.clone();
+        let layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
+        if let Credentials::Key { sha256 } = settings.credentials {
+            *layer.password.write() = Some(sha256);
+        }
+        layer
+    }
+
+    /// Starts the I/O threads and the thread that accepts for them.
+    fn serve_redis(
+        &mut self,
+        listener: TcpListener,
+        layer: Arc<Redis>,
+        settings: &Arc<Settings>,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<()> {
+        let mut senders = Vec::new();
+        for index in 0..settings.io_threads() {
+            let (sender, connections) = mpsc::unbounded_channel();
+            senders.push(sender);
+            let worker = Worker {
+                layer: layer.clone(),
+                settings: settings.clone(),
+                stop: stopped.clone(),
+                connections,
+            };
+            self.spawn(&format!("io-{index}"), || worker.run())?;
+        }
+        let (settings, stopped) = (settings.clone(), stopped.clone());
+        let accept = move || connection::accept(listener, layer, settings, senders, stopped);
+        self.spawn("accept", accept)
+    }
+
+    /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
+    fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || tokio::task::LocalSet::new().block_on(&runtime, make()))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Completes when a client or a signal handler asks the server to stop.
+    pub fn stop_requested(&self) -> Arc<StopRequest> {
+        self.stop_requested.clone()
+    }
+
+    /// Stops listening, lets replies that are ready go out, flushes everything and closes the log.
+    pub fn shutdown(self) -> Result<()> {
+        self.stop.send_replace(true);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a serving thread panicked");
+            }
+        }
+        let Some(engine) = Arc::into_inner(self.engine) else {
+            bail!("something still uses the engine")
+        };
+        engine.close().context("closing the log")
+    }
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let mut tasks = tokio::task::JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.connections.recv() => {
+                    let Some(socket) = accepted else { break };
+                    let serving = connection::serve(socket, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
+                    tasks.spawn_local(serving);
+                }
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+        while tasks.join_next().await.is_some() {}
+        waiters.stop();
+    }
+}
+
+async fn expire(layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
+    let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
+    while !*stop.borrow() {
+        tokio::select! {
+            _ = cycle.tick() => layer.expire_due(),
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
+    let socket = if address.is_ipv6() {
+        tokio::net::TcpSocket::new_v6()
+    } else {
+        tokio::net::TcpSocket::new_v4()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket
+        .bind(address)
+        .with_context(|| format!("listening for {name} on {address}"))?;
+    // A runtime is needed to register the socket; the listener is handed on without one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    Ok(socket.listen(LISTEN_BACKLOG)?.into_std()?)
+}
+
+const LISTEN_BACKLOG: u32 = 1024;
+
+fn open_engine(settings: &Settings) -> Result<Engine> {
+    std::fs::create_dir_all(&settings.data).with_context(|| format!("creating {}", settings.data.display()))?;
+    let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;
+    let started = std::time::Instant::now();
+    let mut reported = started;
+    let mut progress = |progress: OpenProgress| {
+        if reported.elapsed() >= Duration::from_secs(1) {
+            reported = std::time::Instant::now();
+            match progress {
+                OpenProgress::Checkpoint { rows } => tracing::info!(rows, "loading the checkpoint"),
+                OpenProgress::Log { bytes, bytes_total } => {
+                    tracing::info!(bytes, bytes_total, "replaying the log")
+                }
+            }
+        }
+    };
+    let options = EngineOptions {
+        segment_bytes: settings.log_segment_bytes,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::open(
+        Arc::new(disk),
+        Arc::new(SystemClock),
+        options,
+        Box::new(log_failed),
+        &mut progress,
+    )?;
+    tracing::info!(
+        milliseconds = started.elapsed().as_millis() as u64,
+        "opened {}",
+        settings.data.display()
+    );
+    Ok(engine)
+}
+
+/// The log can no longer be written. What was acknowledged is on disk; nothing more may be acknowledged, so the process
+/// ends at once, without answering anybody.
+fn log_failed(error: &LogError) {
+    tracing::error!(%error, "the log failed: stopping; everything acknowledged before is on disk");
+    std::process::exit(EXIT_LOG_FAILED);
+}
+
+/// The exit status after a failed write or sync of the log.
+pub const EXIT_LOG_FAILED: i32 = 74;

@@ -1,0 +1,58 @@
+//! `quartet serve`: assembles a server, says where it listens, and waits for the end.
+
+use anyhow::Result;
+use quartet_server::{Credentials, Server};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::root_key;
+use crate::settings::ServeArguments;
+
+pub fn serve(arguments: ServeArguments) -> Result<()> {
+    let arguments = arguments.with_file()?;
+    start_logging(arguments.log_format.as_deref());
+    let (new_key, credentials) = if arguments.is_dev() {
+        (None, Credentials::None)
+    } else {
+        let (new_key, sha256) = root_key::load_or_make(&arguments.data())?;
+        (new_key, Credentials::Key { sha256 })
+    };
+    let server = Server::start(arguments.validated(credentials)?)?;
+    if let Some(key) = new_key {
+        println!("root key, shown this once: {key}");
+    }
+    for (name, address) in &server.listeners {
+        println!("{name:<8}{address}");
+    }
+    println!("ready");
+    wait_for_the_end(&server)?;
+    tracing::info!("stopping");
+    server.shutdown()
+}
+
+fn wait_for_the_end(server: &Server) -> Result<()> {
+    let asked = server.stop_requested();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = asked.requested() => {}
+        }
+        Ok(())
+    })
+}
+
+/// To standard error; `RUST_LOG` chooses what, `info` by default.
+fn start_logging(format: Option<&str>) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if format == Some("json") {
+        subscriber.json().init();
+    } else {
+        subscriber.init();
+    }
+}

@@ -1,0 +1,182 @@
+//! Raw settings: flags and environment over one TOML file over defaults, the file's keys named as the flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use quartet_engine::Durability;
+use quartet_server::{Credentials, Listen, Settings};
+use serde::Deserialize;
+
+/// Each option may also stand in the file, under its name; a flag or variable wins over the file.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServeArguments {
+    /// Directory that holds the log and the checkpoints [default: quartet-data]
+    #[arg(long, env = "QUARTET_DATA")]
+    data: Option<PathBuf>,
+    /// Where rows are kept [default: memory]
+    #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory"])]
+    engine: Option<String>,
+    /// When a write is acknowledged: always (on disk), interval (synced every second), none [default: always]
+    #[arg(long, env = "QUARTET_DURABILITY", value_parser = ["always", "interval", "none"])]
+    durability: Option<String>,
+    /// Which log orders the transactions [default: file]
+    #[arg(long, env = "QUARTET_LOG", value_parser = ["file"])]
+    log: Option<String>,
+    /// TOML file with the same options; an unknown key is an error
+    #[arg(long, env = "QUARTET_CONFIG")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+    /// For development, on loopback only: no password
+    #[arg(long, env = "QUARTET_DEV")]
+    dev: bool,
+    /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
+    #[arg(long, env = "QUARTET_LISTEN_REDIS")]
+    listen_redis: Option<String>,
+    /// Address of HTTP: /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
+    #[arg(long, env = "QUARTET_LISTEN_HTTP")]
+    listen_http: Option<String>,
+    /// Threads that serve connections [default: one a core]
+    #[arg(long, env = "QUARTET_IO_THREADS")]
+    io_threads: Option<usize>,
+    /// Most open connections [default: 10000]
+    #[arg(long, env = "QUARTET_CONNECTIONS_MAX")]
+    connections_max: Option<usize>,
+    /// Most bytes of one request [default: 1073741824]
+    #[arg(long, env = "QUARTET_REQUEST_BYTES_MAX")]
+    request_bytes_max: Option<usize>,
+    /// Seconds that a peer may take nothing of a reply before it is cut off [default: 60]
+    #[arg(long, env = "QUARTET_OUTPUT_STALL_SECONDS")]
+    output_stall_seconds: Option<u64>,
+    /// Seconds that a new connection may take to authenticate [default: 5]
+    #[arg(long, env = "QUARTET_AUTHENTICATION_SECONDS")]
+    authentication_seconds: Option<u64>,
+    /// Size of a log segment in bytes [default: 67108864]
+    #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
+    log_segment_bytes: Option<u64>,
+    /// Format of the server's own log: text or json [default: text]
+    #[arg(long, env = "QUARTET_LOG_FORMAT", value_parser = ["text", "json"])]
+    pub log_format: Option<String>,
+}
+
+impl ServeArguments {
+    /// These arguments over those of the configuration file, if one is named.
+    pub fn with_file(self) -> Result<ServeArguments> {
+        let Some(path) = self.config.clone() else {
+            return Ok(self);
+        };
+        Ok(self.over(read_file(&path)?))
+    }
+
+    fn over(self, file: ServeArguments) -> ServeArguments {
+        ServeArguments {
+            data: self.data.or(file.data),
+            engine: self.engine.or(file.engine),
+            durability: self.durability.or(file.durability),
+            log: self.log.or(file.log),
+            config: self.config,
+            dev: self.dev || file.dev,
+            listen_redis: self.listen_redis.or(file.listen_redis),
+            listen_http: self.listen_http.or(file.listen_http),
+            io_threads: self.io_threads.or(file.io_threads),
+            connections_max: self.connections_max.or(file.connections_max),
+            request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
+            output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
+            authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
+            log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
+            log_format: self.log_format.or(file.log_format),
+        }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| PathBuf::from("quartet-data"))
+    }
+
+    pub fn is_dev(&self) -> bool {
+        self.dev
+    }
+
+    /// The validated settings of a server whose clients show `credentials`.
+    pub fn validated(&self, credentials: Credentials) -> Result<Settings> {
+        one_of("engine", &self.engine, &["memory"])?;
+        one_of("log", &self.log, &["file"])?;
+        one_of("log-format", &self.log_format, &["text", "json"])?;
+        let durability = self.durability.as_deref().unwrap_or("always");
+        Ok(Settings {
+            data: self.data(),
+            durability: Durability::parse(durability)
+                .with_context(|| format!("durability: '{durability}' is none of always, interval, none"))?,
+            redis: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
+            http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
+            credentials,
+            io_threads: self.io_threads,
+            connections_max: self.connections_max.unwrap_or(10_000),
+            request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
+            output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
+            authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
+            log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
+            config_file: self.config.as_ref().map(|path| path.display().to_string()),
+        })
+    }
+}
+
+fn read_file(path: &Path) -> Result<ServeArguments> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("in {}", path.display()))
+}
+
+fn listen(name: &str, given: &Option<String>, default: &str) -> Result<Listen> {
+    let text = given.as_deref().unwrap_or(default);
+    text.parse()
+        .map_err(|reason: String| anyhow::anyhow!("{name}: {reason}"))
+}
+
+/// The file is not checked by the command line's parser.
+fn one_of(name: &str, given: &Option<String>, known: &[&str]) -> Result<()> {
+    match given.as_deref() {
+        Some(word) if !known.contains(&word) => anyhow::bail!("{name}: '{word}' is none of {}", known.join(", ")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_an_error() {
+        assert!(toml::from_str::<ServeArguments>("listen-redsi = \"off\"").is_err());
+        assert!(toml::from_str::<ServeArguments>("listen-redis = \"off\"").is_ok());
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file: ServeArguments = toml::from_str("durability = \"none\"\nconnections-max = 7").unwrap();
+        let flags = ServeArguments {
+            durability: Some("interval".into()),
+            ..ServeArguments::default()
+        };
+        let settings = flags.over(file).validated(Credentials::None).unwrap();
+        assert_eq!(
+            (settings.durability, settings.connections_max),
+            (Durability::Interval, 7)
+        );
+    }
+
+    #[test]
+    fn beyond_loopback_needs_credentials() {
+        let open = ServeArguments {
+            listen_redis: Some("0.0.0.0:0".into()),
+            ..ServeArguments::default()
+        };
+        assert!(open.validated(Credentials::None).unwrap().check().is_err());
+        assert!(
+            open.validated(Credentials::Key { sha256: [0; 32] })
+                .unwrap()
+                .check()
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! One Redis connection: the loop between its socket and its session.
+//!
+//! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
+//! announced length; a peer that sends without reading is not read from while its replies are unsent.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quartet_engine::Hold;
+use quartet_layer_redis::command::After;
+use quartet_layer_redis::{Redis, Session};
+use quartet_wire_resp::{Protocol, Reply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::durability::DurableWaiters;
+use crate::settings::Settings;
+
+/// What a connection's buffers shrink back to once they are empty.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// Replies larger than this are sent before the next request is executed.
+const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
+
+/// Accepts connections and deals them out to the I/O threads in turn.
+pub async fn accept(
+    listener: std::net::TcpListener,
+    layer: Arc<Redis>,
+    settings: Arc<Settings>,
+    threads: Vec<mpsc::UnboundedSender<std::net::TcpStream>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let listener = match listener
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listener))
+    {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "cannot accept connections"),
+    };
+    let next = AtomicUsize::new(0);
+    while !*stop.borrow() {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => deal(socket, &layer, &settings, &threads, &next),
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            },
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+fn deal(
+    socket: TcpStream,
+    layer: &Redis,
+    settings: &Settings,
+    threads: &[mpsc::UnboundedSender<std::net::TcpStream>],
+    next: &AtomicUsize,
+) {
+    if layer.clients.count() >= settings.connections_max {
+        layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
+        // The peer may not be reading; it is told if its socket takes it at once.
+        let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    let index = next.fetch_add(1, Ordering::Relaxed) % threads.len();
+    match socket.into_std() {
+        Ok(socket) => drop(threads[index].send(socket)),
+        Err(error) => tracing::warn!(%error, "handing a connection on"),
+    }
+}
+
+/// Serves a connection until either side closes it.
+pub async fn serve(
+    socket: std::net::TcpStream,
+    layer: Arc<Redis>,
+    settings: Arc<Settings>,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+) {
+    let Ok(connection) = Connection::new(socket, layer, settings, waiters, stop) else {
+        return;
+    };
+    // A peer that goes away is no event; everything else was answered on the wire.
+    let _ = connection.run().await;
+}
+
+struct Connection {
+    socket: TcpStream,
+    session: Session,
+    layer: Arc<Redis>,
+    settings: Arc<Settings>,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+    mail: Arc<Notify>,
+    input: Vec<u8>,
+    /// Bytes of `input` that are done with.
+    consumed: usize,
+    output: Vec<u8>,
+    /// The output may be sent once this version is durable.
+    hold: Hold,
+}
+
+/// Why the loop woke up.
+enum Event {
+    Input(usize),
+    Mail,
+    Deadline,
+    Stop,
+}
+
+impl Connection {
+    fn new(
+        socket: std::net::TcpStream,
+        layer: Arc<Redis>,
+        settings: Arc<Settings>,
+        waiters: DurableWaiters,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Connection> {
+        let socket = TcpStream::from_std(socket)?;
+        socket.set_nodelay(true)?;
+        let mail = Arc::new(Notify::new());
+        let wake = mail.clone();
+        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+        let now_micros = layer.engine.now_micros();
+        let client = layer
+            .clients
+            .connect(address, local, now_micros, Box::new(move || wake.notify_one()));
+        let session = Session::new(layer.clone(), client);
+        Ok(Connection {
+            socket,
+            session,
+            layer,
+            settings,
+            waiters,
+            stop,
+            mail,
+            input: Vec::new(),
+            consumed: 0,
+            output: Vec::new(),
+            hold: Hold::ZERO,
+        })
+    }
+
+    async fn run(mut self) -> io::Result<()> {
+        let must_authenticate_by = tokio::time::Instant::now() + self.settings.authentication_timeout;
+        loop {
+            match self.wait(must_authenticate_by).await? {
+                Event::Input(0) | Event::Stop => return Ok(()),
+                Event::Input(count) => {
+                    self.layer
+                        .statistics
+                        .bytes_read
+                        .fetch_add(count as u64, Ordering::Relaxed);
+                }
+                Event::Mail => self.collect_mail(),
+                Event::Deadline => {
+                    if !self.session.is_authenticated() && !self.session.is_blocked() {
+                        return Ok(());
+                    }
+                    self.session.time_out();
+                    self.collect_mail();
+                }
+            }
+            let close = self.execute().await?;
+            self.send().await?;
+            if close || self.session.client().killed.load(Ordering::SeqCst) {
+                return self.socket.shutdown().await;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
+    async fn wait(&mut self, must_authenticate_by: tokio::time::Instant) -> io::Result<Event> {
+        let deadline = self.deadline(must_authenticate_by);
+        if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
+            self.input.reserve(BUFFER_BYTES.max(self.input.len()));
+        }
+        let may_read = !self.session.is_blocked() || self.input.len() < self.settings.request_bytes_max;
+        tokio::select! {
+            biased;
+            read = self.socket.read_buf(&mut self.input), if may_read => Ok(Event::Input(read?)),
+            _ = self.mail.notified() => Ok(Event::Mail),
+            _ = sleep_until(deadline), if deadline.is_some() => Ok(Event::Deadline),
+            _ = self.stop.changed() => Ok(Event::Stop),
+        }
+    }
+
+    fn deadline(&self, must_authenticate_by: tokio::time::Instant) -> Option<tokio::time::Instant> {
+        if let Some(deadline_ms) = self.session.deadline_ms() {
+            let now_ms = self.layer.engine.now_micros() / 1000;
+            return Some(tokio::time::Instant::now() + Duration::from_millis(deadline_ms.saturating_sub(now_ms)));
+        }
+        (!self.session.is_authenticated()).then_some(must_authenticate_by)
+    }
+
+    fn collect_mail(&mut self) {
+        let hold = self.session.take_mail(&mut self.output);
+        self.hold = self.hold.max(hold);
+    }
+
+    /// Executes every whole request that has arrived. True if the connection is to be closed.
+    async fn execute(&mut self) -> io::Result<bool> {
+        loop {
+            let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
+            self.consumed += received.consumed;
+            self.hold = self.hold.max(received.hold);
+            self.forget_consumed();
+            if let Some(after) = received.after {
+                self.perform(after).await;
+            }
+            if received.close {
+                return Ok(true);
+            }
+            if self.input.len() - self.consumed > self.settings.request_bytes_max {
+                self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
+                return Ok(true);
+            }
+            if received.consumed == 0 || self.consumed == self.input.len() || self.session.is_blocked() {
+                return Ok(false);
+            }
+            if self.output.len() >= OUTPUT_BYTES_FLUSH {
+                self.send().await?;
+            }
+            // Other connections of this thread get their turn between two locks' worth of a long pipeline.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Drops what was executed from the input, and gives back what an unusually large request took.
+    fn forget_consumed(&mut self) {
+        if self.consumed == self.input.len() {
+            self.input.clear();
+            self.consumed = 0;
+            if self.input.capacity() > 16 * BUFFER_BYTES {
+                self.input = Vec::new();
+            }
+        } else if self.consumed >= 64 * BUFFER_BYTES {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+
+    /// Sends the output once everything it depends on is durable.
+    async fn send(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        if !self.waiters.is_durable(self.hold) {
+            self.waiters.durable(self.hold).await;
+        }
+        let stalled = self.settings.output_stall_timeout;
+        match tokio::time::timeout(stalled, self.socket.write_all(&self.output)).await {
+            Ok(written) => written?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        self.layer
+            .statistics
+            .bytes_written
+            .fetch_add(self.output.len() as u64, Ordering::Relaxed);
+        self.output.clear();
+        if self.output.capacity() > 16 * BUFFER_BYTES {
+            self.output = Vec::new();
+        }
+        self.hold = Hold::ZERO;
+        Ok(())
+    }
+
+    /// Work that a command left for after the lock. Its OK is the last reply in the output.
+    async fn perform(&mut self, after: After) {
+        match after {
+            After::Checkpoint => {
+                let engine = self.layer.engine.clone();
+                let written = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
+                if !matches!(written, Ok(Ok(()))) {
+                    let ok = b"+OK\r\n".len();
+                    self.output.truncate(self.output.len().saturating_sub(ok));
+                    Reply::new(&mut self.output, Protocol::Resp2)
+                        .error("ERR the checkpoint failed; see the server's log");
+                }
+            }
+            After::Shutdown => (self.layer.shutdown)(),
+            After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
+        }
+    }
+
+    fn replace_output_by(&mut self, error: &str) {
+        Reply::new(&mut self.output, Protocol::Resp2).error(error);
+    }
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline).await;
+    }
+}

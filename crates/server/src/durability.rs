@@ -1,0 +1,110 @@
+//! Waiting, on one I/O thread, for the log to make versions durable.
+//!
+//! The engine's flusher wakes the thread once; the connections that wait are woken here, without crossing threads again.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use quartet_engine::{Engine, Hold};
+use tokio::sync::Notify;
+
+#[derive(Clone)]
+pub struct DurableWaiters {
+    engine: Arc<Engine>,
+    waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>>,
+    task: Rc<tokio::task::JoinHandle<()>>,
+}
+
+struct Waiting {
+    hold: Hold,
+    waker: Waker,
+}
+
+impl DurableWaiters {
+    /// Registers the current thread with the engine. Call inside a `LocalSet`.
+    pub fn start(engine: Arc<Engine>) -> DurableWaiters {
+        let moved = Arc::new(Notify::new());
+        let notify = moved.clone();
+        engine.on_durable(Arc::new(move || notify.notify_one()));
+        let waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>> = Rc::default();
+        let task = tokio::task::spawn_local(wake_when_durable(engine.clone(), moved, waiting.clone()));
+        DurableWaiters {
+            engine,
+            waiting,
+            task: Rc::new(task),
+        }
+    }
+
+    /// Completes once `hold` is durable.
+    pub async fn durable(&self, hold: Hold) {
+        std::future::poll_fn(|context| {
+            if self.engine.is_durable(hold) {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(Reverse(Waiting {
+                hold,
+                waker: context.waker().clone(),
+            }));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// True if a reply with this hold may be sent now.
+    pub fn is_durable(&self, hold: Hold) -> bool {
+        self.engine.durable() >= hold
+    }
+
+    pub fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+async fn wake_when_durable(
+    engine: Arc<Engine>,
+    moved: Arc<Notify>,
+    waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>>,
+) {
+    loop {
+        moved.notified().await;
+        let mut waiting = waiting.borrow_mut();
+        while waiting
+            .peek()
+            .is_some_and(|Reverse(first)| first.hold <= engine.durable())
+        {
+            if let Some(Reverse(first)) = waiting.pop() {
+                first.waker.wake();
+            }
+        }
+        // Who is left waits for the next sync; asking keeps the flusher telling us.
+        if let Some(Reverse(first)) = waiting.peek()
+            && engine.is_durable(first.hold)
+        {
+            moved.notify_one();
+        }
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.hold == other.hold
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        self.hold.cmp(&other.hold)
+    }
+}

@@ -1,0 +1,39 @@
+//! What the operating system says about this process.
+
+use std::io::Read;
+
+/// Hexadecimal digits from the system's randomness.
+pub fn random_hexadecimal(digits: usize) -> String {
+    let mut bytes = vec![0; digits.div_ceil(2)];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .expect("the system's source of randomness");
+    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    text.truncate(digits);
+    text
+}
+
+/// Resident memory in bytes; zero where the system does not say.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
+        .unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// User and system CPU time of this process, in microseconds.
+pub fn cpu_micros() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold blanks; the figures follow it.
+    let figures = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |index: usize| {
+        figures
+            .split_whitespace()
+            .nth(index)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0u64)
+    };
+    let micros = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    (ticks(11) * micros, ticks(12) * micros)
+}

@@ -1,0 +1,109 @@
+//! Validated settings of a server. The binary fills them from flags, environment and file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use quartet_engine::Durability;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub data: PathBuf,
+    pub durability: Durability,
+    pub redis: Listen,
+    pub http: Listen,
+    pub credentials: Credentials,
+    /// Threads that serve connections; `None`: one a core.
+    pub io_threads: Option<usize>,
+    pub connections_max: usize,
+    /// Most bytes of requests that a connection may have waiting, one whole request included.
+    pub request_bytes_max: usize,
+    /// How long a peer may take nothing of a reply before it is cut off.
+    pub output_stall_timeout: Duration,
+    /// How long a new connection may take to authenticate.
+    pub authentication_timeout: Duration,
+    pub log_segment_bytes: u64,
+    pub config_file: Option<String>,
+}
+
+/// Where a listener listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Off,
+    On(SocketAddr),
+}
+
+impl Listen {
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Listen::Off => None,
+            Listen::On(address) => Some(address),
+        }
+    }
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        text.parse()
+            .map(Listen::On)
+            .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+    }
+}
+
+/// What a client has to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// `--dev`: nothing, and therefore only on loopback.
+    None,
+    /// The root key; only its hash is kept.
+    Key { sha256: [u8; 32] },
+}
+
+impl Settings {
+    /// Refuses what would be unsafe or could not work.
+    pub fn check(&self) -> Result<()> {
+        for (name, listen) in [("redis", self.redis), ("http", self.http)] {
+            let beyond_loopback = listen.address().is_some_and(|address| !address.ip().is_loopback());
+            if beyond_loopback && self.credentials == Credentials::None {
+                bail!(
+                    "refusing to listen for {name} on {} without credentials: --dev is for loopback only; \
+                     start without --dev to get a root key",
+                    listen.address().expect("an address that is beyond loopback")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub fn io_threads(&self) -> usize {
+        self.io_threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .max(1)
+    }
+
+    /// What a user pastes into a client; the root key stands for itself.
+    pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
+        match self.credentials {
+            Credentials::None => format!("{scheme}://{address}"),
+            Credentials::Key { .. } => format!("{scheme}://default:<root key>@{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_addresses_or_off() {
+        assert_eq!("off".parse(), Ok(Listen::Off));
+        assert_eq!("127.0.0.1:0".parse::<Listen>().unwrap().address().unwrap().port(), 0);
+        assert!("6379".parse::<Listen>().is_err());
+    }
+}
