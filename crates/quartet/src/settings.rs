@@ -38,7 +38,7 @@ pub struct ServeArguments {
     /// Address of HTTP: /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
     #[arg(long, env = "QUARTET_LISTEN_HTTP")]
     listen_http: Option<String>,
-    /// Threads that serve connections [default: one a core]
+    /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
     /// Most open connections [default: 10000]

@@ -253,10 +253,14 @@ impl Connection {
         if !self.waiters.is_durable(self.hold) {
             self.waiters.durable(self.hold).await;
         }
-        let stalled = self.settings.output_stall_timeout;
-        match tokio::time::timeout(stalled, self.socket.write_all(&self.output)).await {
-            Ok(written) => written?,
-            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        // Nearly always the socket takes it all at once, and no timer is needed.
+        let sent = match self.socket.try_write(&self.output) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            sent => sent?,
+        };
+        if sent < self.output.len() {
+            let rest = self.socket.write_all(&self.output[sent..]);
+            tokio::time::timeout(self.settings.output_stall_timeout, rest).await??;
         }
         self.layer
             .statistics

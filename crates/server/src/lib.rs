@@ -1,6 +1,6 @@
 //! The process around the layers: listeners, limits, shutdown, metrics.
 //!
-//! One I/O thread a core, each with its own single-threaded runtime. A connection stays on the thread that was given it:
+//! One I/O thread for every two cores, each with its own single-threaded runtime. A connection stays on the thread that was given it:
 //! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 

@@ -14,7 +14,8 @@ pub struct Settings {
     pub redis: Listen,
     pub http: Listen,
     pub credentials: Credentials,
-    /// Threads that serve connections; `None`: one a core.
+    /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
+    /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
     pub connections_max: usize,
     /// Most bytes of requests that a connection may have waiting, one whole request included.
@@ -82,9 +83,8 @@ impl Settings {
     }
 
     pub fn io_threads(&self) -> usize {
-        self.io_threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-            .max(1)
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
     }
 
     /// What a user pastes into a client; the root key stands for itself.

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Quartet beside Redis, on one machine, in one go.
+
+    cargo build --release && benchmarks/redis.py --seconds 5 --out benchmarks/DATE-MACHINE
+
+Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
+rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
+redis-benchmark on PATH, and a built target/release/quartet. Both servers listen on loopback only and are stopped at the end.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+QUARTET = ROOT / "target" / "release" / "quartet"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A server on a data directory of its own; `mode` is always, interval or off (no persistence)."""
+
+    def __init__(self, name, mode, data=None):
+        self.name, self.mode = name, mode
+        self.directory = data or tempfile.mkdtemp(prefix=f"bench-{name}-")
+        self.port = free_port()
+        self.start()
+
+    def command(self):
+        if self.name == "redis":
+            fsync = {"always": "always", "interval": "everysec"}.get(self.mode)
+            persistence = ["--appendonly", "yes", "--appendfsync", fsync] if fsync else ["--appendonly", "no"]
+            return ["redis-server", "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence]
+        durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
+        return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
+                "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off"]
+
+    def start(self):
+        """Starts the process and waits for its first reply. Returns how long that took, in seconds."""
+        started = time.perf_counter()
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+                    connection.sendall(b"PING\r\n")
+                    if connection.recv(64).startswith(b"+PONG"):
+                        return time.perf_counter() - started
+            except OSError:
+                pass
+            if self.process.poll() is not None:
+                raise SystemExit(f"{self.name} ended with {self.process.returncode}")
+            time.sleep(0.001)
+
+    def cpu_seconds(self):
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident_bytes(self):
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def url(self, db=0):
+        return f"redis://127.0.0.1:{self.port}/{db}"
+
+    def cli(self, *words):
+        run = subprocess.run(["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def bench(server, workload, *options, db=0):
+    """One run of `quartet bench`; returns its cells."""
+    with tempfile.TemporaryDirectory() as report:
+        command = [str(QUARTET), "bench", workload, "--target", server.url(db), "--flush", "--report", report,
+                   "--server-pid", str(server.process.pid), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads((Path(report) / f"{workload}.json").read_text())["cells"]
+
+
+def percentile(cell, wanted):
+    return next(point["latency_us"] for point in cell["latency_us"]["percentiles"] if abs(point["percentile"] - wanted) < 1e-4)
+
+
+def figures(cell):
+    return {"per_second": cell["requests_per_second"], "p50_us": percentile(cell, 0.5), "p99_us": percentile(cell, 0.99),
+            "cpu_us": cell["server_cpu_us_per_request"], "errors": cell["errors"]}
+
+
+def in_turn(mode, rounds, measure):
+    """Runs `measure(server)` on both sides in turn; returns the rounds of each."""
+    servers = [Server("redis", mode), Server("quartet", mode)]
+    try:
+        result = {server.name: [] for server in servers}
+        for _ in range(rounds):
+            for server in servers:
+                result[server.name].append(measure(server))
+        return result
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def ratio(rounds, field):
+    pairs = zip(rounds["quartet"], rounds["redis"])
+    ratios = [ours[field] / theirs[field] for ours, theirs in pairs if ours[field] is not None and theirs[field]]
+    return statistics.median(ratios) if ratios else None
+
+
+def median(rounds, name, field):
+    values = [cell[field] for cell in rounds[name] if cell[field] is not None]
+    return statistics.median(values) if values else None
+
+
+def product(settings):
+    rows = []
+    for mode in ("interval", "always"):
+        for test in ("read", "insert", "overwrite", "update"):
+            for workers in (1, 10, 100):
+                options = ["--tests", test, "--parallelism", str(workers), "--seconds", str(settings.seconds)]
+                measure = lambda server: figures(bench(server, "product", *options)[0])
+                rows.append(row(f"product {test}", mode, workers, in_turn(mode, settings.rounds, measure)))
+    for workers in (1, 10, 100):
+        options = ["--parallelism", str(workers), "--seconds", str(settings.seconds)]
+        measure = lambda server: figures(bench(server, "news", *options)[0])
+        rows.append(row("news top ten", "interval", workers, in_turn("interval", settings.rounds, measure)))
+    return rows
+
+
+def row(name, mode, workers, rounds):
+    result = {"cell": name, "mode": mode, "workers": workers, "rounds": rounds,
+              "ratios": {field: ratio(rounds, field) for field in ("per_second", "p99_us", "cpu_us")}}
+    print(line(result), flush=True)
+    return result
+
+
+def line(result):
+    show = lambda value, digits=2: "-" if value is None else f"{value:.{digits}f}"
+    rounds, ratios = result["rounds"], result["ratios"]
+    both = lambda field, digits: " / ".join(show(median(rounds, name, field), digits) for name in ("redis", "quartet"))
+    return (f"| {result['cell']} | {result['mode']} | {result['workers']} | {both('per_second', 0)} | **{show(ratios['per_second'])}** "
+            f"| {both('p99_us', 0)} | {show(ratios['p99_us'])} | {both('cpu_us', 1)} | {show(ratios['cpu_us'])} |")
+
+
+def redis_benchmark(settings):
+    """`-t set,get,incr,lpush,hset,zadd -c 50`, with and without pipelining."""
+    rows = []
+    for pipeline, requests in ((1, settings.requests), (16, settings.requests * 8)):
+        for test in ("set", "get", "incr", "lpush", "hset", "zadd"):
+            def measure(server):
+                server.cli("FLUSHALL")
+                before = server.cpu_seconds()
+                command = ["redis-benchmark", "-p", str(server.port), "-t", test, "-c", "50", "-P", str(pipeline),
+                           "-n", str(requests), "--csv"]
+                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                cell = list(csv.DictReader(output.splitlines()))[-1]
+                cpu = (server.cpu_seconds() - before) / requests * 1e6
+                return {"per_second": float(cell["rps"]), "p99_us": float(cell["p99_latency_ms"]) * 1000,
+                        "p50_us": float(cell["p50_latency_ms"]) * 1000, "cpu_us": cpu, "errors": 0}
+            rows.append(row(f"redis-benchmark {test} -P {pipeline}", "interval", 50, in_turn("interval", settings.rounds, measure)))
+    return rows
+
+
+def reads_beside_writes(settings):
+    """p50 of HGETALL at 10 readers, alone and beside 10 writers, under `always`."""
+    options = ["--parallelism", "10", "--seconds", str(settings.seconds)]
+
+    def measure(server):
+        alone = figures(bench(server, "product", "--tests", "read", *options)[0])
+        with ThreadPoolExecutor(2) as pool:
+            writing = pool.submit(bench, server, "product", "--tests", "overwrite", *options, db=1)
+            reading = pool.submit(bench, server, "product", "--tests", "read", *options)
+            beside = figures(reading.result()[0])
+            writes = figures(writing.result()[0])
+        return {"alone_p50_us": alone["p50_us"], "beside_p50_us": beside["p50_us"],
+                "factor": beside["p50_us"] / alone["p50_us"], "writes_per_second": writes["per_second"]}
+    result = in_turn("always", settings.rounds, measure)
+    for name, rounds in result.items():
+        print(name, rounds, flush=True)
+    return result
+
+
+def fill(server, keys, value_bytes):
+    """`keys` keys of 16 bytes with distinct values of `value_bytes`."""
+    value = b"v" * value_bytes
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        stream = connection.makefile("rb")
+        for start in range(0, keys, 1000):
+            batch = b"".join(b"*3\r\n$3\r\nSET\r\n$16\r\nkey:%012d\r\n$%d\r\n%s\r\n" % (index, value_bytes, value)
+                             for index in range(start, min(start + 1000, keys)))
+            connection.sendall(batch)
+            for _ in range(start, min(start + 1000, keys)):
+                if not stream.readline().startswith(b"+OK"):
+                    raise SystemExit("a SET failed")
+
+
+def memory_and_start(settings):
+    result = {}
+    for name in ("redis", "quartet"):
+        server = Server(name, "interval")
+        idle = server.resident_bytes()
+        fill(server, settings.keys, 64)
+        time.sleep(2)
+        used = server.resident_bytes()
+        if name == "quartet":
+            server.cli("SAVE")
+        else:
+            server.cli("BGREWRITEAOF")
+            while "aof_rewrite_in_progress:1" in server.cli("INFO", "persistence"):
+                time.sleep(0.1)
+        # A hundred megabytes of log behind the checkpoint.
+        fill(server, 100_000, 1000)
+        time.sleep(2)
+        server.process.terminate()
+        server.process.wait()
+        seconds = server.start()
+        keys = server.cli("DBSIZE")
+        result[name] = {"idle_bytes": idle, "bytes_per_key": (used - idle) / settings.keys,
+                        "restart_seconds": seconds, "keys_after_restart": int(re.sub(r"\D", "", keys))}
+        server.stop()
+        empty = Server(name, "interval")
+        empty.kill()
+        result[name]["start_empty_seconds"] = empty.start()
+        empty.stop()
+        print(name, result[name], flush=True)
+    return result
+
+
+def report(results):
+    head = ("| cell | mode | workers | per second, Redis / Quartet | ratio | p99 µs, Redis / Quartet | ratio "
+            "| server CPU µs a command, Redis / Quartet | ratio |\n|---|---|---|---|---|---|---|---|---|\n")
+    lines = [f"# Quartet beside Redis\n\n{results['machine']}; {results['redis']}; commit {results['commit']}; {results['date']}.\n"
+             f"Command: `{results['command']}`. Ratios are Quartet / Redis, the median of {results['rounds']} paired rounds.\n"]
+    for title in ("product", "redis_benchmark"):
+        if title in results:
+            lines.append(f"\n## {title.replace('_', '-')}\n\n" + head + "\n".join(line(cell) for cell in results[title]) + "\n")
+    if "reads_beside_writes" in results:
+        lines.append("\n## Reads beside writes, `always`\n\n| server | readers alone p50 µs | beside 10 writers p50 µs | factor | writes per second |\n|---|---|---|---|---|\n")
+        for name, rounds in results["reads_beside_writes"].items():
+            middle = lambda field: statistics.median(cell[field] for cell in rounds)
+            lines.append(f"| {name} | {middle('alone_p50_us'):.0f} | {middle('beside_p50_us'):.0f} | **{middle('factor'):.2f}** | {middle('writes_per_second'):.0f} |\n")
+    if "memory_and_start" in results:
+        lines.append("\n## Memory and start\n\n| server | idle MB | bytes a key | start empty ms | start with the data s |\n|---|---|---|---|---|\n")
+        for name, cell in results["memory_and_start"].items():
+            lines.append(f"| {name} | {cell['idle_bytes'] / 1e6:.1f} | {cell['bytes_per_key']:.0f} | {cell['start_empty_seconds'] * 1000:.0f} | {cell['restart_seconds']:.2f} |\n")
+    return "".join(lines)
+
+
+def machine():
+    model = next((text.split(":", 1)[1].strip() for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")), "unknown processor")
+    return f"{os.cpu_count()} x {model}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=200_000, help="redis-benchmark requests without pipelining")
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--only", default="product,redis_benchmark,reads_beside_writes,memory_and_start")
+    parser.add_argument("--out", type=Path, required=True)
+    settings = parser.parse_args()
+    parts = {"product": product, "redis_benchmark": redis_benchmark, "reads_beside_writes": reads_beside_writes,
+             "memory_and_start": memory_and_start}
+    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    results = {"machine": machine(), "redis": subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip(),
+               "commit": git.stdout.strip(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
+               "command": "benchmarks/redis.py " + " ".join(sys.argv[1:])}
+    settings.out.mkdir(parents=True, exist_ok=True)
+    for name in settings.only.split(","):
+        results[name] = parts[name](settings)
+        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
+        (settings.out / "report.md").write_text(report(results))
+
+
+if __name__ == "__main__":
+    main()
