@@ -4,15 +4,17 @@
 //! 'K' db name                     the key: header, payload
 //! 'E' id element                  an element of a large collection; id is given once and never again
 //! 'T' deadline db name            the key expires at the deadline; no value
-//! 'F' deadline db name            some field of the hash expires at the deadline; no value
+//! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
 //!
 //! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
-//! payload: the family's own bytes; a large collection's begins with its id (10 bytes)
+//! payload: the family's own bytes; a large collection's begins with its id (10 bytes),
+//!          that of a hash with FLAG_B ends with the deadline of its first expiring field (8 bytes, big-endian)
 //! ```
 //!
 //! A name whose expiry has passed is absent for every reader; the expiry cycle or the next writer removes its rows.
-//! Invariants: a key with an expiry has exactly one 'T' row, written in the same transaction; elements under an id exist
-//! only while a key with that id exists.
+//! Invariants: a key with an expiry has exactly one 'T' row, and a hash with FLAG_B exactly one 'F' row, written in the same
+//! transaction as the key and by nobody but this file, so whoever moves, copies or replaces a key need not know of them;
+//! elements under an id exist only while a key with that id exists.
 
 use std::ops::ControlFlow;
 
@@ -136,6 +138,18 @@ impl Entry {
         self.row.key().len() + self.row.value().len()
     }
 
+    /// When the first expiring field of a hash expires.
+    pub fn field_deadline_ms(&self) -> Option<u64> {
+        field_deadline_ms(self.kind, self.flags, &[self.payload()])
+    }
+
+    fn deadlines(&self) -> Deadlines {
+        Deadlines {
+            key_ms: self.expiry_ms,
+            field_ms: self.field_deadline_ms(),
+        }
+    }
+
     fn is_expired(&self, now_ms: u64) -> bool {
         self.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms)
     }
@@ -174,6 +188,26 @@ impl Header {
     pub fn expiry(self, expiry_ms: Option<u64>) -> Header {
         Header { expiry_ms, ..self }
     }
+}
+
+/// The times under which a key stands in the two indexes that the expiry cycle walks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Deadlines {
+    key_ms: Option<u64>,
+    field_ms: Option<u64>,
+}
+
+/// The last eight bytes of the payload of a hash with FLAG_B. Panics if there are fewer.
+fn field_deadline_ms(kind: Kind, flags: u8, payload: &[&[u8]]) -> Option<u64> {
+    if kind != Kind::Hash || flags & FLAG_B == 0 {
+        return None;
+    }
+    let mut deadline = [0; 8];
+    let mut backwards = payload.iter().rev().flat_map(|part| part.iter().rev());
+    for byte in deadline.iter_mut().rev() {
+        *byte = *backwards.next().expect("a hash with FLAG_B ends with a deadline");
+    }
+    Some(u64::from_be_bytes(deadline))
 }
 
 /// One Redis database inside a transaction.
@@ -217,10 +251,11 @@ impl Keyspace<'_, '_> {
         parts.push(&head[..head_bytes]);
         parts.extend_from_slice(payload);
         let old = self.tx.set_parts(&key_row(self.db, name), &parts).map(Entry::from_row);
-        let old_expiry = old.as_ref().and_then(|entry| entry.expiry_ms);
-        if old_expiry != header.expiry_ms {
-            self.move_expiry(name, old_expiry, header.expiry_ms);
-        }
+        let deadlines = Deadlines {
+            key_ms: header.expiry_ms,
+            field_ms: field_deadline_ms(header.kind, header.flags, payload),
+        };
+        self.move_deadlines(name, old.as_ref().map(Entry::deadlines).unwrap_or_default(), deadlines);
         if let Some(old) = old.filter(Entry::is_large) {
             let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(&old.payload()[..10]);
             if !keeps_id {
@@ -234,7 +269,7 @@ impl Keyspace<'_, '_> {
         let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else {
             return false;
         };
-        self.move_expiry(name, old.expiry_ms, None);
+        self.move_deadlines(name, old.deadlines(), Deadlines::default());
         if old.is_large() {
             old.elements().clear_all(self.tx);
         }
@@ -244,7 +279,7 @@ impl Keyspace<'_, '_> {
     /// Removes the key's row but leaves the elements, for a collection that goes on under another name.
     pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
         let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
-        self.move_expiry(name, old.expiry_ms, None);
+        self.move_deadlines(name, old.deadlines(), Deadlines::default());
         Some(old)
     }
 
@@ -297,18 +332,19 @@ impl Keyspace<'_, '_> {
 
     /// Removes every key of the database. Returns how many there were.
     pub fn clear(&mut self) -> u64 {
-        let mut owned: Vec<(Vec<u8>, Option<u64>, Option<Elements>)> = Vec::new();
+        let mut owned: Vec<(Vec<u8>, Deadlines, Option<Elements>)> = Vec::new();
         let (start, end) = keys_range(self.db);
         self.tx.scan(&start, &end, false, &mut |row| {
             let entry = Entry::from_row(row.clone());
             let elements = entry.is_large().then(|| entry.elements());
-            if elements.is_some() || entry.expiry_ms.is_some() {
-                owned.push((name_of(row).to_vec(), entry.expiry_ms, elements));
+            let deadlines = entry.deadlines();
+            if elements.is_some() || deadlines != Deadlines::default() {
+                owned.push((name_of(row).to_vec(), deadlines, elements));
             }
             ControlFlow::Continue(())
         });
-        for (name, expiry_ms, elements) in owned {
-            self.move_expiry(&name, expiry_ms, None);
+        for (name, deadlines, elements) in owned {
+            self.move_deadlines(&name, deadlines, Deadlines::default());
             if let Some(elements) = elements {
                 elements.clear_all(self.tx);
             }
@@ -316,25 +352,21 @@ impl Keyspace<'_, '_> {
         self.tx.clear_range(&start, &end)
     }
 
-    fn move_expiry(&mut self, name: &[u8], old: Option<u64>, new: Option<u64>) {
-        if let Some(old) = old {
-            self.tx.clear(&expiry_row(b'T', old, self.db, name));
-        }
-        if let Some(new) = new {
-            self.tx.set(&expiry_row(b'T', new, self.db, name), b"");
-        }
+    fn move_deadlines(&mut self, name: &[u8], old: Deadlines, new: Deadlines) {
+        self.move_deadline(b'T', name, old.key_ms, new.key_ms);
+        self.move_deadline(b'F', name, old.field_ms, new.field_ms);
     }
 
-    /// Moves the deadline of the hash's first expiring field in the index that the expiry cycle walks.
-    pub fn move_field_expiry(&mut self, name: &[u8], old: Option<u64>, new: Option<u64>) {
+    #[inline]
+    fn move_deadline(&mut self, tag: u8, name: &[u8], old: Option<u64>, new: Option<u64>) {
         if old == new {
             return;
         }
         if let Some(old) = old {
-            self.tx.clear(&expiry_row(b'F', old, self.db, name));
+            self.tx.clear(&expiry_row(tag, old, self.db, name));
         }
         if let Some(new) = new {
-            self.tx.set(&expiry_row(b'F', new, self.db, name), b"");
+            self.tx.set(&expiry_row(tag, new, self.db, name), b"");
         }
     }
 }
@@ -468,5 +500,89 @@ impl Elements {
 pub fn clear_everything(tx: &mut Transaction<'_>) {
     for tag in [b'K', b'E', b'T', b'F'] {
         tx.clear_range(&[tag], &[tag + 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fixture;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    /// What the two indexes say, as `T` or `F`, deadline and name.
+    fn index(fixture: &Fixture) -> Vec<(char, u64, String)> {
+        let mut home = fixture.layer.engine.home();
+        let listed = home.execute(fixture.layer.space, |tx| -> Result<_, ()> {
+            let mut all = Vec::new();
+            for (tag, of_fields) in [('T', false), ('F', true)] {
+                for (_, deadline, name) in due(tx, of_fields, u64::MAX - 1, 100) {
+                    all.push((tag, deadline, String::from_utf8(name).unwrap()));
+                }
+            }
+            Ok(all)
+        });
+        listed.unwrap().0
+    }
+
+    fn change(fixture: &Fixture, change: impl FnOnce(&mut Keyspace<'_, '_>)) {
+        let mut home = fixture.layer.engine.home();
+        let done = home.execute(fixture.layer.space, |tx| -> Result<(), ()> {
+            change(&mut Keyspace {
+                tx,
+                db: 0,
+                now_ms: NOW_MS,
+            });
+            Ok(())
+        });
+        done.unwrap();
+    }
+
+    fn expiring_hash() -> Header {
+        Header::new(Kind::Hash).flags(FLAG_B)
+    }
+
+    #[test]
+    fn index_rows_follow_their_key() {
+        let fixture = Fixture::new();
+        let later = NOW_MS + 1000;
+        let hash = expiring_hash().expiry(Some(later + 1));
+        change(&fixture, |keys| {
+            // The deadline may stand in more than one part.
+            let deadline = later.to_be_bytes();
+            keys.put_parts(b"a", hash, &[b"fields", &deadline[..3], &deadline[3..]]);
+        });
+        let both = |name: &str| vec![('T', later + 1, name.to_string()), ('F', later, name.to_string())];
+        assert_eq!(index(&fixture), both("a"));
+        change(&fixture, |keys| {
+            let taken = keys.take(b"a").unwrap();
+            keys.put(b"b", Header::of(&taken), taken.payload());
+        });
+        assert_eq!(index(&fixture), both("b"));
+        change(&fixture, |keys| {
+            let entry = keys.find(b"b").unwrap();
+            assert_eq!(entry.field_deadline_ms(), Some(later));
+            keys.set_expiry(b"b", &entry, None);
+        });
+        assert_eq!(index(&fixture), both("b")[1..]);
+        change(&fixture, |keys| keys.put(b"b", Header::new(Kind::String), b"plain"));
+        assert_eq!(index(&fixture), vec![]);
+    }
+
+    #[test]
+    fn removed_hashes_leave_no_index_row() {
+        let fixture = Fixture::new();
+        let put = |name: &'static [u8]| {
+            change(&fixture, |keys| {
+                keys.put(name, expiring_hash(), &(NOW_MS + 5).to_be_bytes());
+            });
+        };
+        put(b"a");
+        change(&fixture, |keys| assert!(keys.remove(b"a")));
+        assert_eq!(index(&fixture), vec![]);
+        put(b"a");
+        put(b"b");
+        change(&fixture, |keys| assert_eq!(keys.clear(), 2));
+        assert_eq!(index(&fixture), vec![]);
     }
 }
