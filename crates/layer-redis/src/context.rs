@@ -22,7 +22,7 @@ pub struct Context<'c, 't> {
     pub is_retry: bool,
 }
 
-impl<'t> Context<'_, 't> {
+impl<'c, 't> Context<'c, 't> {
     /// The selected database.
     pub fn keys(&mut self) -> Keyspace<'_, 't> {
         let db = self.client.db;
@@ -35,6 +35,16 @@ impl<'t> Context<'_, 't> {
             db,
             now_ms: self.now_ms,
         }
+    }
+
+    /// The selected database together with the reply, for answers written while rows are read.
+    pub fn keys_and_reply(&mut self) -> (Keyspace<'_, 't>, &mut Reply<'c>) {
+        let keys = Keyspace {
+            tx: self.tx,
+            db: self.client.db,
+            now_ms: self.now_ms,
+        };
+        (keys, &mut self.reply)
     }
 
     /// A key that a command reads: counted as a hit or a miss.

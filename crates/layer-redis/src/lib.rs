@@ -21,6 +21,8 @@ pub mod glob;
 pub mod keyspace;
 pub mod packed;
 pub mod parse;
+pub mod random;
+pub mod scan;
 pub mod session;
 pub mod slowlog;
 pub mod statistics;
@@ -38,6 +40,7 @@ pub use session::{Received, Session};
 use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::Config;
+use crate::random::Random;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
 
@@ -58,6 +61,7 @@ pub struct Redis {
     /// SHA-256 of the password that AUTH must give; `None`: no password.
     pub password: RwLock<Option<[u8; 32]>>,
     pub identity: Identity,
+    pub random: Random,
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub active_expiry: AtomicBool,
     /// The server stops when this is called: SHUTDOWN.
@@ -88,6 +92,7 @@ impl Redis {
             slowlog: Mutex::default(),
             password: RwLock::new(None),
             identity,
+            random: Random::default(),
             active_expiry: AtomicBool::new(true),
             shutdown,
         }
