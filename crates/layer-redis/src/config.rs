@@ -24,6 +24,7 @@ parameters! {
     set_max_intset_entries = 512;
     zset_max_listpack_entries = 128;
     zset_max_listpack_value = 64;
+    hll_sparse_max_bytes = 3000;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
 }

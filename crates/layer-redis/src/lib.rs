@@ -19,6 +19,7 @@ pub mod errors;
 pub mod expiry;
 pub mod glob;
 pub mod keyspace;
+pub mod long_double;
 pub mod packed;
 pub mod parse;
 pub mod random;

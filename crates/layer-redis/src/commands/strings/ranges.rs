@@ -1,0 +1,117 @@
+//! Parts of values: APPEND, STRLEN, GETRANGE, SETRANGE.
+
+use quartet_wire_resp::Arguments;
+
+use super::check_length;
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::{Header, Kind};
+use crate::parse;
+
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, more) = (&arguments[1], &arguments[2]);
+    let mut keys = context.keys();
+    let old = keys.find_kind(name, Kind::String)?;
+    let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
+    let length = (value.len() + more.len()) as u64;
+    check_length(length)?;
+    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    keys.put_parts(name, header, &[value, more]);
+    context.reply.integer(length as i64);
+    Ok(())
+}
+
+pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let found = context.read_kind(&arguments[1], Kind::String)?;
+    let length = found.map_or(0, |entry| entry.payload().len());
+    context.reply.integer(length as i64);
+    Ok(())
+}
+
+/// GETRANGE and SUBSTR.
+pub fn getrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let start = parse::required_integer(&arguments[2])?;
+    let end = parse::required_integer(&arguments[3])?;
+    match context.read_kind(&arguments[1], Kind::String)? {
+        Some(entry) => context.reply.bulk(part(entry.payload(), start, end)),
+        None => context.reply.bulk(b""),
+    }
+    Ok(())
+}
+
+/// Both indexes included. As in Redis 7 an end before the first byte means the first byte, unless both indexes are negative
+/// and in the wrong order.
+fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let length = value.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let from_front = |index: i64| if index < 0 { (length + index).max(0) } else { index };
+    let start = from_front(start);
+    let end = from_front(end).min(length - 1);
+    if start > end {
+        return b"";
+    }
+    &value[start as usize..=end as usize]
+}
+
+pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, patch) = (&arguments[1], &arguments[3]);
+    let offset = parse::required_integer(&arguments[2])?;
+    if offset < 0 {
+        return Err("ERR offset is out of range".into());
+    }
+    let old = context.keys().find_kind(name, Kind::String)?;
+    let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
+    if patch.is_empty() {
+        context.reply.integer(value.len() as i64);
+        return Ok(());
+    }
+    let end = (offset as u64).saturating_add(patch.len() as u64);
+    check_length(end)?;
+    let (offset, end) = (offset as usize, end as usize);
+    let before = &value[..offset.min(value.len())];
+    let gap = vec![0; offset - before.len()];
+    let after = value.get(end..).unwrap_or_default();
+    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    context.keys().put_parts(name, header, &[before, &gap, patch, after]);
+    context.reply.integer(end.max(value.len()) as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Fixture;
+
+    #[test]
+    fn parts_are_read_and_written() {
+        Fixture::new().connect().check(
+            "APPEND a hello => 5
+             APPEND a -world => 11
+             STRLEN a => 11
+             STRLEN nosuch => 0
+             GETRANGE a 0 4 => hello
+             GETRANGE a -5 -1 => world
+             SUBSTR a 0 -1 => hello-world
+             GETRANGE a 5 4 =>
+             GETRANGE a -1 -2 =>
+             GETRANGE a 0 -100 => h
+             GETRANGE a -9223372036854775808 9223372036854775807 => hello-world
+             GETRANGE a 9223372036854775807 -9223372036854775808 =>
+             GETRANGE nosuch 0 -1 =>
+             GETRANGE a x 1 => !ERR value is not an integer or out of range
+             SETRANGE a 6 W => 11
+             SETRANGE a 10 D! => 12
+             GET a => hello-WorlD!
+             SETRANGE a 3 \"\" => 12
+             SETRANGE nosuch 9223372036854775807 \"\" => 0
+             GET nosuch => nil
+             SETRANGE b 2 x => 3
+             STRLEN b => 3
+             GETRANGE b 2 2 => x
+             SETRANGE b -1 x => !ERR offset is out of range
+             SETRANGE b 536870912 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+             SETRANGE b 9223372036854775807 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! Whole values: GET, SET and their relatives.
+
+use quartet_wire_resp::Arguments;
+
+use super::check_length;
+use super::options::{self, Condition, Lifetime, Options, Unit};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::errors;
+use crate::keyspace::{Entry, Header, Kind};
+
+pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    read_value(context, &arguments[1])?;
+    Ok(())
+}
+
+/// Answers the value before the command, and returns it.
+fn read_value(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
+    let found = context.read_kind(name, Kind::String)?;
+    match &found {
+        Some(entry) => context.reply.bulk(entry.payload()),
+        None => context.reply.null(),
+    }
+    Ok(found)
+}
+
+pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, value) = (&arguments[1], &arguments[2]);
+    check_length(value.len() as u64)?;
+    if arguments.len() == 3 {
+        context.keys().put(name, Header::new(Kind::String), value);
+        context.reply.ok();
+        return Ok(());
+    }
+    let options = options::of_set(arguments)?;
+    set_with(context, name, value, &options)
+}
+
+fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &Options<'_>) -> Result<(), Failure> {
+    let deadline_ms = match options.lifetime {
+        Lifetime::Until(unit, amount) => Some(options::deadline_ms(unit, amount, context.now_ms, "set")?),
+        _ => None,
+    };
+    let old = if options.get {
+        context.read(name)
+    } else {
+        context.keys().find(name)
+    };
+    let must_be_string = options.get || options.condition.reads_value();
+    if must_be_string && old.as_ref().is_some_and(|entry| entry.kind != Kind::String) {
+        return Err(errors::WRONG_TYPE.into());
+    }
+    let holds = options.condition.holds(old.as_ref());
+    if holds {
+        let kept_ms = old.as_ref().and_then(|entry| entry.expiry_ms);
+        let expiry_ms = match options.lifetime {
+            Lifetime::Keep => kept_ms,
+            _ => deadline_ms,
+        };
+        store(context, name, value, expiry_ms);
+    }
+    match old {
+        Some(old) if options.get => context.reply.bulk(old.payload()),
+        _ if options.get || !holds => context.reply.null(),
+        _ => context.reply.ok(),
+    }
+    Ok(())
+}
+
+/// Writes the value; one that has expired already leaves no key behind.
+fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Option<u64>) {
+    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= context.now_ms) {
+        context.keys().remove(name);
+    } else {
+        let header = Header::new(Kind::String).expiry(expiry_ms);
+        context.keys().put(name, header, value);
+    }
+}
+
+pub fn setnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, value) = (&arguments[1], &arguments[2]);
+    check_length(value.len() as u64)?;
+    let absent = context.keys().find(name).is_none();
+    if absent {
+        context.keys().put(name, Header::new(Kind::String), value);
+    }
+    context.reply.integer(i64::from(absent));
+    Ok(())
+}
+
+pub fn setex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    set_for(context, arguments, Unit::Seconds, "setex")
+}
+
+pub fn psetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    set_for(context, arguments, Unit::Milliseconds, "psetex")
+}
+
+fn set_for(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit, command: &str) -> Result<(), Failure> {
+    check_length(arguments[3].len() as u64)?;
+    let deadline_ms = options::deadline_ms(unit, &arguments[2], context.now_ms, command)?;
+    store(context, &arguments[1], &arguments[3], Some(deadline_ms));
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn getset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    check_length(arguments[2].len() as u64)?;
+    read_value(context, &arguments[1])?;
+    context
+        .keys()
+        .put(&arguments[1], Header::new(Kind::String), &arguments[2]);
+    Ok(())
+}
+
+pub fn getdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if read_value(context, &arguments[1])?.is_some() {
+        context.keys().remove(&arguments[1]);
+    }
+    Ok(())
+}
+
+pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let name = &arguments[1];
+    let lifetime = options::of_getex(arguments)?;
+    let Some(entry) = context.read_kind(name, Kind::String)? else {
+        context.reply.null();
+        return Ok(());
+    };
+    match lifetime {
+        Lifetime::Until(unit, amount) => {
+            let deadline_ms = options::deadline_ms(unit, amount, context.now_ms, "getex")?;
+            if deadline_ms <= context.now_ms {
+                context.keys().remove(name);
+            } else {
+                context.keys().set_expiry(name, &entry, Some(deadline_ms));
+            }
+        }
+        Lifetime::Persist if entry.expiry_ms.is_some() => context.keys().set_expiry(name, &entry, None),
+        _ => {}
+    }
+    context.reply.bulk(entry.payload());
+    Ok(())
+}
+
+pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let name = &arguments[1];
+    if !matches!(arguments.len(), 2 | 4) {
+        return Err("ERR wrong number of arguments for 'delex' command".into());
+    }
+    let Some(entry) = context.keys().find(name) else {
+        context.reply.integer(0);
+        return Ok(());
+    };
+    if arguments.len() > 2 && entry.kind != Kind::String {
+        return Err("ERR Key should be of string type if conditions are specified".into());
+    }
+    let condition: Condition<'_> = options::of_delex(arguments)?;
+    condition.check_digest()?;
+    let holds = condition.holds(Some(&entry));
+    if holds {
+        context.keys().remove(name);
+    }
+    context.reply.integer(i64::from(holds));
+    Ok(())
+}
+
+pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    match context.read_kind(&arguments[1], Kind::String)? {
+        Some(entry) => context.reply.bulk(options::digest(entry.payload()).as_bytes()),
+        None => context.reply.null(),
+    }
+    Ok(())
+}
+
+/// A key of another kind counts as absent here.
+pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.array(arguments.len() - 1);
+    for name in arguments.iter().skip(1) {
+        match context.read(name) {
+            Some(entry) if entry.kind == Kind::String => context.reply.bulk(entry.payload()),
+            _ => context.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    check_pairs(arguments, "mset")?;
+    put_pairs(context, arguments);
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn msetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    check_pairs(arguments, "msetnx")?;
+    let mut keys = context.keys();
+    let all_absent = arguments
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .all(|name| keys.find(name).is_none());
+    if all_absent {
+        put_pairs(context, arguments);
+    }
+    context.reply.integer(i64::from(all_absent));
+    Ok(())
+}
+
+fn check_pairs(arguments: Arguments<'_>, command: &str) -> Result<(), Failure> {
+    if arguments.len().is_multiple_of(2) {
+        return Err(format!("ERR wrong number of arguments for '{command}' command").into());
+    }
+    let mut values = arguments.iter().skip(2).step_by(2);
+    values.try_for_each(|value| check_length(value.len() as u64))
+}
+
+fn put_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
+    let mut keys = context.keys();
+    let mut words = arguments.iter().skip(1);
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        keys.put(name, Header::new(Kind::String), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Fixture;
+
+    fn check(script: &str) {
+        Fixture::new().connect().check(script);
+    }
+
+    #[test]
+    fn set_obeys_conditions() {
+        check(
+            "SET a 1 XX => nil
+             SET a 1 NX => OK
+             SET a 2 NX => nil
+             SET a 2 xx => OK
+             SET a 3 NX XX => !ERR syntax error
+             SET a 3 GET => 2
+             SET a 4 NX GET => 3
+             SET b 4 XX GET => nil
+             SET b 4 NX GET => nil
+             GET a => 3
+             SET a 5 IFEQ 3 => OK
+             SET a 6 IFEQ 3 => nil
+             SET a 6 IFNE 3 GET => 5
+             SET c 1 IFEQ x => nil
+             SET c 1 IFNE x => OK
+             SET c 1 IFEQ => !ERR syntax error
+             SET c 1 NX IFEQ 1 => !ERR syntax error
+             SET c 1 IFEQ 1 XX => !ERR syntax error
+             SET c 1 NOSUCH => !ERR syntax error
+             SETNX c 2 => 0
+             SETNX d 2 => 1",
+        );
+    }
+
+    #[test]
+    fn digests_are_compared() {
+        check(
+            "DIGEST a => nil
+             SET a hello => OK
+             DIGEST a => 9555e8555c62dcfd
+             SET a world IFDEQ 9555E8555C62DCFD => OK
+             SET a x IFDEQ 9555e8555c62dcfd => nil
+             SET a y IFDNE 9555e8555c62dcfd => OK
+             SET b y IFDEQ 9555e8555c62dcfd => nil
+             SET b hello IFDNE 9555e8555c62dcfd => OK
+             SET b y IFDEQ 12 => !ERR The digest must be exactly 16 hexadecimal characters
+             DELEX b IFDEQ 12 => !ERR The digest must be exactly 16 hexadecimal characters
+             DELEX b IFDNE 9555e8555c62dcfd => 0
+             DELEX b IFDEQ 9555e8555c62dcfd => 1
+             DELEX b => 0
+             DELEX a IFEQ x => 0
+             DELEX a IFNE y => 0
+             DELEX a NOSUCH y => !ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE
+             DELEX a IFEQ => !ERR wrong number of arguments for 'delex' command
+             DELEX a IFEQ y => 1
+             SET a 1 => OK
+             DELEX a => 1",
+        );
+    }
+
+    #[test]
+    fn expiries_are_set_kept_and_cleared() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        connection.check(
+            "SET a 1 EX 10 => OK
+             SET b 1 PX 10000 => OK
+             SET c 1 EXAT 1700000010 => OK
+             SET d 1 PXAT 1700000010000 => OK
+             SETEX e 10 1 => OK
+             PSETEX f 10000 1 => OK
+             SET g 1 EX 10 => OK
+             SET g 2 KEEPTTL => OK
+             SET h 1 EX 10 => OK
+             SET h 2 => OK
+             SET i 1 EX 10 => OK
+             GETSET i 2 => 1
+             SET j 1 EX 10 => OK
+             GETEX j PERSIST => 1
+             SET k 1 => OK
+             GETEX k PX 10000 => 1
+             SET l 1 PX 10000 => OK
+             INCR l => 2
+             APPEND l 3 => 2
+             SETRANGE l 0 5 => 2
+             SET m 1 PXAT 1 => OK
+             GET m => nil",
+        );
+        fixture.advance_ms(9_999);
+        connection.check("MGET a b c d e f g h i j k l => [1 1 1 1 1 1 2 2 2 1 1 53]");
+        fixture.advance_ms(1);
+        connection.check(
+            "MGET a b c d e f g => [nil nil nil nil nil nil nil]
+             MGET h i j k l => [2 2 1 nil nil]",
+        );
+    }
+
+    #[test]
+    fn expiries_out_of_range_are_refused() {
+        check(
+            "SET a 1 EX 0 => !ERR invalid expire time in 'set' command
+             SET a 1 PX -1 => !ERR invalid expire time in 'set' command
+             SET a 1 EX 9223372036854775807 => !ERR invalid expire time in 'set' command
+             SET a 1 EX 9223372036854775 => !ERR invalid expire time in 'set' command
+             SET a 1 PX 9223372036854775807 => !ERR invalid expire time in 'set' command
+             SET a 1 EXAT 9223372036854775807 => !ERR invalid expire time in 'set' command
+             SET a 1 PXAT -9223372036854775808 => !ERR invalid expire time in 'set' command
+             SET a 1 PXAT 9223372036854775807 => OK
+             SET a 1 EX x => !ERR value is not an integer or out of range
+             SET a 1 EX => !ERR syntax error
+             SET a 1 EX 1 PX 1 => !ERR syntax error
+             SET a 1 KEEPTTL EX 1 => !ERR syntax error
+             SET a 1 PERSIST => !ERR syntax error
+             SETEX a 0 1 => !ERR invalid expire time in 'setex' command
+             PSETEX a -9223372036854775808 1 => !ERR invalid expire time in 'psetex' command
+             GETEX a EX 0 => !ERR invalid expire time in 'getex' command
+             GETEX nosuch EX 0 => nil
+             GETEX a KEEPTTL => !ERR syntax error
+             GETEX a PERSIST EX 1 => !ERR syntax error
+             GETEX a PXAT 1 => 1
+             GET a => nil",
+        );
+    }
+
+    #[test]
+    fn many_values_at_once() {
+        check(
+            "MSET a 1 b 2 a 3 => OK
+             MGET a b c => [3 2 nil]
+             MSET a => !ERR wrong number of arguments for 'mset' command
+             MSET a 1 b => !ERR wrong number of arguments for 'mset' command
+             MSETNX c 1 a 1 => 0
+             GET c => nil
+             MSETNX c 1 d 1 => 1
+             MSETNX c 1 d => !ERR wrong number of arguments for 'msetnx' command
+             GETDEL c => 1
+             GETDEL c => nil",
+        );
+    }
+}
