@@ -1,5 +1,0 @@
-//! Bits of strings.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];
