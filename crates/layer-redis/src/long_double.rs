@@ -181,7 +181,7 @@ impl LongDouble {
     }
 
     /// The sum; `None` if it is infinite.
-    pub fn add(self, other: LongDouble) -> Option<LongDouble> {
+    pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
         if self.mantissa == 0 {
             return Some(other);
         }
@@ -358,7 +358,7 @@ mod tests {
             other => panic!("{text}: {other:?}"),
         };
         let mut out = Vec::new();
-        number(a).add(number(b)).expect("a finite sum").print(&mut out);
+        number(a).plus(number(b)).expect("a finite sum").print(&mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -411,6 +411,6 @@ mod tests {
         let Some(Parsed::Finite(large)) = parse(b"1e4932") else {
             panic!("1e4932 is in range")
         };
-        assert!(large.add(large).is_none());
+        assert!(large.plus(large).is_none());
     }
 }

@@ -58,7 +58,7 @@ pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     };
     let amount = long_double::parse(&arguments[2]).ok_or(errors::NOT_FLOAT)?;
     let sum = match (value, amount) {
-        (Parsed::Finite(value), Parsed::Finite(amount)) => value.add(amount),
+        (Parsed::Finite(value), Parsed::Finite(amount)) => value.plus(amount),
         _ => None,
     };
     let sum = sum.ok_or("ERR increment would produce NaN or Infinity")?;

@@ -1,5 +1,0 @@
-//! HyperLogLog.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];

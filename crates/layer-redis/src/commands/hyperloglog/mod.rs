@@ -1,0 +1,369 @@
+//! HyperLogLog: how many distinct elements were added, within a percent, in at most 12 kB. The value is a string.
+
+mod estimate;
+mod representation;
+
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::Arguments;
+
+use crate::command::*;
+use crate::context::Context;
+use crate::keyspace::{Entry, Header, Kind};
+use crate::parse;
+use estimate::VALUES;
+use representation::{Corrupted, HyperLogLog, REGISTERS, cached_count, each_run, is_plausible};
+
+const NOT_A_HYPERLOGLOG: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
+const CORRUPTED: &str = "INVALIDOBJ Corrupted HLL object detected";
+
+const SECOND_ARGUMENT: Keys = Keys::Range {
+    first: 2,
+    last: 2,
+    step: 1,
+};
+
+pub const COMMANDS: &[Command] = &[
+    command(
+        "pfadd",
+        -2,
+        WRITE | DENYOOM | FAST,
+        ONE_KEY,
+        Group::HyperLogLog,
+        "2.8.9",
+        "O(1) for each element",
+        "Adds elements to a HyperLogLog; creates the key if it is absent.",
+        pfadd,
+    ),
+    command(
+        "pfcount",
+        -2,
+        READONLY,
+        ALL_KEYS,
+        Group::HyperLogLog,
+        "2.8.9",
+        "O(1) for one key whose count is cached, O(N) in the number of keys otherwise",
+        "Estimates how many distinct elements one or more HyperLogLogs have seen.",
+        pfcount,
+    ),
+    command(
+        "pfmerge",
+        -2,
+        WRITE | DENYOOM,
+        ALL_KEYS,
+        Group::HyperLogLog,
+        "2.8.9",
+        "O(N) in the number of keys",
+        "Merges HyperLogLogs into the first one.",
+        pfmerge,
+    ),
+    command(
+        "pfdebug",
+        3,
+        WRITE | DENYOOM | ADMIN,
+        SECOND_ARGUMENT,
+        Group::HyperLogLog,
+        "2.8.9",
+        "Depends on the subcommand.",
+        "Shows or changes how a HyperLogLog is represented.",
+        pfdebug,
+    ),
+    command(
+        "pfselftest",
+        1,
+        ADMIN,
+        NO_KEYS,
+        Group::HyperLogLog,
+        "2.8.9",
+        "O(1)",
+        "Checks the representations of HyperLogLogs against each other.",
+        pfselftest,
+    ),
+];
+
+impl From<Corrupted> for Failure {
+    fn from(_: Corrupted) -> Failure {
+        Failure::Error(CORRUPTED)
+    }
+}
+
+/// The key, if it is there; an error if it cannot be a HyperLogLog.
+fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
+    let found = context.keys().find_kind(name, Kind::String)?;
+    match found {
+        Some(entry) if !is_plausible(entry.payload()) => Err(NOT_A_HYPERLOGLOG.into()),
+        found => Ok(found),
+    }
+}
+
+fn put(context: &mut Context<'_, '_>, name: &[u8], old: Option<&Entry>, value: &HyperLogLog) {
+    let header = old.map_or(Header::new(Kind::String), Header::of);
+    context.keys().put(name, header, value.bytes());
+}
+
+fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {
+    let bytes_max = context.layer.config.hll_sparse_max_bytes.load(Ordering::Relaxed);
+    bytes_max.clamp(0, i64::from(u32::MAX)) as usize
+}
+
+fn pfadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let name = &arguments[1];
+    let bytes_max = sparse_bytes_max(context);
+    let old = find(context, name)?;
+    let mut value = old
+        .as_ref()
+        .map_or_else(HyperLogLog::default, |entry| HyperLogLog::from_bytes(entry.payload()));
+    let mut changed = old.is_none();
+    for element in arguments.iter().skip(2) {
+        let (index, to) = estimate::register_of(element);
+        changed |= value.raise(index, to, bytes_max)?;
+    }
+    if changed {
+        value.forget_count();
+        put(context, name, old.as_ref(), &value);
+    }
+    context.reply.integer(i64::from(changed));
+    Ok(())
+}
+
+/// For one key the count is remembered in the value, so the command writes although it only reads, as it does in Redis.
+fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 2 {
+        let (registers, _) = merged(context, arguments)?;
+        let mut with = [0; VALUES];
+        registers.iter().for_each(|&value| with[usize::from(value)] += 1);
+        context.reply.integer(estimate::count(&with) as i64);
+        return Ok(());
+    }
+    let name = &arguments[1];
+    let found = find(context, name)?;
+    context.layer.statistics.key_read(found.is_some());
+    let count = match found {
+        None => 0,
+        Some(entry) => match cached_count(entry.payload()) {
+            Some(count) => count,
+            None => count_and_cache(context, name, &entry)?,
+        },
+    };
+    context.reply.integer(count as i64);
+    Ok(())
+}
+
+fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry) -> Result<u64, Failure> {
+    let mut with = [0; VALUES];
+    each_run(entry.payload(), &mut |_, value, length| {
+        with[usize::from(value)] += length as u32;
+    })?;
+    let count = estimate::count(&with);
+    let mut value = HyperLogLog::from_bytes(entry.payload());
+    value.cache_count(count);
+    put(context, name, Some(entry), &value);
+    Ok(count)
+}
+
+/// The highest value of each register among all keys, and whether one of them is dense.
+fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Vec<u8>, bool), Failure> {
+    let mut registers = vec![0; REGISTERS];
+    let mut any_dense = false;
+    for name in arguments.iter().skip(1) {
+        let found = find(context, name)?;
+        context.layer.statistics.key_read(found.is_some());
+        let Some(entry) = found else { continue };
+        any_dense |= !HyperLogLog::from_bytes(entry.payload()).is_sparse();
+        each_run(entry.payload(), &mut |start, value, length| {
+            if value > 0 {
+                let run = &mut registers[start..start + length];
+                run.iter_mut().for_each(|register| *register = value.max(*register));
+            }
+        })?;
+    }
+    Ok((registers, any_dense))
+}
+
+fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let name = &arguments[1];
+    let bytes_max = sparse_bytes_max(context);
+    let (registers, any_dense) = merged(context, arguments)?;
+    let old = find(context, name)?;
+    let mut value = old
+        .as_ref()
+        .map_or_else(HyperLogLog::default, |entry| HyperLogLog::from_bytes(entry.payload()));
+    if any_dense {
+        value.make_dense()?;
+    }
+    for (index, &register) in registers.iter().enumerate().filter(|(_, register)| **register > 0) {
+        value.raise(index, register, bytes_max)?;
+    }
+    value.forget_count();
+    put(context, name, old.as_ref(), &value);
+    context.reply.ok();
+    Ok(())
+}
+
+fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (word, name) = (&arguments[1], &arguments[2]);
+    let entry = find(context, name)?.ok_or("ERR The specified key does not exist")?;
+    let mut value = HyperLogLog::from_bytes(entry.payload());
+    if parse::is(word, "ENCODING") {
+        context.reply.simple(if value.is_sparse() { "sparse" } else { "dense" });
+    } else if parse::is(word, "TODENSE") || parse::is(word, "GETREG") {
+        // GETREG leaves the value dense behind, as in Redis.
+        let changed = value.make_dense()?;
+        if changed {
+            put(context, name, Some(&entry), &value);
+        }
+        if parse::is(word, "TODENSE") {
+            context.reply.integer(i64::from(changed));
+        } else {
+            context.reply.array(REGISTERS);
+            each_run(value.bytes(), &mut |_, register, _| {
+                context.reply.integer(i64::from(register))
+            })?;
+        }
+    } else if parse::is(word, "DECODE") {
+        if !value.is_sparse() {
+            return Err("ERR HLL encoding is not sparse".into());
+        }
+        context.reply.bulk(decoded(&value).as_bytes());
+    } else {
+        let word = String::from_utf8_lossy(word);
+        return Err(format!("ERR Unknown PFDEBUG subcommand '{word}'").into());
+    }
+    Ok(())
+}
+
+/// The runs of a sparse one: `z:` short and `Z:` long runs of zeros, `v:value,length` others.
+fn decoded(value: &HyperLogLog) -> String {
+    let runs = representation::runs(value.bytes()).map(|run| match (run.value, run.bytes) {
+        (0, 1) => format!("z:{}", run.length),
+        (0, _) => format!("Z:{}", run.length),
+        (value, _) => format!("v:{value},{}", run.length),
+    });
+    runs.collect::<Vec<_>>().join(" ")
+}
+
+/// Elements that PFSELFTEST adds.
+const SELF_TEST_ELEMENTS: u64 = 50_000;
+
+/// Adds elements to a sparse and a dense one: both must agree all the way, and the count must be near.
+fn pfselftest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let bytes_max = sparse_bytes_max(context);
+    let (mut sparse, mut dense) = (HyperLogLog::default(), HyperLogLog::default());
+    dense.make_dense()?;
+    for element in 0..SELF_TEST_ELEMENTS {
+        let (index, value) = estimate::register_of(&element.to_le_bytes());
+        if sparse.raise(index, value, bytes_max)? != dense.raise(index, value, bytes_max)? {
+            return Err("ERR TESTFAILED dense/sparse disagree".into());
+        }
+    }
+    let mut with = [0; VALUES];
+    each_run(sparse.bytes(), &mut |_, value, length| {
+        with[usize::from(value)] += length as u32
+    })?;
+    let count = estimate::count(&with);
+    if count.abs_diff(SELF_TEST_ELEMENTS) > SELF_TEST_ELEMENTS / 25 {
+        return Err(format!("ERR TESTFAILED Too big error: {count} for {SELF_TEST_ELEMENTS} elements").into());
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Connection, Fixture};
+
+    fn with_three_elements() -> Connection {
+        let mut connection = Fixture::new().connect();
+        connection.check("PFADD h a b c => 1");
+        connection
+    }
+
+    #[test]
+    fn elements_are_counted() {
+        Fixture::new().connect().check(
+            "PFADD h => 1
+             PFADD h => 0
+             PFCOUNT h => 0
+             PFADD h a b c => 1
+             PFADD h a b c => 0
+             PFADD h \"\" => 1
+             PFCOUNT h => 4
+             PFADD i c d => 1
+             PFCOUNT h i nosuch => 5
+             PFCOUNT nosuch => 0
+             PFMERGE m h i nosuch => OK
+             PFCOUNT m => 5
+             PFMERGE m => OK
+             PFCOUNT m => 5
+             PFDEBUG ENCODING m => sparse
+             PFDEBUG TODENSE m => 1
+             PFDEBUG TODENSE m => 0
+             PFDEBUG encoding m => dense
+             PFCOUNT m => 5
+             PFMERGE h m => OK
+             PFDEBUG ENCODING h => dense
+             PFDEBUG DECODE h => !ERR HLL encoding is not sparse
+             PFDEBUG ENCODING nosuch => !ERR The specified key does not exist
+             PFDEBUG NOSUCH h => !ERR Unknown PFDEBUG subcommand 'NOSUCH'
+             PFSELFTEST => OK",
+        );
+    }
+
+    #[test]
+    fn the_runs_are_those_of_redis() {
+        with_three_elements().check(DECODED_BY_REDIS);
+    }
+
+    /// What redis-server 7.0.15 answered.
+    const DECODED_BY_REDIS: &str = "PFDEBUG DECODE h => Z:8436 v:1,1 Z:4274 v:2,1 Z:3068 v:1,1 Z:603";
+
+    #[test]
+    fn the_cached_count_is_used_and_forgotten() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        let mut byte_15 = |words: &[&str]| {
+            connection.run(words);
+            connection.bytes(&["GETRANGE", "h", "15", "15"])[4]
+        };
+        assert_eq!(byte_15(&["PFADD", "h", "a"]), 0x80);
+        assert_eq!(byte_15(&["PFCOUNT", "h"]), 0);
+        assert_eq!(byte_15(&["PFADD", "h", "a"]), 0);
+        assert_eq!(byte_15(&["PFADD", "h", "b"]), 0x80);
+    }
+
+    #[test]
+    fn foreign_and_damaged_values_are_refused() {
+        let not_one = "!WRONGTYPE Key is not a valid HyperLogLog string value.";
+        let damaged = "!INVALIDOBJ Corrupted HLL object detected";
+        with_three_elements().check(&format!(
+            "APPEND h hello => 32
+             PFCOUNT h => {damaged}
+             PFMERGE x h => {damaged}
+             PFDEBUG GETREG h => {damaged}
+             PFADD g a => 1
+             SETRANGE g 0 0123 => 21
+             PFCOUNT g => {not_one}
+             PFADD f a => 1
+             SETRANGE f 4 x => 21
+             PFADD f a => {not_one}
+             SET e bar => OK
+             PFADD e 1 => {not_one}
+             PFMERGE e h => {not_one}
+             PFMERGE new e => {not_one}"
+        ));
+    }
+
+    #[test]
+    fn many_elements_make_it_dense() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        let names: Vec<String> = (0..20_000).map(|number| format!("element-{number}")).collect();
+        let mut add = |names: &[String]| {
+            let words = ["PFADD", "h"].into_iter().chain(names.iter().map(String::as_str));
+            connection.run(&words.collect::<Vec<_>>());
+        };
+        add(&names[..900]);
+        add(&names[900..]);
+        connection.check("PFDEBUG ENCODING h => dense");
+    }
+}
