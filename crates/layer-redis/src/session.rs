@@ -147,6 +147,12 @@ impl Session {
         self.layer.clients.disconnect(&self.client.shared);
     }
 
+    /// For tests of replies' shapes, without HELLO.
+    #[cfg(test)]
+    pub fn speak_resp3(&mut self) {
+        self.client.protocol = quartet_wire_resp::Protocol::Resp3;
+    }
+
     fn limits(&self) -> Limits {
         if self.client.authenticated {
             Limits::default()

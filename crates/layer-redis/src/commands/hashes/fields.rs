@@ -1,0 +1,340 @@
+//! The commands on fields and values. Replies follow the pages of the commands at <https://redis.io/docs/latest/commands/>.
+
+use quartet_wire_resp::{Arguments, Protocol};
+
+use super::float_sum::float_sum;
+use super::limits;
+use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::{Entry, Kind};
+use crate::scan::{self, Scan};
+use crate::{errors, parse};
+
+/// Longest reply of HRANDFIELD with a negative count, in fields. Redis would go on until its memory is used up.
+const REPEATED_PICKS_MAX: u64 = 1 << 22;
+
+pub const FIELD_TOO_LARGE: &str = "ERR field exceeds the maximum size of 65000 bytes";
+
+pub fn hset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let added = set_pairs(context, arguments)?;
+    context.reply.integer(added as i64);
+    Ok(())
+}
+
+pub fn hmset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    set_pairs(context, arguments)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn set_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<u64, Failure> {
+    if !arguments.len().is_multiple_of(2) {
+        let name = arguments[0].to_ascii_lowercase();
+        let name = String::from_utf8_lossy(&name);
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+    }
+    let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
+    let mut edits = Edits::default();
+    add_pairs(&mut edits, arguments.tail(2), Deadline::Never)?;
+    Ok(apply(context, &arguments[1], entry.as_ref(), edits).added)
+}
+
+/// Collects fields and values that stand in turn.
+pub fn add_pairs<'a>(edits: &mut Edits<'a>, pairs: Arguments<'a>, deadline: Deadline) -> Result<(), Failure> {
+    let mut words = pairs.iter();
+    while let (Some(field), Some(value)) = (words.next(), words.next()) {
+        check_field(field)?;
+        edits.set(field, Change::Set { value, deadline });
+    }
+    Ok(())
+}
+
+fn check_field(field: &[u8]) -> Result<(), Failure> {
+    if field.len() > FIELD_BYTES_MAX {
+        return Err(FIELD_TOO_LARGE.into());
+    }
+    Ok(())
+}
+
+pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edits: Edits<'_>) -> Outcome {
+    let limits = limits(context.layer);
+    value::apply(&mut context.keys(), name, entry, edits, limits)
+}
+
+pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, field) = (&arguments[1], &arguments[2]);
+    let mut keys = context.keys();
+    let entry = keys.find_kind(name, Kind::Hash)?;
+    let is_there = entry
+        .as_ref()
+        .is_some_and(|entry| value::find(&mut keys, entry, field).is_some());
+    if !is_there {
+        check_field(field)?;
+        set_one(context, name, entry.as_ref(), field, &arguments[3], Deadline::Never);
+    }
+    context.reply.integer(i64::from(!is_there));
+    Ok(())
+}
+
+fn set_one(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    entry: Option<&Entry>,
+    field: &[u8],
+    value: &[u8],
+    deadline: Deadline,
+) {
+    let mut edits = Edits::default();
+    edits.set(field, Change::Set { value, deadline });
+    apply(context, name, entry, edits);
+}
+
+pub fn hget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    reply_value(context, entry.as_ref(), &arguments[2]);
+    Ok(())
+}
+
+pub fn hmget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    context.reply.array(arguments.len() - 2);
+    for field in arguments.iter().skip(2) {
+        reply_value(context, entry.as_ref(), field);
+    }
+    Ok(())
+}
+
+pub fn reply_value(context: &mut Context<'_, '_>, entry: Option<&Entry>, field: &[u8]) {
+    let (mut keys, reply) = context.keys_and_reply();
+    match entry.and_then(|entry| value::find(&mut keys, entry, field)) {
+        Some(found) => reply.bulk(found.value()),
+        None => reply.null(),
+    }
+}
+
+pub fn hgetall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    let (mut keys, reply) = context.keys_and_reply();
+    let Some(entry) = entry else {
+        reply.map(0);
+        return Ok(());
+    };
+    reply.map(value::len(&mut keys, &entry) as usize);
+    value::each(&mut keys, &entry, &mut |field| {
+        reply.bulk(field.name);
+        reply.bulk(field.value);
+    });
+    Ok(())
+}
+
+pub fn hkeys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    reply_each(context, &arguments[1], |field| field.name)
+}
+
+pub fn hvals(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    reply_each(context, &arguments[1], |field| field.value)
+}
+
+fn reply_each(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    part: for<'f> fn(Field<'f>) -> &'f [u8],
+) -> Result<(), Failure> {
+    let entry = context.read_kind(name, Kind::Hash)?;
+    let (mut keys, reply) = context.keys_and_reply();
+    let Some(entry) = entry else {
+        reply.array(0);
+        return Ok(());
+    };
+    reply.array(value::len(&mut keys, &entry) as usize);
+    value::each(&mut keys, &entry, &mut |field| reply.bulk(part(field)));
+    Ok(())
+}
+
+pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
+    let mut removed = 0;
+    if let Some(entry) = entry {
+        let mut edits = Edits::default();
+        arguments
+            .iter()
+            .skip(2)
+            .for_each(|field| edits.set(field, Change::Remove));
+        removed = apply(context, &arguments[1], Some(&entry), edits).removed;
+    }
+    context.reply.integer(removed as i64);
+    Ok(())
+}
+
+pub fn hexists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    let (mut keys, reply) = context.keys_and_reply();
+    let found = entry
+        .as_ref()
+        .and_then(|entry| value::find(&mut keys, entry, &arguments[2]));
+    reply.integer(i64::from(found.is_some()));
+    Ok(())
+}
+
+pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    let (mut keys, reply) = context.keys_and_reply();
+    let found = entry
+        .as_ref()
+        .and_then(|entry| value::find(&mut keys, entry, &arguments[2]));
+    reply.integer(found.map_or(0, |found| found.value().len() as i64));
+    Ok(())
+}
+
+pub fn hlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.read_kind(&arguments[1], Kind::Hash)?;
+    let (mut keys, reply) = context.keys_and_reply();
+    reply.integer(entry.map_or(0, |entry| value::len(&mut keys, &entry) as i64));
+    Ok(())
+}
+
+pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let increment = parse::required_integer(&arguments[3])?;
+    let sum = increment_field(context, arguments, &mut |old| {
+        let old = old.map_or(Some(0), parse::integer);
+        let old = old.ok_or(Failure::Error("ERR hash value is not an integer"))?;
+        let sum = old.checked_add(increment).ok_or(Failure::Error(errors::OVERFLOW))?;
+        Ok(sum.to_string())
+    })?;
+    let sum = sum.parse().expect("it was printed as an integer");
+    context.reply.integer(sum);
+    Ok(())
+}
+
+pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let increment = &arguments[3];
+    if !parse::required_float(increment)?.is_finite() {
+        return Err("ERR value is NaN or Infinity".into());
+    }
+    let sum = increment_field(context, arguments, &mut |old| {
+        let old = old.unwrap_or(b"0");
+        if parse::float(old).is_none() {
+            return Err("ERR hash value is not a float".into());
+        }
+        float_sum(old, increment).ok_or("ERR increment would produce NaN or Infinity".into())
+    })?;
+    context.reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+/// Replaces the value of the field `arguments[2]`, which keeps its deadline. Returns the new value.
+fn increment_field(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    sum: &mut dyn FnMut(Option<&[u8]>) -> Result<String, Failure>,
+) -> Result<String, Failure> {
+    let (name, field) = (&arguments[1], &arguments[2]);
+    let mut keys = context.keys();
+    let entry = keys.find_kind(name, Kind::Hash)?;
+    let found = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
+    let new = sum(found.as_ref().map(|found| found.value()))?;
+    check_field(field)?;
+    set_one(context, name, entry.as_ref(), field, new.as_bytes(), Deadline::Keep);
+    Ok(new)
+}
+
+pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let Some(count) = arguments.get(2) else {
+        return random_field(context, &arguments[1]);
+    };
+    let count = parse::required_integer(count)?;
+    if count == i64::MIN {
+        return Err(COUNT_OUT_OF_RANGE.into());
+    }
+    let with_values = match arguments.get(3) {
+        None => false,
+        Some(word) if arguments.len() == 4 && parse::is(word, "withvalues") => true,
+        Some(_) => return Err(errors::SYNTAX.into()),
+    };
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    random_fields(context, &arguments[1], count, with_values)
+}
+
+pub const COUNT_OUT_OF_RANGE: &str =
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+
+fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+    let entry = context.read_kind(name, Kind::Hash)?;
+    let random = &context.layer.random;
+    let (mut keys, reply) = context.keys_and_reply();
+    let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
+    match entry {
+        Some(entry) if size > 0 => {
+            let index = random.below(size);
+            value::at(&mut keys, &entry, &[index], &mut |field| reply.bulk(field.name));
+        }
+        _ => reply.null(),
+    }
+    Ok(())
+}
+
+fn random_fields(context: &mut Context<'_, '_>, name: &[u8], count: i64, with_values: bool) -> Result<(), Failure> {
+    let entry = context.read_kind(name, Kind::Hash)?;
+    let random = &context.layer.random;
+    let (mut keys, reply) = context.keys_and_reply();
+    let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
+    let Some(entry) = entry.filter(|_| size > 0 && count != 0) else {
+        reply.array(0);
+        return Ok(());
+    };
+    let wanted = count.unsigned_abs();
+    if count < 0 && wanted > REPEATED_PICKS_MAX {
+        return Err("ERR value is out of range".into());
+    }
+    let indexes: Vec<u64> = if count < 0 {
+        (0..wanted).map(|_| random.below(size)).collect()
+    } else if wanted >= size {
+        (0..size).collect()
+    } else {
+        random.distinct(wanted, size)
+    };
+    let is_flat = reply.protocol() == Protocol::Resp2;
+    reply.array(if with_values && is_flat {
+        2 * indexes.len()
+    } else {
+        indexes.len()
+    });
+    value::at(&mut keys, &entry, &indexes, &mut |field| {
+        if with_values && !is_flat {
+            reply.array(2);
+        }
+        reply.bulk(field.name);
+        if with_values {
+            reply.bulk(field.value);
+        }
+    });
+    Ok(())
+}
+
+pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let cursor = scan::cursor(&arguments[2])?;
+    let Some(entry) = context.read_kind(&arguments[1], Kind::Hash)? else {
+        context.reply.array(2);
+        context.reply.bulk(b"0");
+        context.reply.array(0);
+        return Ok(());
+    };
+    let options = scan::options(arguments.tail(3), Scan::Hash)?;
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let next = value::page(&mut context.keys(), &entry, cursor, options.count, &mut |field| {
+        if options.matches(field.name) {
+            found.push(field.name.to_vec());
+            if !options.no_values {
+                found.push(field.value.to_vec());
+            }
+        }
+    });
+    context.reply.array(2);
+    context.reply.bulk(next.to_string().as_bytes());
+    context.reply.array(found.len());
+    found.iter().for_each(|bytes| context.reply.bulk(bytes));
+    Ok(())
+}
