@@ -14,3 +14,5 @@ pub const KEY_TOO_LARGE: &str = "ERR key exceeds the maximum size of 65000 bytes
 pub const TIMEOUT_NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
 pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";
+pub const COUNT_OUT_OF_RANGE: &str =
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";

@@ -196,7 +196,7 @@ pub fn hlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let increment = parse::required_integer(&arguments[3])?;
-    let sum = increment_field(context, arguments, &mut |old| {
+    let sum = increment_field(context, arguments, &|old| {
         let old = old.map_or(Some(0), parse::integer);
         let old = old.ok_or(Failure::Error("ERR hash value is not an integer"))?;
         let sum = old.checked_add(increment).ok_or(Failure::Error(errors::OVERFLOW))?;
@@ -212,7 +212,7 @@ pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     if !parse::required_float(increment)?.is_finite() {
         return Err("ERR value is NaN or Infinity".into());
     }
-    let sum = increment_field(context, arguments, &mut |old| {
+    let sum = increment_field(context, arguments, &|old| {
         let old = old.unwrap_or(b"0");
         if parse::float(old).is_none() {
             return Err("ERR hash value is not a float".into());
@@ -223,12 +223,11 @@ pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     Ok(())
 }
 
+/// A field's new value, given its old one.
+type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<String, Failure>;
+
 /// Replaces the value of the field `arguments[2]`, which keeps its deadline. Returns the new value.
-fn increment_field(
-    context: &mut Context<'_, '_>,
-    arguments: Arguments<'_>,
-    sum: &mut dyn FnMut(Option<&[u8]>) -> Result<String, Failure>,
-) -> Result<String, Failure> {
+fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<String, Failure> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
@@ -245,7 +244,7 @@ pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     };
     let count = parse::required_integer(count)?;
     if count == i64::MIN {
-        return Err(COUNT_OUT_OF_RANGE.into());
+        return Err(errors::COUNT_OUT_OF_RANGE.into());
     }
     let with_values = match arguments.get(3) {
         None => false,
@@ -257,9 +256,6 @@ pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     }
     random_fields(context, &arguments[1], count, with_values)
 }
-
-pub const COUNT_OUT_OF_RANGE: &str =
-    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
 
 fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
     let entry = context.read_kind(name, Kind::Hash)?;

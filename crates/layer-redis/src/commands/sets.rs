@@ -1,5 +1,0 @@
-//! Sets.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,162 @@
+//! Intersection, union and difference of sets. An absent key is an empty set; a key of another kind is an error, wherever it
+//! stands among the operands.
+
+use std::collections::{BTreeSet, HashSet};
+
+use quartet_wire_resp::Arguments;
+
+use super::{integers_max, value};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::{Elements, Entry, Keyspace, Kind};
+use crate::{errors, packed, parse, scan};
+
+pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, intersection)
+}
+
+pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, union)
+}
+
+pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, difference)
+}
+
+pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, intersection)
+}
+
+pub fn sunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, union)
+}
+
+pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, difference)
+}
+
+/// The sets that a command names, in its order.
+type Operands = Vec<Option<Entry>>;
+type Operation = fn(&mut Keyspace<'_, '_>, Operands) -> Vec<Vec<u8>>;
+
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+    let operands = operands(context, arguments.tail(1))?;
+    let members = operation(&mut context.keys(), operands);
+    context.reply.set(members.len());
+    members.iter().for_each(|member| context.reply.bulk(member));
+    Ok(())
+}
+
+fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+    let operands = operands(context, arguments.tail(2))?;
+    let integers_max = integers_max(context.layer);
+    let mut keys = context.keys();
+    let members = operation(&mut keys, operands);
+    let count = value::store(&mut keys, integers_max, &arguments[1], &members);
+    context.reply.integer(count as i64);
+    Ok(())
+}
+
+fn operands(context: &mut Context<'_, '_>, names: Arguments<'_>) -> Result<Operands, Failure> {
+    names.iter().map(|name| context.read_kind(name, Kind::Set)).collect()
+}
+
+pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let count = parse::integer(&arguments[1])
+        .filter(|&count| count > 0)
+        .ok_or(Failure::Error("ERR numkeys should be greater than 0"))?;
+    if count > arguments.len() as i64 - 2 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    let options = arguments.tail(2 + count as usize);
+    let limit = limit(options)?;
+    let names = arguments.iter().skip(2).take(count as usize);
+    let operands: Result<Operands, Failure> = names.map(|name| context.read_kind(name, Kind::Set)).collect();
+    let operands = operands?;
+    let found = common(&mut context.keys(), operands, limit);
+    context.reply.integer(found.len() as i64);
+    Ok(())
+}
+
+/// LIMIT's value; 0, as none given: no limit. Given more than once, the last counts.
+fn limit(options: Arguments<'_>) -> Result<usize, Failure> {
+    let mut limit = 0;
+    let mut words = options.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().filter(|_| parse::is(word, "limit"));
+        let value = value.ok_or(Failure::Error(errors::SYNTAX))?;
+        limit = parse::integer(value)
+            .and_then(|limit| usize::try_from(limit).ok())
+            .ok_or(Failure::Error("ERR LIMIT can't be negative"))?;
+    }
+    Ok(if limit == 0 { usize::MAX } else { limit })
+}
+
+fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
+    common(keys, operands, usize::MAX)
+}
+
+/// At most `count_max` members that all sets have: those of the smallest that the others contain.
+fn common(keys: &mut Keyspace<'_, '_>, operands: Operands, count_max: usize) -> Vec<Vec<u8>> {
+    let Some(mut sets) = operands.into_iter().collect::<Option<Vec<Entry>>>() else {
+        return Vec::new();
+    };
+    sets.sort_by_key(value::len);
+    let others: Vec<Membership<'_>> = sets[1..].iter().map(Membership::of).collect();
+    let mut candidates = value::members(keys, &sets[0]).into_iter();
+    let mut found = Vec::new();
+    while found.len() < count_max
+        && let Some(member) = candidates.next()
+    {
+        if others.iter().all(|other| other.contains(keys, &member)) {
+            found.push(member);
+        }
+    }
+    found
+}
+
+/// Sorted, so that what is written does not depend on any hash order.
+fn union(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
+    let mut members = BTreeSet::new();
+    for entry in operands.iter().flatten() {
+        value::each(keys, entry, &mut |member| {
+            if !members.contains(member) {
+                members.insert(member.to_vec());
+            }
+        });
+    }
+    members.into_iter().collect()
+}
+
+fn difference(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
+    let Some(Some(first)) = operands.first() else {
+        return Vec::new();
+    };
+    let others: Vec<Membership<'_>> = operands[1..].iter().flatten().map(Membership::of).collect();
+    let mut members = value::members(keys, first);
+    members.retain(|member| !others.iter().any(|other| other.contains(keys, member)));
+    members
+}
+
+/// A set that is asked for many members.
+enum Membership<'e> {
+    Small(HashSet<&'e [u8]>),
+    Large(Elements),
+}
+
+impl<'e> Membership<'e> {
+    fn of(entry: &'e Entry) -> Membership<'e> {
+        if entry.is_large() {
+            Membership::Large(entry.elements())
+        } else {
+            Membership::Small(packed::iter(entry.payload()).collect())
+        }
+    }
+
+    fn contains(&self, keys: &mut Keyspace<'_, '_>, member: &[u8]) -> bool {
+        match self {
+            Membership::Small(members) => members.contains(member),
+            Membership::Large(elements) => elements.get(keys.tx, &scan::element_key(member)).is_some(),
+        }
+    }
+}
