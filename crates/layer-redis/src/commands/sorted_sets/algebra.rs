@@ -1,0 +1,307 @@
+//! Unions, intersections and differences of sorted sets and sets.
+
+use std::collections::{HashMap, HashSet};
+
+use quartet_engine::Transaction;
+use quartet_wire_resp::Arguments;
+
+use super::range::{write_head, write_pair};
+use super::value::{self, SortedSet, order_of};
+use crate::command::Failure;
+use crate::commands::sets;
+use crate::context::Context;
+use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::{errors, parse};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Union,
+    Intersection,
+    Difference,
+}
+
+/// What is made of the scores that a member has in several inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+/// What is done with the result; it decides which options are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Answer,
+    Store,
+    Count,
+}
+
+struct Options {
+    aggregate: Aggregate,
+    with_scores: bool,
+    /// 0: none.
+    limit: u64,
+}
+
+/// One key that is combined.
+struct Input {
+    members: Members,
+    weight: f64,
+}
+
+enum Members {
+    Absent,
+    Sorted(SortedSet),
+    /// A plain set, every score 1.
+    Plain(HashSet<Vec<u8>>),
+}
+
+type Pairs = Vec<(Vec<u8>, f64)>;
+
+pub fn zunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, Operation::Union)
+}
+
+pub fn zinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, Operation::Intersection)
+}
+
+pub fn zdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    answer(context, arguments, Operation::Difference)
+}
+
+pub fn zunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, Operation::Union)
+}
+
+pub fn zinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, Operation::Intersection)
+}
+
+pub fn zdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    store(context, arguments, Operation::Difference)
+}
+
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+    let (inputs, options) = inputs(context, arguments, 1, operation, Purpose::Answer)?;
+    let pairs = combine(context.tx, inputs, operation, &options);
+    let reply = &mut context.reply;
+    write_head(reply, pairs.len(), options.with_scores);
+    for (member, score) in &pairs {
+        write_pair(reply, member, *score, options.with_scores);
+    }
+    Ok(())
+}
+
+fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
+    let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
+    let pairs = combine(context.tx, inputs, operation, &options);
+    let config = &context.layer.config;
+    value::replace(&mut context.keys(), config, &arguments[1], &pairs);
+    context.reply.integer(pairs.len() as i64);
+    Ok(())
+}
+
+pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (inputs, options) = inputs(context, arguments, 1, Operation::Intersection, Purpose::Count)?;
+    let count = match options.limit {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let pairs = intersection(context.tx, inputs, Aggregate::Sum, count);
+    context.reply.integer(pairs.len() as i64);
+    Ok(())
+}
+
+/// The keys and the options, from the number of keys on, which stands at `position`. Keys are looked at before the options
+/// are, as in Redis.
+fn inputs(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    position: usize,
+    operation: Operation,
+    purpose: Purpose,
+) -> Result<(Vec<Input>, Options), Failure> {
+    let announced = parse::required_integer(&arguments[position])?;
+    if announced < 1 {
+        let command = String::from_utf8_lossy(&arguments[0]).to_ascii_lowercase();
+        return Err(format!("ERR at least 1 input key is needed for '{command}' command").into());
+    }
+    if announced > (arguments.len() - position - 1) as i64 {
+        return Err(errors::SYNTAX.into());
+    }
+    let key_count = announced as usize;
+    let mut inputs = Vec::with_capacity(key_count);
+    for name in arguments.iter().skip(position + 1).take(key_count) {
+        let members = open(context, name)?;
+        inputs.push(Input { members, weight: 1.0 });
+    }
+    let options = options(
+        arguments.tail(position + 1 + key_count),
+        operation,
+        purpose,
+        &mut inputs,
+    )?;
+    Ok((inputs, options))
+}
+
+fn open(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Members, Failure> {
+    match context.read(name) {
+        None => Ok(Members::Absent),
+        Some(entry) if entry.kind == Kind::SortedSet => Ok(Members::Sorted(SortedSet::of(entry))),
+        Some(entry) if entry.kind == Kind::Set => Ok(Members::Plain(set_members(&mut context.keys(), &entry))),
+        Some(_) => Err(errors::WRONG_TYPE.into()),
+    }
+}
+
+fn set_members(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> HashSet<Vec<u8>> {
+    sets::members(keys, entry).into_iter().collect()
+}
+
+fn options(
+    arguments: Arguments<'_>,
+    operation: Operation,
+    purpose: Purpose,
+    inputs: &mut [Input],
+) -> Result<Options, Failure> {
+    let mut options = Options {
+        aggregate: Aggregate::Sum,
+        with_scores: false,
+        limit: 0,
+    };
+    let has_scores = operation != Operation::Difference && purpose != Purpose::Count;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let left = words.len();
+        if has_scores && left >= inputs.len() && parse::is(word, "weights") {
+            for (input, text) in inputs.iter_mut().zip(&mut words) {
+                input.weight = parse::float(text).ok_or("ERR weight value is not a float")?;
+            }
+        } else if has_scores && left >= 1 && parse::is(word, "aggregate") {
+            options.aggregate = aggregate(words.next().unwrap_or_default())?;
+        } else if purpose == Purpose::Answer && parse::is(word, "withscores") {
+            options.with_scores = true;
+        } else if purpose == Purpose::Count && left >= 1 && parse::is(word, "limit") {
+            options.limit = limit(words.next().unwrap_or_default())?;
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
+    }
+    Ok(options)
+}
+
+fn aggregate(word: &[u8]) -> Result<Aggregate, Failure> {
+    match word {
+        word if parse::is(word, "sum") => Ok(Aggregate::Sum),
+        word if parse::is(word, "min") => Ok(Aggregate::Min),
+        word if parse::is(word, "max") => Ok(Aggregate::Max),
+        _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+fn limit(text: &[u8]) -> Result<u64, Failure> {
+    parse::integer(text)
+        .and_then(|limit| u64::try_from(limit).ok())
+        .ok_or(Failure::Error("ERR LIMIT can't be negative"))
+}
+
+impl Input {
+    fn len(&self) -> u64 {
+        match &self.members {
+            Members::Absent => 0,
+            Members::Sorted(set) => set.len(),
+            Members::Plain(members) => members.len() as u64,
+        }
+    }
+
+    fn score(&self, tx: &mut Transaction<'_>, member: &[u8]) -> Option<f64> {
+        match &self.members {
+            Members::Absent => None,
+            Members::Sorted(set) => set.score(tx, member),
+            Members::Plain(members) => members.contains(member).then_some(1.0),
+        }
+    }
+
+    fn pairs(&self, tx: &mut Transaction<'_>) -> Pairs {
+        let mut pairs = Vec::with_capacity(self.len() as usize);
+        match &self.members {
+            Members::Absent => {}
+            Members::Sorted(set) => set.visit(tx, 0..set.len(), false, &mut |member, score| {
+                pairs.push((member.to_vec(), score));
+            }),
+            Members::Plain(members) => pairs.extend(members.iter().map(|member| (member.clone(), 1.0))),
+        }
+        pairs
+    }
+
+    /// Infinity times nothing is nothing.
+    fn weighted(&self, score: f64) -> f64 {
+        let weighted = score * self.weight;
+        if weighted.is_nan() { 0.0 } else { weighted }
+    }
+}
+
+impl Aggregate {
+    /// Infinities that cancel out give zero. The least or greatest of a number and of no number is the number.
+    fn of(self, a: f64, b: f64) -> f64 {
+        match self {
+            Aggregate::Sum if (a + b).is_nan() => 0.0,
+            Aggregate::Sum => a + b,
+            Aggregate::Min => a.min(b),
+            Aggregate::Max => a.max(b),
+        }
+    }
+}
+
+/// The result in a sorted set's order.
+fn combine(tx: &mut Transaction<'_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
+    let mut pairs = match operation {
+        Operation::Union => union(tx, inputs, options.aggregate),
+        Operation::Intersection => intersection(tx, inputs, options.aggregate, u64::MAX),
+        Operation::Difference => difference(tx, &inputs),
+    };
+    pairs.sort_unstable_by(|(a, a_score), (b, b_score)| (order_of(*a_score), a).cmp(&(order_of(*b_score), b)));
+    pairs
+}
+
+fn union(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Aggregate) -> Pairs {
+    inputs.sort_by_key(Input::len);
+    let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
+    for input in &inputs {
+        for (member, score) in input.pairs(tx) {
+            let score = input.weighted(score);
+            scores
+                .entry(member)
+                .and_modify(|sum| *sum = aggregate.of(*sum, score))
+                .or_insert(score);
+        }
+    }
+    scores.into_iter().collect()
+}
+
+/// Walks the smallest input and asks the others, until `count_max` members are found.
+fn intersection(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
+    inputs.sort_by_key(Input::len);
+    let (smallest, others) = inputs.split_first().expect("at least one input");
+    let mut found = Vec::new();
+    for (member, score) in smallest.pairs(tx) {
+        if found.len() as u64 >= count_max {
+            break;
+        }
+        let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
+            let score = other.score(tx, &member)?;
+            Some(aggregate.of(total, score * other.weight))
+        });
+        if let Some(total) = total {
+            found.push((member, total));
+        }
+    }
+    found
+}
+
+fn difference(tx: &mut Transaction<'_>, inputs: &[Input]) -> Pairs {
+    let (first, others) = inputs.split_first().expect("at least one input");
+    let mut pairs = first.pairs(tx);
+    pairs.retain(|(member, _)| !others.iter().any(|other| other.score(tx, member).is_some()));
+    pairs
+}

@@ -1,0 +1,353 @@
+//! Commands about single members: ZADD, ZREM, ZSCORE, ZRANK and their like, ZRANDMEMBER, ZSCAN.
+
+use quartet_wire_resp::{Arguments, format_double};
+
+use super::range::{write_head, write_pair};
+use super::value::{Editor, Order, SortedSet, order_of, pair_bound, row_score, score_of};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::{Entry, Kind, NAME_BYTES_MAX};
+use crate::scan::{self, Scan};
+use crate::{errors, parse};
+
+const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
+const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
+/// Most members that one ZRANDMEMBER repeats; Redis would go on until the client leaves.
+const REPEATS_MAX: u64 = 1 << 24;
+
+/// The options of ZADD. `Default` is a plain ZADD.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conditions {
+    only_new: bool,
+    only_existing: bool,
+    only_greater: bool,
+    only_less: bool,
+    count_changed: bool,
+    increment: bool,
+}
+
+/// What one pair of ZADD comes to.
+enum Outcome {
+    /// The conditions forbid it.
+    Refused,
+    /// The member has this score from now on; it may have had it before.
+    Score(f64),
+}
+
+pub fn zadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (conditions, pairs) = zadd_options(arguments);
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+        return Err(errors::SYNTAX.into());
+    }
+    check_conditions(conditions, pairs.len() / 2)?;
+    add(context, &arguments[1], conditions, pairs)
+}
+
+pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let conditions = Conditions {
+        increment: true,
+        ..Conditions::default()
+    };
+    add(context, &arguments[1], conditions, arguments.tail(2))
+}
+
+/// The options, and the scores and members behind them.
+fn zadd_options(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
+    let mut conditions = Conditions::default();
+    let mut position = 2;
+    while let Some(word) = arguments.get(position) {
+        match () {
+            () if parse::is(word, "nx") => conditions.only_new = true,
+            () if parse::is(word, "xx") => conditions.only_existing = true,
+            () if parse::is(word, "gt") => conditions.only_greater = true,
+            () if parse::is(word, "lt") => conditions.only_less = true,
+            () if parse::is(word, "ch") => conditions.count_changed = true,
+            () if parse::is(word, "incr") => conditions.increment = true,
+            () => break,
+        }
+        position += 1;
+    }
+    (conditions, arguments.tail(position))
+}
+
+fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), Failure> {
+    let Conditions {
+        only_new,
+        only_existing,
+        only_greater,
+        only_less,
+        ..
+    } = conditions;
+    if only_new && only_existing {
+        return Err("ERR XX and NX options at the same time are not compatible".into());
+    }
+    if only_greater && only_new || only_less && only_new || only_greater && only_less {
+        return Err("ERR GT, LT, and/or NX options at the same time are not compatible".into());
+    }
+    if conditions.increment && pairs > 1 {
+        return Err("ERR INCR option supports a single increment-element pair".into());
+    }
+    Ok(())
+}
+
+/// Scores and members one after the other, added under the conditions. Only a single increment can fail once the scores are
+/// read, so nothing has been written then.
+fn add(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    conditions: Conditions,
+    pairs: Arguments<'_>,
+) -> Result<(), Failure> {
+    let scores = read_scores(pairs)?;
+    let config = &context.layer.config;
+    let mut keys = context.keys();
+    let entry = keys.find_kind(name, Kind::SortedSet)?;
+    let (mut added, mut updated, mut last) = (0, 0, None);
+    if entry.is_some() || !conditions.only_existing {
+        let mut editor = Editor::new(entry.as_ref(), config);
+        for (index, &score) in scores.iter().enumerate() {
+            let member = pairs.get(2 * index + 1).expect("a member behind each score");
+            let old = editor.order(keys.tx, member);
+            let Outcome::Score(new) = decide(conditions, old, score)? else {
+                continue;
+            };
+            last = Some(new);
+            if old == Some(order_of(new)) {
+                continue;
+            }
+            added += i64::from(old.is_none());
+            updated += i64::from(old.is_some());
+            editor.put(&mut keys, member, old, order_of(new));
+        }
+        editor.finish(&mut keys, name);
+    }
+    match (conditions.increment, last) {
+        (true, Some(score)) => context.reply.double(score),
+        (true, None) => context.reply.null(),
+        (false, _) if conditions.count_changed => context.reply.integer(added + updated),
+        (false, _) => context.reply.integer(added),
+    }
+    Ok(())
+}
+
+fn read_scores(pairs: Arguments<'_>) -> Result<Vec<f64>, Failure> {
+    let mut scores = Vec::with_capacity(pairs.len() / 2);
+    for score in pairs.iter().step_by(2) {
+        scores.push(parse::required_float(score)?);
+    }
+    if pairs
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .any(|member| member.len() > NAME_BYTES_MAX)
+    {
+        return Err(MEMBER_TOO_LARGE.into());
+    }
+    Ok(scores)
+}
+
+fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outcome, Failure> {
+    let Some(old) = old.map(score_of) else {
+        return Ok(if conditions.only_existing {
+            Outcome::Refused
+        } else {
+            Outcome::Score(score)
+        });
+    };
+    if conditions.only_new {
+        return Ok(Outcome::Refused);
+    }
+    let new = if conditions.increment { old + score } else { score };
+    if new.is_nan() {
+        return Err(NOT_A_NUMBER.into());
+    }
+    if conditions.only_less && new >= old || conditions.only_greater && new <= old {
+        return Ok(Outcome::Refused);
+    }
+    Ok(Outcome::Score(new))
+}
+
+pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let config = &context.layer.config;
+    let mut keys = context.keys();
+    let mut removed = 0;
+    if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
+        let mut editor = Editor::new(Some(&entry), config);
+        for member in arguments.iter().skip(2) {
+            removed += i64::from(editor.remove(&mut keys, member));
+        }
+        editor.finish(&mut keys, &arguments[1]);
+    }
+    context.reply.integer(removed);
+    Ok(())
+}
+
+/// The sorted set that a command reads.
+pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<SortedSet>, Failure> {
+    let entry: Option<Entry> = context.read_kind(name, Kind::SortedSet)?;
+    Ok(entry.map(SortedSet::of))
+}
+
+pub fn zscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let set = read(context, &arguments[1])?;
+    write_score(context, set.as_ref(), &arguments[2]);
+    Ok(())
+}
+
+pub fn zmscore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let set = read(context, &arguments[1])?;
+    context.reply.array(arguments.len() - 2);
+    for member in arguments.iter().skip(2) {
+        write_score(context, set.as_ref(), member);
+    }
+    Ok(())
+}
+
+fn write_score(context: &mut Context<'_, '_>, set: Option<&SortedSet>, member: &[u8]) {
+    match set.and_then(|set| set.score(context.tx, member)) {
+        Some(score) => context.reply.double(score),
+        None => context.reply.null(),
+    }
+}
+
+pub fn zcard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let set = read(context, &arguments[1])?;
+    context.reply.integer(set.map_or(0, |set| set.len() as i64));
+    Ok(())
+}
+
+pub fn zrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    rank(context, arguments, "zrank", false)
+}
+
+pub fn zrevrank(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    rank(context, arguments, "zrevrank", true)
+}
+
+fn rank(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, reverse: bool) -> Result<(), Failure> {
+    if arguments.len() > 4 {
+        return Err(format!("ERR wrong number of arguments for '{command}' command").into());
+    }
+    let with_score = arguments.len() == 4;
+    if with_score && !parse::is(&arguments[3], "withscore") {
+        return Err(errors::SYNTAX.into());
+    }
+    let found = read(context, &arguments[1])?.and_then(|set| {
+        let order = set.order(context.tx, &arguments[2])?;
+        let rank = set.rank(context.tx, &pair_bound(order, &arguments[2]));
+        Some((if reverse { set.len() - 1 - rank } else { rank }, score_of(order)))
+    });
+    match found {
+        Some((rank, score)) if with_score => {
+            context.reply.array(2);
+            context.reply.integer(rank as i64);
+            context.reply.double(score);
+        }
+        Some((rank, _)) => context.reply.integer(rank as i64),
+        None if with_score => context.reply.null_array(),
+        None => context.reply.null(),
+    }
+    Ok(())
+}
+
+pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let Some(count) = arguments.get(2) else {
+        return one_random(context, &arguments[1]);
+    };
+    let count = random_count(count)?;
+    let with_scores = arguments.len() == 4 && parse::is(&arguments[3], "withscores");
+    if arguments.len() > 3 && !with_scores {
+        return Err(errors::SYNTAX.into());
+    }
+    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err("ERR value is out of range".into());
+    }
+    let Some(set) = read(context, &arguments[1])? else {
+        context.reply.array(0);
+        return Ok(());
+    };
+    let ranks = random_ranks(context, &set, count)?;
+    write_head(&mut context.reply, ranks.len(), with_scores);
+    for rank in ranks {
+        let reply = &mut context.reply;
+        set.visit(context.tx, rank..rank + 1, false, &mut |member, score| {
+            write_pair(reply, member, score, with_scores);
+        });
+    }
+    Ok(())
+}
+
+fn random_count(text: &[u8]) -> Result<i64, Failure> {
+    let count = parse::required_integer(text)?;
+    if count == i64::MIN {
+        let most = i64::MAX;
+        return Err(format!("ERR value is out of range, value must between -{most} and {most}").into());
+    }
+    Ok(count)
+}
+
+fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+    let Some(set) = read(context, name)? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let rank = context.layer.random.below(set.len());
+    let reply = &mut context.reply;
+    set.visit(context.tx, rank..rank + 1, false, &mut |member, _| reply.bulk(member));
+    Ok(())
+}
+
+/// Different ranks for a positive count, all of them in order if it reaches the set's size; any ranks for a negative one.
+fn random_ranks(context: &Context<'_, '_>, set: &SortedSet, count: i64) -> Result<Vec<u64>, Failure> {
+    let random = &context.layer.random;
+    let wanted = count.unsigned_abs();
+    if count >= 0 && wanted >= set.len() {
+        return Ok((0..set.len()).collect());
+    }
+    if count >= 0 {
+        return Ok(random.distinct(wanted, set.len()));
+    }
+    if wanted > REPEATS_MAX {
+        return Err("ERR value is out of range".into());
+    }
+    Ok((0..wanted).map(|_| random.below(set.len())).collect())
+}
+
+pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let cursor = scan::cursor(&arguments[2])?;
+    let set = read(context, &arguments[1])?;
+    let options = scan::options(arguments.tail(3), Scan::Members)?;
+    let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
+    let mut visit = |member: &[u8], score: f64| {
+        if options.matches(member) {
+            found.push((member.to_vec(), score));
+        }
+    };
+    let mut next = 0;
+    match &set {
+        Some(set) if set.entry().is_large() => {
+            let elements = set.entry().elements();
+            next = scan::page(&elements, context.tx, cursor, options.count, &mut |member, value| {
+                visit(member, row_score(value));
+            });
+        }
+        Some(set) => set.visit(context.tx, 0..set.len(), false, &mut visit),
+        None => {}
+    }
+    write_page(context, next, &found);
+    Ok(())
+}
+
+/// Scores of ZSCAN are strings in either protocol.
+fn write_page(context: &mut Context<'_, '_>, next: u64, found: &[(Vec<u8>, f64)]) {
+    context.reply.array(2);
+    context.reply.bulk(next.to_string().as_bytes());
+    context.reply.array(found.len() * 2);
+    let mut text = Vec::new();
+    for (member, score) in found {
+        text.clear();
+        format_double(*score, &mut text);
+        context.reply.bulk(member);
+        context.reply.bulk(&text);
+    }
+}
