@@ -87,8 +87,6 @@ class Server:
         command = [binary(), "serve", "--dev", "--data", self.data]
         command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]
         command += ["--durability", self.durability]
-        for layer in ("fauna", "dynamodb", "keyvalue"):
-            command += [f"--listen-{layer}", "off"]
         command += os.environ.get("QUARTET_SERVE_OPTIONS", "").split()
         self._spawn(command)
         ready = threading.Event()

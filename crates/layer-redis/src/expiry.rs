@@ -51,8 +51,8 @@ impl Redis {
         let removed = home.execute(self.space, |tx| -> Result<(usize, u64), ()> {
             let due = due(tx, true, now_ms, BATCH);
             let mut fields = 0;
-            for (db, deadline_ms, name) in &due {
-                fields += commands::hashes::expire_fields(&mut Keyspace { tx, db: *db, now_ms }, name, *deadline_ms);
+            for (db, _, name) in &due {
+                fields += commands::hashes::expire_fields(&mut Keyspace { tx, db: *db, now_ms }, name);
             }
             Ok((due.len(), fields))
         });

@@ -71,6 +71,8 @@ pub const LARGE: u8 = 0x20;
 /// The family's own flags.
 pub const FLAG_A: u8 = 0x40;
 pub const FLAG_B: u8 = 0x80;
+/// Ends the payload of a hash with FLAG_B none of whose fields has a deadline any more.
+pub const NO_DEADLINE: u64 = u64::MAX;
 const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
 
 /// Longest name of a key.
@@ -207,7 +209,7 @@ fn field_deadline_ms(kind: Kind, flags: u8, payload: &[&[u8]]) -> Option<u64> {
     for byte in deadline.iter_mut().rev() {
         *byte = *backwards.next().expect("a hash with FLAG_B ends with a deadline");
     }
-    Some(u64::from_be_bytes(deadline))
+    Some(u64::from_be_bytes(deadline)).filter(|&deadline_ms| deadline_ms != NO_DEADLINE)
 }
 
 /// One Redis database inside a transaction.

@@ -14,6 +14,9 @@ pub fn push(out: &mut Vec<u8>, element: &[u8]) {
     out.extend_from_slice(element);
 }
 
+/// A length takes at most five bytes.
+const LENGTH_SHIFT_MAX: u32 = 28;
+
 /// Walks the elements from the front.
 #[derive(Clone, Copy, Debug)]
 pub struct Iter<'a> {
@@ -38,6 +41,9 @@ impl<'a> Iterator for Iter<'a> {
         let (mut byte, mut shift) = (first, 0);
         while byte & 0x80 != 0 {
             shift += 7;
+            if shift > LENGTH_SHIFT_MAX {
+                return None;
+            }
             (byte, rest) = rest.split_first().map(|(&byte, rest)| (byte, rest))?;
             length |= usize::from(byte & 0x7f) << shift;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use quartet_wire_resp::Value;
 
-use super::{encoding, first_field_deadline};
+use super::encoding;
 use crate::keyspace::Keyspace;
 use crate::testing::{Connection, Fixture, show};
 
@@ -445,7 +445,7 @@ fn stored(fixture: &Fixture) -> (BTreeMap<String, (String, Option<u64>)>, u64, O
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             fields.insert(text(field.name), (text(field.value), field.deadline_ms));
         });
-        let first = first_field_deadline(keys, &entry);
+        let first = entry.field_deadline_ms();
         (fields, super::value::len(keys, &entry), first)
     })
 }

@@ -4,6 +4,7 @@
 //! small   one row            payload: (field, value)*            packed
 //!                            payload: (field, value, deadline)*  packed, if FLAG_B; the deadline has eight bytes or none
 //! large   the key's row      payload: id (10), number of element rows (8)
+//! either  with FLAG_B, the first deadline (8) ends the payload: NO_DEADLINE if no field has one
 //!         a row an element   position, field -> 0, value  or  1, deadline (8), value
 //!         a row a deadline   0 (8), deadline (8), field -> nothing
 //! ```
@@ -24,7 +25,7 @@ use std::ops::ControlFlow;
 use quartet_store::Row;
 use smallvec::SmallVec;
 
-use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, LARGE};
+use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, LARGE, NO_DEADLINE};
 use crate::{packed, scan};
 
 const PACKED_FIELDS_MAX: u64 = 128;
@@ -174,17 +175,6 @@ pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &m
 /// Number of element rows of a large hash: its live fields and the expired ones that are not removed yet.
 fn row_count(entry: &Entry) -> u64 {
     u64::from_be_bytes(entry.large_payload()[..8].try_into().expect("eight bytes of count"))
-}
-
-/// The least deadline of any field, expired or not: what the index of the expiry cycle holds for this hash.
-pub fn first_field_deadline(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<u64> {
-    if entry.flags & FLAG_B == 0 {
-        return None;
-    }
-    if !entry.is_large() {
-        return packed_fields(entry).filter_map(|field| field.deadline_ms).min();
-    }
-    first_deadline_row(keys, &entry.elements())
 }
 
 fn first_deadline_row(keys: &mut Keyspace<'_, '_>, elements: &Elements) -> Option<u64> {
@@ -347,7 +337,7 @@ pub fn apply(
     match entry {
         Some(entry) if entry.is_large() => {
             let header = Header::of(entry).flags(flags);
-            let before = (row_count(entry), first_field_deadline(keys, entry));
+            let before = (row_count(entry), entry.field_deadline_ms());
             let key = LargeKey {
                 name,
                 header,
@@ -401,10 +391,8 @@ fn apply_packed(
         count: 0,
         first_deadline_ms: None,
     };
-    let mut old_deadline_ms = None;
     let mut has_changed = false;
     for field in entry.into_iter().flat_map(packed_fields) {
-        old_deadline_ms = earlier(old_deadline_ms, field.deadline_ms);
         if !field.is_live(keys.now_ms) {
             has_changed = true;
             continue;
@@ -432,7 +420,6 @@ fn apply_packed(
         return outcome;
     }
     put_packed(keys, name, entry, flags, &new, limits);
-    keys.move_field_expiry(name, old_deadline_ms, new.first_deadline_ms);
     outcome.is_gone = new.count == 0;
     outcome
 }
@@ -463,7 +450,8 @@ fn put_packed(
     }
     let header = entry.map_or(Header::new(Kind::Hash), Header::of).flags(flags);
     if new.count <= PACKED_FIELDS_MAX && new.payload.len() <= PACKED_BYTES_MAX {
-        keys.put(name, header, &new.payload);
+        let tail = deadline_tail(flags, new.first_deadline_ms);
+        keys.put_parts(name, header, &[&new.payload, tail.as_slice()]);
     } else {
         unpack(keys, name, header, new);
     }
@@ -484,7 +472,27 @@ fn unpack(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, new: &Repack
         );
     }
     let header = header.flags(header.flags | LARGE);
-    keys.put_parts(name, header, &[elements.id(), &new.count.to_be_bytes()]);
+    put_large(keys, name, header, &elements, new.count, new.first_deadline_ms);
+}
+
+fn put_large(
+    keys: &mut Keyspace<'_, '_>,
+    name: &[u8],
+    header: Header,
+    elements: &Elements,
+    count: u64,
+    first_deadline_ms: Option<u64>,
+) {
+    let tail = deadline_tail(header.flags, first_deadline_ms);
+    keys.put_parts(name, header, &[elements.id(), &count.to_be_bytes(), &tail]);
+}
+
+/// What ends the payload: nothing without FLAG_B.
+fn deadline_tail(flags: u8, first_deadline_ms: Option<u64>) -> SmallVec<[u8; 8]> {
+    if flags & FLAG_B == 0 {
+        return SmallVec::new();
+    }
+    SmallVec::from_buf(first_deadline_ms.unwrap_or(NO_DEADLINE).to_be_bytes())
 }
 
 /// A large hash that is being written.
@@ -548,16 +556,16 @@ fn finish_large(
         0
     };
     if count == expired {
-        keys.move_field_expiry(key.name, before.1, None);
         keys.remove(key.name);
         return true;
     }
-    if has_deadlines {
-        let first_ms = first_deadline_row(keys, &key.elements);
-        keys.move_field_expiry(key.name, before.1, first_ms);
-    }
-    if count != before.0 || header.flags != key.old_flags {
-        keys.put_parts(key.name, header, &[key.elements.id(), &count.to_be_bytes()]);
+    let first_ms = if has_deadlines {
+        first_deadline_row(keys, &key.elements)
+    } else {
+        None
+    };
+    if (count, first_ms) != before || header.flags != key.old_flags {
+        put_large(keys, key.name, header, &key.elements, count, first_ms);
     } else if has_changed {
         keys.touch(key.name);
     }
@@ -633,17 +641,14 @@ fn set_row(
     elements.set(keys.tx, &scan::element_key(name), scratch)
 }
 
-/// Removes the expired fields, and the key with its last one. `deadline_ms` is what the index said of the hash; if it is not
-/// the hash's first deadline, the index row was left by a key that is gone, and only that row is removed. Returns how many
-/// fields were removed.
-pub fn expire_fields(keys: &mut Keyspace<'_, '_>, name: &[u8], deadline_ms: u64) -> u64 {
-    let entry = keys.find(name).filter(|entry| entry.kind == Kind::Hash);
-    let Some(entry) = entry.filter(|entry| first_field_deadline(keys, entry) == Some(deadline_ms)) else {
-        keys.move_field_expiry(name, Some(deadline_ms), None);
+/// Removes the expired fields, and the key with its last one. Returns how many fields were removed: none if the key itself
+/// has expired, for then the cycle removes it whole.
+pub fn expire_fields(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> u64 {
+    let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Hash) else {
         return 0;
     };
     if entry.is_large() {
-        return expire_large(keys, name, &entry, deadline_ms);
+        return expire_large(keys, name, &entry);
     }
     let now_ms = keys.now_ms;
     let expired = packed_fields(&entry).filter(|field| !field.is_live(now_ms)).count();
@@ -659,7 +664,7 @@ impl Limits {
     };
 }
 
-fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, deadline_ms: u64) -> u64 {
+fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
     let elements = entry.elements();
     let end = deadline_key(keys.now_ms.saturating_add(1), b"");
     let mut due: Vec<Vec<u8>> = Vec::new();
@@ -681,13 +686,16 @@ fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, deadlin
         elements,
     };
     let rows = row_count(entry);
-    let before = (rows, Some(deadline_ms));
+    let before = (rows, entry.field_deadline_ms());
     finish_large(keys, &key, before, rows - due.len() as u64, true, Limits::NONE);
     due.len() as u64
 }
 
 fn packed_fields(entry: &Entry) -> impl Iterator<Item = Field<'_>> {
-    fields(entry.payload(), entry.flags & FLAG_B != 0)
+    let has_deadlines = entry.flags & FLAG_B != 0;
+    let payload = entry.payload();
+    let tail_bytes = if has_deadlines { size_of::<u64>() } else { 0 };
+    fields(&payload[..payload.len() - tail_bytes], has_deadlines)
 }
 
 fn fields(payload: &[u8], has_deadlines: bool) -> impl Iterator<Item = Field<'_>> {
