@@ -319,10 +319,13 @@ fn in_keyspace<R>(fixture: &Fixture, body: impl FnOnce(&mut Keyspace<'_, '_>) ->
     outcome.unwrap_or_else(|_| panic!("the transaction failed")).0
 }
 
-/// A hash as a map: field to value and deadline.
+/// Field to value and deadline.
+type Fields = BTreeMap<String, (String, Option<u64>)>;
+
+/// A hash as a map.
 #[derive(Default)]
 struct Model {
-    fields: BTreeMap<String, (String, Option<u64>)>,
+    fields: Fields,
     now_ms: u64,
 }
 
@@ -355,7 +358,7 @@ fn step(field_count: u16) -> impl Strategy<Value = Step> {
 }
 
 impl Model {
-    fn live(&mut self) -> &mut BTreeMap<String, (String, Option<u64>)> {
+    fn live(&mut self) -> &mut Fields {
         let now_ms = self.now_ms;
         self.fields
             .retain(|_, (_, deadline_ms)| deadline_ms.is_none_or(|at_ms| at_ms > now_ms));
@@ -435,7 +438,7 @@ impl Model {
 }
 
 /// What the store says of the hash, in the form of the model.
-fn stored(fixture: &Fixture) -> (BTreeMap<String, (String, Option<u64>)>, u64, Option<u64>) {
+fn stored(fixture: &Fixture) -> (Fields, u64, Option<u64>) {
     in_keyspace(fixture, |keys| {
         let mut fields = BTreeMap::new();
         let Some(entry) = keys.find(b"h") else {

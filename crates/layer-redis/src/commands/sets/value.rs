@@ -97,12 +97,12 @@ pub fn page(keys: &mut Keyspace<'_, '_>, entry: &Entry, cursor: u64, count: u64,
 
 /// Adds the members to the set `name`, which was found as `entry`. Returns how many were new.
 /// `integers_max`: members up to which Redis keeps integers in their own form.
-pub fn add<'m>(
+pub fn add(
     keys: &mut Keyspace<'_, '_>,
     integers_max: u64,
     name: &[u8],
     entry: Option<&Entry>,
-    members: &mut dyn Iterator<Item = &'m [u8]>,
+    members: &mut dyn Iterator<Item = &[u8]>,
 ) -> u64 {
     let header = entry.map_or(Header::new(Kind::Set), Header::of);
     let mut writer = Writer {
