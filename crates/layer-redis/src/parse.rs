@@ -40,7 +40,7 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 pub fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let value = if unsigned.len() > 2 && unsigned[..2].eq_ignore_ascii_case("0x") {
+    let value = if unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x")) {
         hexadecimal(text, &unsigned[2..])?
     } else {
         text.parse::<f64>().ok()?
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(float(b"+inf"), Some(f64::INFINITY));
         assert_eq!(float(b"-Infinity"), Some(f64::NEG_INFINITY));
         assert_eq!(float(b"0x10"), Some(16.0));
-        for text in ["nan", "", " 1", "1 ", "1e400", "abc"] {
+        for text in ["nan", "", " 1", "1 ", "1e400", "abc", "0x", "G\u{76c}L"] {
             assert_eq!(float(text.as_bytes()), None, "{text:?}");
         }
     }
