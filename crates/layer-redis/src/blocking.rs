@@ -33,6 +33,8 @@ struct Ready {
 pub struct Blocking {
     ready: Arc<Ready>,
     queues: Mutex<Queues>,
+    /// Waits that CLIENT UNBLOCK ends, with the error to answer.
+    ends: Mutex<Vec<(u64, Option<&'static str>)>>,
 }
 
 #[derive(Default)]
@@ -144,6 +146,16 @@ impl Blocking {
         true
     }
 
+    /// Ends the wait once the transaction that asks for it is over. False if the client does not wait.
+    pub fn end_soon(&self, client_id: u64, error: Option<&'static str>) -> bool {
+        if !self.queues.lock().waiters.contains_key(&client_id) {
+            return false;
+        }
+        self.ends.lock().push((client_id, error));
+        self.ready.any.store(true, Ordering::Relaxed);
+        true
+    }
+
     /// The connection is gone: nothing is to be given to it.
     pub fn forget(&self, home: &mut Home<'_>, client_id: u64) {
         self.remove(home, client_id);
@@ -153,6 +165,9 @@ impl Blocking {
     #[inline]
     pub fn serve(&self, home: &mut Home<'_>, layer: &Redis) {
         while self.ready.any.load(Ordering::Relaxed) {
+            for (client_id, error) in std::mem::take(&mut *self.ends.lock()) {
+                self.end(home, client_id, error);
+            }
             let Some(row) = self.ready.pop() else { return };
             self.serve_key(home, layer, &row);
         }
@@ -181,7 +196,11 @@ impl Blocking {
 
     fn waiting(&self, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
         let queues = self.queues.lock();
+        // A killed connection is given nothing, even while it is still being closed.
         let waiter = queues.waiters.get(&client_id)?;
+        if waiter.client.killed.load(Ordering::SeqCst) {
+            return None;
+        }
         let mut client = ClientState::new(waiter.client.clone(), true);
         client.db = waiter.db;
         client.protocol = waiter.protocol;

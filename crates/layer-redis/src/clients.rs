@@ -26,6 +26,8 @@ pub struct ClientState {
 pub struct Queue {
     pub requests: Vec<Vec<u8>>,
     pub bytes: usize,
+    /// Some request writes.
+    pub writes: bool,
     /// A request was refused: EXEC will discard them all.
     pub refused: bool,
 }
@@ -195,6 +197,17 @@ impl Clients {
     pub fn disconnect(&self, client: &Client) {
         self.set_monitor(client, false);
         self.all.lock().remove(&client.id);
+    }
+
+    /// Makes the connection close. It no longer counts from now on.
+    pub fn kill(&self, client: &Client) {
+        self.disconnect(client);
+        client.kill();
+    }
+
+    /// Wakes every connection: a pause has ended.
+    pub fn wake_all(&self) {
+        self.list().iter().for_each(|client| (client.wake)());
     }
 
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {

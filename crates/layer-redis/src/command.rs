@@ -208,6 +208,10 @@ pub const SKIP_MONITOR: u32 = 1 << 12;
 pub const SKIP_SLOWLOG: u32 = 1 << 13;
 /// ACL category only; not shown as a flag.
 pub const DANGEROUS: u32 = 1 << 14;
+pub const ALLOW_BUSY: u32 = 1 << 15;
+pub const NO_ASYNC_LOADING: u32 = 1 << 16;
+/// ACL category only: an administrator's command without the flag.
+pub const ADMIN_CATEGORY: u32 = 1 << 17;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -224,6 +228,8 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (BLOCKING, "blocking"),
     (NO_MULTI, "no_multi"),
     (MOVABLE_KEYS, "movablekeys"),
+    (ALLOW_BUSY, "allow_busy"),
+    (NO_ASYNC_LOADING, "no_async_loading"),
 ];
 
 impl Command {
@@ -256,10 +262,10 @@ impl Command {
         {
             categories.push("read");
         }
-        if self.has(ADMIN) {
+        if self.has(ADMIN | ADMIN_CATEGORY) {
             categories.push("admin");
         }
-        if self.has(ADMIN | DANGEROUS) {
+        if self.has(ADMIN | ADMIN_CATEGORY | DANGEROUS) {
             categories.push("dangerous");
         }
         categories.push(if self.has(FAST) { "fast" } else { "slow" });

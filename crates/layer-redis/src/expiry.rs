@@ -17,7 +17,10 @@ const BATCH: usize = 200;
 impl Redis {
     /// Removes what is due. Call it about ten times a second.
     pub fn expire_due(&self) {
-        if !self.active_expiry.load(Ordering::Relaxed) {
+        let now_micros = self.engine.now_micros();
+        self.statistics.sample_rate(now_micros);
+        let is_paused = self.pause.holds_back(true, now_micros / 1000).is_some();
+        if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
             return;
         }
         loop {

@@ -505,6 +505,21 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
     }
 }
 
+/// How many keys have an expiry, with the database and deadline of at most `count_max` of them: all, or evenly spread ones.
+pub fn expiry_sample(tx: &mut Transaction<'_>, count_max: u64) -> (u64, Vec<(u8, u64)>) {
+    let total = tx.count(b"T", b"U");
+    let step = total.div_ceil(count_max).max(1);
+    let mut sample = Vec::new();
+    let mut index = 0;
+    while let Some(row) = (index < total).then(|| tx.nth(b"T", b"U", index)).flatten() {
+        let key = Transaction::layer_key(&row);
+        let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
+        sample.push((key[9], deadline_ms));
+        index += step;
+    }
+    (total, sample)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,10 +19,13 @@ pub mod errors;
 pub mod expiry;
 pub mod glob;
 pub mod keyspace;
+pub mod latency;
 pub mod long_double;
 pub mod packed;
 pub mod parse;
+pub mod pause;
 pub mod random;
+pub mod redaction;
 pub mod scan;
 pub mod session;
 pub mod slowlog;
@@ -41,6 +44,8 @@ pub use session::{Received, Session};
 use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::Config;
+use crate::latency::LatencyEvents;
+use crate::pause::Pause;
 use crate::random::Random;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
@@ -59,6 +64,8 @@ pub struct Redis {
     pub clients: Clients,
     pub blocking: Blocking,
     pub slowlog: Mutex<Slowlog>,
+    pub latency: Mutex<LatencyEvents>,
+    pub pause: Pause,
     /// SHA-256 of the password that AUTH must give; `None`: no password.
     pub password: RwLock<Option<[u8; 32]>>,
     pub identity: Identity,
@@ -67,6 +74,20 @@ pub struct Redis {
     pub active_expiry: AtomicBool,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
+    /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
+    pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
+}
+
+/// What the process uses of the machine. Zeros where nobody measures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resources {
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// Memory in use, as the allocator counts it.
+    pub used_bytes: u64,
+    pub machine_bytes: u64,
+    pub cpu_system_micros: u64,
+    pub cpu_user_micros: u64,
 }
 
 /// What INFO and HELLO say about this process.
@@ -83,19 +104,26 @@ pub struct Identity {
 
 impl Redis {
     pub fn new(engine: Arc<Engine>, space: Space, identity: Identity, shutdown: Box<dyn Fn() + Send + Sync>) -> Redis {
+        let config = Config::default();
+        if identity.tcp_port != 0 {
+            config.start_with("port", identity.tcp_port.to_string());
+        }
         Redis {
             engine,
             space,
-            config: Config::default(),
+            config,
             statistics: Statistics::default(),
             clients: Clients::default(),
             blocking: Blocking::default(),
             slowlog: Mutex::default(),
+            latency: Mutex::default(),
+            pause: Pause::default(),
             password: RwLock::new(None),
             identity,
             random: Random::default(),
             active_expiry: AtomicBool::new(true),
             shutdown,
+            resources: Box::new(Resources::default),
         }
     }
 }

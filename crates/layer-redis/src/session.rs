@@ -12,11 +12,16 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{After, Command, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, TimeoutReply};
+use crate::command::{
+    ADMIN, After, Command, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, TimeoutReply,
+};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
+use crate::keyspace::NAME_BYTES_MAX;
 use crate::slowlog::{SlowCommand, Slowlog};
+use crate::statistics::CommandCounter;
+use crate::{errors, redaction};
 
 /// What a call of [`Session::receive`] did.
 #[derive(Debug, Default)]
@@ -39,6 +44,8 @@ pub struct Session {
     /// When the command it waits in gives up.
     deadline_ms: Option<u64>,
     blocked: bool,
+    /// The next request waits for the end of CLIENT PAUSE, at this time.
+    paused_until_ms: Option<u64>,
 }
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
@@ -56,6 +63,7 @@ impl Session {
             parser: Parser::new(),
             deadline_ms: None,
             blocked: false,
+            paused_until_ms: None,
         }
     }
 
@@ -67,14 +75,15 @@ impl Session {
         self.client.authenticated
     }
 
-    /// The current command waits for a key: receive nothing until its reply is in the mailbox.
+    /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
+    /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
-        self.blocked
+        self.blocked || self.paused_until_ms.is_some()
     }
 
     /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.deadline_ms.filter(|_| self.blocked)
+        self.paused_until_ms.or(self.deadline_ms.filter(|_| self.blocked))
     }
 
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
@@ -84,7 +93,7 @@ impl Session {
         let mut home: Option<Home<'_>> = None;
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
-            if rest.is_empty() || self.blocked || received.close || received.after.is_some() {
+            if rest.is_empty() || self.is_blocked() || received.close || received.after.is_some() {
                 break;
             }
             match self.parser.parse(rest, &self.limits()) {
@@ -92,6 +101,9 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
+                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest)) {
+                        break;
+                    }
                     let home = home.get_or_insert_with(|| layer.engine.home());
                     self.request(
                         home,
@@ -119,6 +131,7 @@ impl Session {
 
     /// Fetches what other threads left for this connection. Returns the version the bytes must wait for.
     pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
+        self.resume_if_over();
         let mail = self.client.shared.take_mail();
         out.extend_from_slice(&mail.bytes);
         if mail.unblocked {
@@ -130,6 +143,9 @@ impl Session {
 
     /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
     pub fn time_out(&mut self) {
+        if self.paused_until_ms.is_some() {
+            return self.resume_if_over();
+        }
         let mut home = self.layer.engine.home();
         self.layer.blocking.end(&mut home, self.client.shared.id, None);
         self.deadline_ms = None;
@@ -137,6 +153,7 @@ impl Session {
 
     /// The connection is closed: it waits for nothing and watches nothing any more.
     pub fn close(&mut self) {
+        self.resume();
         if self.blocked || !self.client.watched.is_empty() {
             let mut home = self.layer.engine.home();
             self.layer.blocking.forget(&mut home, self.client.shared.id);
@@ -151,6 +168,42 @@ impl Session {
     #[cfg(test)]
     pub fn speak_resp3(&mut self) {
         self.client.protocol = quartet_wire_resp::Protocol::Resp3;
+    }
+
+    /// Holds the request back if CLIENT PAUSE says so.
+    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>) -> bool {
+        let writes = commands::find(arguments).is_ok_and(|command| self.may_write(command));
+        self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
+        let is_paused = self.paused_until_ms.is_some();
+        if is_paused {
+            layer.pause.waiting.fetch_add(1, Ordering::Relaxed);
+            self.client.shared.blocked.store(true, Ordering::SeqCst);
+        }
+        is_paused
+    }
+
+    fn may_write(&self, command: &Command) -> bool {
+        let queue_writes = || self.client.multi.as_ref().is_some_and(|queue| queue.writes);
+        transactions::writes_or_publishes(command) || command.name == "exec" && queue_writes()
+    }
+
+    fn resume_if_over(&mut self) {
+        let now_ms = self.layer.engine.now_micros() / 1000;
+        if self.paused_until_ms.is_some() && self.layer.pause.holds_back(true, now_ms).is_none() {
+            self.resume();
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.paused_until_ms.take().is_some() {
+            self.layer.pause.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.client.shared.blocked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
+    fn may_run_unauthenticated(&self, command: &Command) -> bool {
+        self.client.authenticated || command.has(NO_AUTH) || self.layer.password.read().is_none()
     }
 
     fn limits(&self) -> Limits {
@@ -212,7 +265,7 @@ impl Session {
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
-        let command = match self.admit(layer, arguments) {
+        let command = match self.admit(layer, arguments, raw.len()) {
             Ok(command) => command,
             Err(refused) => {
                 if let Some(queue) = &mut self.client.multi {
@@ -224,10 +277,17 @@ impl Session {
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
             return self.enqueue(command, raw, out);
         }
-        if layer.clients.has_monitors() && !command.has(SKIP_MONITOR) {
-            tell_monitors(layer, &self.client, home.now_micros(), arguments);
+        // EXEC is shown behind the commands that it runs.
+        let is_exec = command.name == "exec";
+        let now_micros = home.now_micros();
+        if !is_exec {
+            tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
-        match call(home, layer, &mut self.client, command, arguments, false, out) {
+        let outcome = call(home, layer, &mut self.client, command, arguments, false, out);
+        if is_exec {
+            tell_monitors(layer, &self.client, command, now_micros, arguments);
+        }
+        match outcome {
             Err(Failure::Block(block)) => {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
@@ -241,7 +301,12 @@ impl Session {
     }
 
     /// Finds the command and checks everything that needs no key.
-    fn admit(&mut self, layer: &Redis, arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+    fn admit(
+        &mut self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> Result<&'static Command, Failure> {
         let command = commands::find(arguments)?;
         let refused = |failure: Failure| {
             layer.statistics.commands.0[table().index(command)]
@@ -254,11 +319,14 @@ impl Session {
                 format!("ERR wrong number of arguments for '{}' command", command.name).into(),
             ));
         }
-        if !self.client.authenticated && !command.has(NO_AUTH) {
+        if !self.may_run_unauthenticated(command) {
             return Err(refused("NOAUTH Authentication required.".into()));
         }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err(refused("ERR Command not allowed inside a transaction".into()));
+        }
+        if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
+            return Err(refused(errors::KEY_TOO_LARGE.into()));
         }
         Ok(command)
     }
@@ -270,6 +338,7 @@ impl Session {
             return Err("ERR the transaction's queue exceeds the maximum size".into());
         }
         queue.bytes += raw.len();
+        queue.writes |= transactions::writes_or_publishes(command);
         queue.requests.push(raw.to_vec());
         self.client
             .shared
@@ -297,6 +366,7 @@ pub fn call(
     is_retry: bool,
     out: &mut Vec<u8>,
 ) -> Result<Hold, Failure> {
+    client.shared.note_command(table().index(command));
     let started_micros = layer.engine.now_micros();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(layer.space, |tx| {
@@ -322,6 +392,14 @@ pub fn call(
 
 /// Runs one queued command inside EXEC's transaction. Its errors become its reply.
 pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
+    context.client.shared.note_command(table().index(command));
+    tell_monitors(
+        context.layer,
+        context.client,
+        command,
+        context.tx.now_micros(),
+        arguments,
+    );
     let started_micros = context.layer.engine.now_micros();
     let outcome = (command.handler)(context, arguments);
     account(
@@ -369,14 +447,14 @@ fn account(
     }
     layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
     client.shared.last_command_micros.store(now_micros, Ordering::Relaxed);
-    client.shared.note_command(index);
+    note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
         let entry = SlowCommand {
             id: 0,
             at_seconds: now_micros / 1_000_000,
             micros,
-            arguments: Slowlog::trimmed(arguments),
+            arguments: Slowlog::trimmed(command, arguments),
             client_address: client.shared.address.clone(),
             client_name: client.shared.details.lock().name.clone(),
         };
@@ -385,8 +463,31 @@ fn account(
     }
 }
 
-/// MONITOR's line: time, database, address, and the arguments quoted. A password is never shown.
-fn tell_monitors(layer: &Redis, client: &ClientState, now_micros: u64, arguments: Arguments<'_>) {
+/// What LATENCY and latencystats show of a call.
+fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now_micros: u64, micros: u64) {
+    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
+        counter.durations.add(micros);
+    }
+    let threshold_ms = layer.config.latency_monitor_threshold.load(Ordering::Relaxed);
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+        let event = if command.has(FAST) { "fast-command" } else { "command" };
+        layer.latency.lock().add(event, now_micros / 1_000_000, micros / 1000);
+    }
+}
+
+/// Some key is longer than a key may be. Asked only about requests that are longer than that.
+fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
+    let mut positions = command.keys.positions(arguments).into_iter();
+    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
+}
+
+/// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never shown, nor, as in Redis, an
+/// administrator's command.
+fn tell_monitors(layer: &Redis, client: &ClientState, command: &Command, now_micros: u64, arguments: Arguments<'_>) {
+    if !layer.clients.has_monitors() || command.has(SKIP_MONITOR | ADMIN) {
+        return;
+    }
+    let secrets = redaction::secrets(command, arguments);
     let mut line = format!(
         "+{}.{:06} [{} {}]",
         now_micros / 1_000_000,
@@ -395,9 +496,10 @@ fn tell_monitors(layer: &Redis, client: &ClientState, now_micros: u64, arguments
         client.shared.address
     )
     .into_bytes();
-    for argument in arguments.iter() {
+    for (position, argument) in arguments.iter().enumerate() {
+        let is_secret = secrets.contains(&position);
         line.push(b' ');
-        quote(argument, &mut line);
+        quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
     }
     line.extend_from_slice(b"\r\n");
     layer.clients.tell_monitors(&line);

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use quartet_wire_resp::Arguments;
 
+use crate::command::Command;
+use crate::redaction;
+
 #[derive(Default)]
 pub struct Slowlog {
     pub entries: VecDeque<SlowCommand>,
@@ -34,14 +37,19 @@ impl Slowlog {
         self.entries.truncate(length_max);
     }
 
-    /// The arguments as the log keeps them: the long ones cut, the many counted.
-    pub fn trimmed(arguments: Arguments<'_>) -> Vec<Vec<u8>> {
+    /// The arguments as the log keeps them: the long ones cut, the many counted, the secret ones hidden.
+    pub fn trimmed(command: &Command, arguments: Arguments<'_>) -> Vec<Vec<u8>> {
         let kept = if arguments.len() > ARGUMENTS_MAX {
             ARGUMENTS_MAX - 1
         } else {
             arguments.len()
         };
         let mut trimmed: Vec<Vec<u8>> = arguments.iter().take(kept).map(trim).collect();
+        for position in redaction::secrets(command, arguments) {
+            if position < kept {
+                trimmed[position] = redaction::REDACTED.to_vec();
+            }
+        }
         if kept < arguments.len() {
             trimmed.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());
         }

@@ -1,9 +1,11 @@
 //! Counters behind INFO, CONFIG RESETSTAT and /metrics. Relaxed atomics: each is exact, no two are read at one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+
+use crate::latency::Histogram;
 
 #[derive(Default)]
 pub struct Statistics {
@@ -21,6 +23,9 @@ pub struct Statistics {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// One entry a command, at its index in the table.
     pub commands: CommandCounters,
+    /// The largest number of used bytes that INFO has seen.
+    pub used_bytes_peak: AtomicU64,
+    pub rate: Mutex<Rate>,
 }
 
 /// Calls of one command.
@@ -32,6 +37,8 @@ pub struct CommandCounter {
     pub rejected: AtomicU64,
     /// It ran and answered an error.
     pub failed: AtomicU64,
+    /// Durations, while `latency-tracking` is on.
+    pub durations: Histogram,
 }
 
 /// Counters in the order of the command table, subcommands included.
@@ -55,6 +62,13 @@ impl Statistics {
             &self.keyspace_misses
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The most bytes in use that anybody has asked about, `used_bytes` included.
+    pub fn used_peak(&self, used_bytes: u64) -> u64 {
+        self.used_bytes_peak
+            .fetch_max(used_bytes, Ordering::Relaxed)
+            .max(used_bytes)
     }
 
     /// An error reply was sent. `text` begins with its code.
@@ -88,9 +102,43 @@ impl Statistics {
             [&counter.calls, &counter.micros, &counter.rejected, &counter.failed]
                 .iter()
                 .for_each(|counter| counter.store(0, Ordering::Relaxed));
+            counter.durations.reset();
         }
+        *self.rate.lock() = Rate::default();
+    }
+
+    /// Notes how many commands there have been. The expiry cycle calls it, about ten times a second.
+    pub fn sample_rate(&self, now_micros: u64) {
+        let commands = self.commands_processed.load(Ordering::Relaxed);
+        self.rate.lock().sample(now_micros, commands);
     }
 }
+
+/// Commands a second, over the latest samples.
+#[derive(Default)]
+pub struct Rate {
+    /// Time in microseconds and commands until then, oldest first.
+    samples: VecDeque<(u64, u64)>,
+}
+
+impl Rate {
+    fn sample(&mut self, now_micros: u64, commands: u64) {
+        self.samples.push_back((now_micros, commands));
+        if self.samples.len() > RATE_SAMPLES {
+            self.samples.pop_front();
+        }
+    }
+
+    pub fn per_second(&self) -> u64 {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return 0;
+        };
+        let micros = last.0.saturating_sub(first.0).max(1);
+        last.1.saturating_sub(first.1).saturating_mul(1_000_000) / micros
+    }
+}
+
+const RATE_SAMPLES: usize = 17;
 
 /// Codes come from replies, some of which quote a peer: a bound keeps the map small.
 const ERROR_CODES_MAX: usize = 128;

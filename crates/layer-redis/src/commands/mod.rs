@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod connection;
 pub mod hashes;
+pub mod help;
 pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
@@ -33,7 +34,16 @@ static FAMILIES: &[&[Command]] = &[
     sort::COMMANDS,
     transactions::COMMANDS,
     connection::COMMANDS,
+    connection::client::COMMANDS,
     server::COMMANDS,
+    server::acl::COMMANDS,
+    server::command_docs::COMMANDS,
+    server::config::COMMANDS,
+    server::debug::COMMANDS,
+    server::latency::COMMANDS,
+    server::memory::COMMANDS,
+    server::persistence::COMMANDS,
+    server::slowlog::COMMANDS,
 ];
 
 /// Longest name of a command or subcommand; a longer word is neither.
@@ -108,6 +118,9 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
         return Ok(command);
     }
     let Some(word) = arguments.get(1) else {
+        if command.accepts(1) {
+            return Ok(command);
+        }
         return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
     };
     let full_name = [command.name.as_bytes(), b"|", word].concat();

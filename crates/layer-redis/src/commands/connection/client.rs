@@ -1,0 +1,396 @@
+//! CLIENT: what connections there are, and what one may do to another.
+//!
+//! CLIENT TRACKING and its kin come in a later release; until then they are unknown subcommands, which clients expect of old
+//! servers. Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 behind them.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::Arguments;
+
+use super::DEFAULT_USER;
+use crate::clients::{Client, ReplyMode};
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::context::Context;
+use crate::{errors, parse};
+
+pub const COMMANDS: &[Command] = &[container(
+    "client",
+    Group::Connection,
+    "2.4.0",
+    "Holds the commands about connections.",
+    SUBCOMMANDS,
+)];
+
+const ANYONE: u32 = NOSCRIPT | LOADING | STALE;
+const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("client|getname", 2, ANYONE, "2.6.9", "Returns the name of this connection.", get_name),
+    help_command("client|help", Group::Connection, "5.0.0"),
+    row("client|id", 2, ANYONE, "5.0.0", "Returns the id of this connection.", id),
+    row("client|info", 2, ANYONE, "6.2.0", "Describes this connection.", info),
+    row("client|kill", -3, ADMINISTRATOR, "2.4.0", "Closes the connection at an address, or those that match all filters.", kill),
+    row("client|list", -2, ADMINISTRATOR, "2.4.0", "Describes all connections, or those of a type or with given ids.", list),
+    row("client|no-evict", 3, ADMINISTRATOR, "7.0.0", "Marks this connection as one not to be evicted.", no_evict),
+    row("client|no-touch", 3, ANYONE, "7.2.0", "Makes the commands of this connection leave access times alone.", no_touch),
+    row("client|pause", -3, ADMINISTRATOR, "3.0.0", "Holds back all commands, or those that write, for some milliseconds.", pause),
+    row("client|reply", 3, ANYONE, "3.2.0", "Turns replies on, off, or off for the next command.", reply),
+    row("client|setinfo", 4, ANYONE, "7.2.0", "Notes the name or version of the client's library.", set_info),
+    row("client|setname", 3, ANYONE, "2.6.9", "Names this connection.", set_name_command),
+    row("client|unblock", -3, ADMINISTRATOR, "5.0.0", "Ends the wait of a blocked connection.", unblock),
+    row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Connection,
+        since,
+        "O(1)",
+        summary,
+        handler,
+    )
+}
+
+fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let details = context.client.shared.details.lock();
+    match details.name.as_str() {
+        "" => context.reply.null(),
+        name => context.reply.bulk(name.as_bytes()),
+    }
+    Ok(())
+}
+
+fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    set_name(context, &arguments[2])?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// Names the connection, for CLIENT SETNAME and HELLO.
+pub fn set_name(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+    let name = printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
+    context.client.shared.details.lock().name = name;
+    Ok(())
+}
+
+/// Text without blanks and control characters; other text would break the lines of CLIENT LIST.
+fn printable(text: &[u8]) -> Option<String> {
+    let is_printable = text.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    is_printable.then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let option = String::from_utf8_lossy(&arguments[2]).into_owned();
+    let value = printable(&arguments[3]);
+    let value = || value.ok_or_else(|| format!("ERR {option} cannot contain spaces, newlines or special characters."));
+    let mut details = context.client.shared.details.lock();
+    match option.to_ascii_lowercase().as_str() {
+        "lib-name" => details.library_name = value()?,
+        "lib-ver" => details.library_version = value()?,
+        _ => return Err(format!("ERR Unrecognized option '{option}'").into()),
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(context.client.shared.id as i64);
+    Ok(())
+}
+
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let line = describe(context, &context.client.shared, arguments);
+    context.reply.verbatim(b"txt", line.as_bytes());
+    Ok(())
+}
+
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let clients = match arguments.get(2) {
+        None => context.layer.clients.list(),
+        Some(option) if parse::is(option, "type") && arguments.len() == 4 => {
+            let clients = context.layer.clients.list();
+            let kind = ClientType::parse(&arguments[3])?;
+            clients.into_iter().filter(|_| kind == ClientType::Normal).collect()
+        }
+        Some(option) if parse::is(option, "id") && arguments.len() > 3 => with_ids(context, arguments.tail(3))?,
+        Some(_) => return Err(errors::SYNTAX.into()),
+    };
+    let lines: String = clients
+        .iter()
+        .map(|client| describe(context, client, arguments))
+        .collect();
+    context.reply.verbatim(b"txt", lines.as_bytes());
+    Ok(())
+}
+
+fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Client>>, Failure> {
+    let mut clients = Vec::new();
+    for id in ids.iter() {
+        let id = parse::integer(id).filter(|id| *id > 0).ok_or("ERR Invalid client ID")?;
+        clients.extend(context.layer.clients.find(id as u64));
+    }
+    Ok(clients)
+}
+
+/// One line of CLIENT LIST. Sizes of buffers that the layer does not see are 0.
+fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>) -> String {
+    let now_micros = context.layer.engine.now_micros();
+    let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
+    let is_self = client.id == context.client.shared.id;
+    let queued = client.multi.load(Ordering::Relaxed);
+    let details = client.details.lock();
+    let mut line = String::new();
+    writeln!(
+        line,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
+         user={DEFAULT_USER} redir=-1 resp={} watch={} lib-name={} lib-ver={}",
+        client.id,
+        client.address,
+        client.local_address,
+        client.id,
+        details.name,
+        seconds_since(client.connected_micros),
+        seconds_since(client.last_command_micros.load(Ordering::Relaxed)),
+        flags(client),
+        client.db.load(Ordering::Relaxed),
+        queued as i64 - 1,
+        if is_self { request_bytes(arguments) } else { 0 },
+        client.last_command(),
+        client.resp.load(Ordering::Relaxed),
+        client.watch_count.load(Ordering::Relaxed),
+        details.library_name,
+        details.library_version,
+    )
+    .expect("a string takes any text");
+    line
+}
+
+fn flags(client: &Client) -> String {
+    let known = [
+        (client.monitor.load(Ordering::Relaxed), 'O'),
+        (client.multi.load(Ordering::Relaxed) > 0, 'x'),
+        (client.blocked.load(Ordering::Relaxed), 'b'),
+        (client.no_evict.load(Ordering::Relaxed), 'e'),
+        (client.no_touch.load(Ordering::Relaxed), 'T'),
+    ];
+    let set: String = known
+        .iter()
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, letter)| letter)
+        .collect();
+    if set.is_empty() { "N".into() } else { set }
+}
+
+/// Length of the request as an array of bulk strings.
+fn request_bytes(arguments: Arguments<'_>) -> usize {
+    let head = |number: usize| 3 + number.to_string().len();
+    let bulks = arguments
+        .iter()
+        .map(|argument| head(argument.len()) + argument.len() + 2);
+    head(arguments.len()) + bulks.sum::<usize>()
+}
+
+/// The kinds of connections that Redis knows. All of Quartet's are normal until there is PUBSUB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientType {
+    Normal,
+    Other,
+}
+
+impl ClientType {
+    fn parse(word: &[u8]) -> Result<ClientType, Failure> {
+        match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
+            "normal" => Ok(ClientType::Normal),
+            "master" | "replica" | "slave" | "pubsub" => Ok(ClientType::Other),
+            _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
+        }
+    }
+}
+
+/// Which connections CLIENT KILL closes: those that match every filter given.
+struct Filters {
+    id: Option<u64>,
+    address: Option<Vec<u8>>,
+    local_address: Option<Vec<u8>>,
+    kind: Option<ClientType>,
+    age_seconds_min: Option<u64>,
+    skip_self: bool,
+}
+
+fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() == 3 {
+        return kill_address(context, &arguments[2]);
+    }
+    let filters = parse_filters(arguments)?;
+    let mut killed = 0;
+    for client in context.layer.clients.list() {
+        if matches(context, &filters, &client) {
+            kill_one(context, &client);
+            killed += 1;
+        }
+    }
+    context.reply.integer(killed);
+    Ok(())
+}
+
+/// The form of old clients: one address, their own included.
+fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Failure> {
+    let mut clients = context.layer.clients.list().into_iter();
+    let client = clients.find(|client| client.address.as_bytes() == address);
+    kill_one(context, &client.ok_or("ERR No such client")?);
+    context.reply.ok();
+    Ok(())
+}
+
+/// The caller's own connection closes behind the reply.
+fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
+    if client.id == context.client.shared.id {
+        context.client.close_after_reply = true;
+        context.layer.clients.disconnect(client);
+    } else {
+        context.layer.clients.kill(client);
+    }
+}
+
+fn parse_filters(arguments: Arguments<'_>) -> Result<Filters, Failure> {
+    let mut filters = Filters {
+        id: None,
+        address: None,
+        local_address: None,
+        kind: None,
+        age_seconds_min: None,
+        skip_self: true,
+    };
+    if !arguments.len().is_multiple_of(2) {
+        return Err(errors::SYNTAX.into());
+    }
+    for position in (2..arguments.len()).step_by(2) {
+        add_filter(&mut filters, &arguments[position], &arguments[position + 1])?;
+    }
+    Ok(filters)
+}
+
+fn add_filter(filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
+    let positive = |error: &'static str| parse::integer(value).filter(|number| *number > 0).ok_or(error);
+    match String::from_utf8_lossy(option).to_ascii_lowercase().as_str() {
+        "id" => filters.id = Some(positive("ERR client-id should be greater than 0")? as u64),
+        "maxage" => filters.age_seconds_min = Some(positive("ERR maxage is not an integer or out of range")? as u64),
+        "addr" => filters.address = Some(value.to_vec()),
+        "laddr" => filters.local_address = Some(value.to_vec()),
+        "type" => filters.kind = Some(ClientType::parse(value)?),
+        "user" if value == DEFAULT_USER.as_bytes() => {}
+        "user" => return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into()),
+        "skipme" if parse::is(value, "yes") => filters.skip_self = true,
+        "skipme" if parse::is(value, "no") => filters.skip_self = false,
+        _ => return Err(errors::SYNTAX.into()),
+    }
+    Ok(())
+}
+
+fn matches(context: &Context<'_, '_>, filters: &Filters, client: &Client) -> bool {
+    let age_seconds = context
+        .layer
+        .engine
+        .now_micros()
+        .saturating_sub(client.connected_micros)
+        / 1_000_000;
+    let is = |wanted: &Option<Vec<u8>>, text: &str| wanted.as_ref().is_none_or(|wanted| wanted == text.as_bytes());
+    filters.id.is_none_or(|id| id == client.id)
+        && is(&filters.address, &client.address)
+        && is(&filters.local_address, &client.local_address)
+        && filters.kind.is_none_or(|kind| kind == ClientType::Normal)
+        && filters.age_seconds_min.is_none_or(|seconds| age_seconds >= seconds)
+        && !(filters.skip_self && client.id == context.client.shared.id)
+}
+
+fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let error = match arguments.get(3) {
+        Some(_) if arguments.len() > 4 => return Err(errors::SYNTAX.into()),
+        None => None,
+        Some(reason) if parse::is(reason, "timeout") => None,
+        Some(reason) if parse::is(reason, "error") => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+    };
+    let id = parse::required_integer(&arguments[2])?;
+    let waits = u64::try_from(id).is_ok_and(|id| context.layer.blocking.end_soon(id, error));
+    context.reply.integer(waits.into());
+    Ok(())
+}
+
+fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let of_all = match arguments.get(3) {
+        Some(_) if arguments.len() > 4 => return Err(errors::SYNTAX.into()),
+        None => true,
+        Some(mode) if parse::is(mode, "all") => true,
+        Some(mode) if parse::is(mode, "write") => false,
+        Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
+    };
+    let timeout_ms = parse::integer(&arguments[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| errors::TIMEOUT_NEGATIVE)?;
+    let until_ms = context
+        .now_ms
+        .checked_add(timeout_ms)
+        .filter(|until_ms| *until_ms <= i64::MAX as u64);
+    let until_ms = until_ms.ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
+    context.layer.pause.start(until_ms, of_all, context.now_ms);
+    context.reply.ok();
+    Ok(())
+}
+
+fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.layer.pause.end();
+    context.layer.clients.wake_all();
+    context.reply.ok();
+    Ok(())
+}
+
+/// OFF and SKIP answer nothing themselves: the session drops what is written from here on.
+fn reply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    context.client.reply_mode = match String::from_utf8_lossy(&arguments[2]).to_ascii_lowercase().as_str() {
+        "on" => ReplyMode::On,
+        "off" => ReplyMode::Off,
+        "skip" if context.client.reply_mode == ReplyMode::Off => ReplyMode::Off,
+        "skip" => ReplyMode::SkipNext,
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    context.reply.ok();
+    Ok(())
+}
+
+fn no_evict(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let on = is_on(&arguments[2])?;
+    context.client.shared.no_evict.store(on, Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
+
+fn no_touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let on = is_on(&arguments[2])?;
+    context.client.shared.no_touch.store(on, Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
+
+fn is_on(word: &[u8]) -> Result<bool, Failure> {
+    match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(errors::SYNTAX.into()),
+    }
+}

@@ -1,0 +1,231 @@
+//! Commands about the connection itself: greeting, authentication, the selected database.
+//!
+//! Texts and order of checks follow the replies of Redis 7.0.15.
+
+pub mod client;
+
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::{Arguments, Protocol};
+use sha2::{Digest, Sha256};
+
+use crate::clients::ReplyMode;
+use crate::command::*;
+use crate::commands::transactions;
+use crate::context::Context;
+use crate::{DATABASES, REDIS_VERSION, errors, parse};
+
+const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    row("ping", -1, FAST, "1.0.0", "Answers PONG, or its argument.", ping),
+    row("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers its argument.", echo),
+    row("quit", -1, GREETING, "1.0.0", "Closes the connection.", quit),
+    row("select", 2, LOADING | STALE | FAST, "1.0.0", "Selects a database of this connection.", select),
+    row("auth", -2, GREETING, "1.0.0", "Authenticates the connection.", auth),
+    row("hello", -1, GREETING, "6.0.0", "Chooses the protocol, and authenticates and names the connection.", hello),
+    row("reset", 1, GREETING, "6.2.0", "Makes the connection as it was when it began.", reset),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Connection,
+        since,
+        "O(1)",
+        summary,
+        handler,
+    )
+}
+
+fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    match arguments.get(1) {
+        Some(_) if arguments.len() > 2 => return Err("ERR wrong number of arguments for 'ping' command".into()),
+        Some(text) => context.reply.bulk(text),
+        None => context.reply.simple("PONG"),
+    }
+    Ok(())
+}
+
+fn echo(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.bulk(&arguments[1]);
+    Ok(())
+}
+
+fn quit(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.client.close_after_reply = true;
+    context.reply.ok();
+    Ok(())
+}
+
+fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let number = parse::required_integer(&arguments[1])?;
+    if i32::try_from(number).is_err() {
+        return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
+    }
+    let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
+    select_db(context, db.ok_or(errors::DB_OUT_OF_RANGE)?);
+    context.reply.ok();
+    Ok(())
+}
+
+fn select_db(context: &mut Context<'_, '_>, db: u8) {
+    context.client.db = db;
+    context.client.shared.db.store(db, Ordering::Relaxed);
+}
+
+fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (user, password) = match arguments.len() {
+        2 if context.layer.password.read().is_none() => return Err(NO_PASSWORD.into()),
+        2 => (DEFAULT_USER.as_bytes(), &arguments[1]),
+        3 => (&arguments[1], &arguments[2]),
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    authenticate(context, user, password)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn authenticate(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Failure> {
+    let expected = *context.layer.password.read();
+    let is_right = expected.is_none_or(|expected| are_equal(&password_hash(password), &expected));
+    if user != DEFAULT_USER.as_bytes() || !is_right {
+        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
+    }
+    context.client.authenticated = true;
+    Ok(())
+}
+
+/// What is kept of a password.
+pub fn password_hash(password: &[u8]) -> [u8; 32] {
+    Sha256::digest(password).into()
+}
+
+/// Compares in a time that tells nothing about where two hashes differ.
+fn are_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
+    std::hint::black_box(differences) == 0
+}
+
+/// HELLO's arguments, none of them acted upon yet.
+#[derive(Default)]
+struct Greeting<'a> {
+    protocol: Option<Protocol>,
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let greeting = parse_greeting(arguments)?;
+    if let Some((user, password)) = greeting.credentials {
+        authenticate(context, user, password)?;
+    }
+    if !context.client.authenticated && context.layer.password.read().is_some() {
+        return Err(HELLO_UNAUTHENTICATED.into());
+    }
+    if let Some(name) = greeting.name {
+        client::set_name(context, name)?;
+    }
+    if let Some(protocol) = greeting.protocol {
+        set_protocol(context, protocol);
+    }
+    write_greeting(context);
+    Ok(())
+}
+
+fn parse_greeting(arguments: Arguments<'_>) -> Result<Greeting<'_>, Failure> {
+    let mut greeting = Greeting::default();
+    let Some(version) = arguments.get(1) else {
+        return Ok(greeting);
+    };
+    greeting.protocol = match parse::integer(version) {
+        Some(2) => Some(Protocol::Resp2),
+        Some(3) => Some(Protocol::Resp3),
+        Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+        None => return Err("ERR Protocol version is not an integer or out of range".into()),
+    };
+    let mut position = 2;
+    while let Some(option) = arguments.get(position) {
+        let following = (arguments.get(position + 1), arguments.get(position + 2));
+        position += match following {
+            (Some(user), Some(password)) if parse::is(option, "auth") => {
+                greeting.credentials = Some((user, password));
+                3
+            }
+            (Some(name), _) if parse::is(option, "setname") => {
+                greeting.name = Some(name);
+                2
+            }
+            _ => {
+                let option = String::from_utf8_lossy(option);
+                return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+            }
+        };
+    }
+    Ok(greeting)
+}
+
+fn set_protocol(context: &mut Context<'_, '_>, protocol: Protocol) {
+    context.client.protocol = protocol;
+    context.reply.set_protocol(protocol);
+    let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    context.client.shared.resp.store(version, Ordering::Relaxed);
+}
+
+fn write_greeting(context: &mut Context<'_, '_>) {
+    let protocol = context.client.shared.resp.load(Ordering::Relaxed);
+    let id = context.client.shared.id;
+    let reply = &mut context.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(protocol.into());
+    reply.bulk(b"id");
+    reply.integer(id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    transactions::abandon(context);
+    select_db(context, 0);
+    set_protocol(context, Protocol::Resp2);
+    let shared = context.client.shared.clone();
+    context.layer.clients.set_monitor(&shared, false);
+    shared.no_evict.store(false, Ordering::Relaxed);
+    shared.no_touch.store(false, Ordering::Relaxed);
+    shared.details.lock().name.clear();
+    context.client.reply_mode = ReplyMode::On;
+    context.client.authenticated = context.layer.password.read().is_none();
+    context.reply.simple("RESET");
+    Ok(())
+}
+
+/// The only user of this release.
+pub const DEFAULT_USER: &str = "default";
+
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
+                           Are you sure your configuration is correct?";
+const HELLO_UNAUTHENTICATED: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+     <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+
+#[cfg(test)]
+mod tests;

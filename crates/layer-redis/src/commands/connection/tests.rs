@@ -1,0 +1,171 @@
+//! The connection's commands through whole sessions.
+
+use crate::testing::{Connection, Fixture, show};
+
+fn run(connection: &mut Connection, words: &[&str]) -> String {
+    show(&connection.run(words))
+}
+
+#[test]
+fn greeting_and_selection() {
+    Fixture::new().connect().check(
+        "PING => PONG
+         PING redis => redis
+         PING a b => !ERR wrong number of arguments for 'ping' command
+         ECHO a => a
+         SELECT 15 => OK
+         SELECT 16 => !ERR DB index is out of range
+         SELECT -1 => !ERR DB index is out of range
+         SELECT x => !ERR value is not an integer or out of range
+         SELECT 9223372036854775807 => !ERR value is out of range, value must between -2147483648 and 2147483647
+         HELLO 4 => !NOPROTO unsupported protocol version
+         HELLO x => !ERR Protocol version is not an integer or out of range
+         HELLO 2 auth a => !ERR Syntax error in HELLO option 'auth'
+         HELLO 2 foo => !ERR Syntax error in HELLO option 'foo'
+         HELLO 3 SETNAME n => {server: redis, version: 7.4.0, proto: 3, id: 1, mode: standalone, role: master, modules: []}
+         CLIENT GETNAME => n
+         RESET => RESET
+         CLIENT GETNAME => nil
+         QUIT => OK",
+    );
+}
+
+#[test]
+fn a_password_is_asked_for_and_never_shown() {
+    let fixture = Fixture::new();
+    let mut admin = fixture.connect();
+    let mut monitor = fixture.connect();
+    monitor.check("MONITOR => OK");
+    admin.check(
+        "AUTH x => !ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+         CONFIG SET slowlog-log-slower-than 0 => OK
+         CONFIG SET requirepass secret1 => OK
+         CONFIG GET requirepass => [requirepass ]
+         SET a 1 => OK",
+    );
+    let mut user = fixture.connect();
+    user.check(
+        "GET a => !NOAUTH Authentication required.
+         AUTH wrong1 => !WRONGPASS invalid username-password pair or user is disabled.
+         AUTH nobody secret1 => !WRONGPASS invalid username-password pair or user is disabled.
+         HELLO 3 AUTH default wrong2 => !WRONGPASS invalid username-password pair or user is disabled.
+         AUTH default secret1 => OK
+         GET a => 1",
+    );
+    let slowlog = run(&mut admin, &["SLOWLOG", "GET", "-1"]);
+    let monitored = String::from_utf8(monitor.mail()).unwrap();
+    for text in [&slowlog, &monitored] {
+        assert!(!text.contains("secret") && !text.contains("wrong"), "{text}");
+        assert!(text.contains("(redacted)"), "{text}");
+    }
+    admin.check("CONFIG SET requirepass \"\" => OK");
+    fixture.connect().check("GET a => 1");
+}
+
+#[test]
+fn client_list_and_kill() {
+    let fixture = Fixture::new();
+    let mut first = fixture.connect();
+    let second = fixture.connect();
+    let line = run(&mut first, &["CLIENT", "LIST", "ID", "1"]);
+    assert!(
+        line.starts_with("id=1 addr=127.0.0.1:1 laddr=127.0.0.1:2 fd=1 name= age="),
+        "{line}"
+    );
+    assert!(
+        line.contains(" flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf="),
+        "{line}"
+    );
+    assert!(
+        line.contains(" cmd=client|list user=default redir=-1 resp=2 "),
+        "{line}"
+    );
+    let line = run(&mut first, &["client", "info"]);
+    assert!(line.contains(" qbuf=26 "), "{line}");
+    first.check(
+        "CLIENT KILL => !ERR wrong number of arguments for 'client|kill' command
+         CLIENT KILL 1.1.1.1:1 => !ERR No such client
+         CLIENT KILL ID 10 x => !ERR syntax error
+         CLIENT KILL ID 0 => !ERR client-id should be greater than 0
+         CLIENT KILL ID -9223372036854775808 => !ERR client-id should be greater than 0
+         CLIENT KILL TYPE foo => !ERR Unknown client type 'foo'
+         CLIENT KILL USER foo => !ERR No such user 'foo'
+         CLIENT KILL SKIPME maybe => !ERR syntax error
+         CLIENT KILL MAXAGE 9223372036854775807 => 0
+         CLIENT KILL ID 2 TYPE normal => 1
+         CLIENT LIST ID 2 =>",
+    );
+    assert!(second.session.client().killed.load(std::sync::atomic::Ordering::SeqCst));
+    let mut out = Vec::new();
+    let received = first.session.receive(b"CLIENT KILL SKIPME no\r\n", &mut out);
+    assert_eq!((out.as_slice(), received.close), (&b":1\r\n"[..], true));
+}
+
+#[test]
+fn names_and_switches() {
+    Fixture::new().connect().check(
+        "CLIENT SETNAME a\u{1} => !ERR Client names cannot contain spaces, newlines or special characters.
+         CLIENT SETINFO lib-name redis-py => OK
+         CLIENT SETINFO lib-name a\u{1} => !ERR lib-name cannot contain spaces, newlines or special characters.
+         CLIENT SETINFO foo bar => !ERR Unrecognized option 'foo'
+         CLIENT NO-EVICT on => OK
+         CLIENT NO-EVICT x => !ERR syntax error
+         CLIENT NO-TOUCH off => OK
+         CLIENT MAINT_NOTIFICATIONS ON => !ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.
+         CLIENT TRACKING ON => !ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.
+         CLIENT REPLY x => !ERR syntax error
+         CLIENT UNBLOCK 1 => 0
+         CLIENT UNBLOCK -9223372036854775808 => 0
+         CLIENT UNBLOCK x => !ERR value is not an integer or out of range
+         CLIENT UNBLOCK 1 foo => !ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR
+         CLIENT PAUSE x => !ERR timeout is not an integer or out of range
+         CLIENT PAUSE -1 => !ERR timeout is negative
+         CLIENT PAUSE 9223372036854775807 => !ERR timeout is out of range
+         CLIENT PAUSE 1 foo => !ERR CLIENT PAUSE mode must be WRITE or ALL",
+    );
+}
+
+#[test]
+fn replies_are_turned_off_and_on() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    assert!(connection.bytes(&["CLIENT", "REPLY", "OFF"]).is_empty());
+    assert!(connection.bytes(&["PING"]).is_empty());
+    connection.check("CLIENT REPLY ON => OK");
+    assert!(connection.bytes(&["CLIENT", "REPLY", "SKIP"]).is_empty());
+    assert!(connection.bytes(&["PING"]).is_empty());
+    connection.check("PING => PONG");
+}
+
+#[test]
+fn a_pause_holds_writes_back() {
+    let fixture = Fixture::new();
+    let mut admin = fixture.connect();
+    let mut writer = fixture.connect();
+    admin.check("CLIENT PAUSE 1000 WRITE => OK");
+    writer.check("GET a => nil");
+    assert!(writer.bytes(&["SET", "a", "1"]).is_empty());
+    assert!(writer.session.is_blocked());
+    assert!(run(&mut admin, &["INFO", "clients"]).contains("blocked_clients:1"));
+    admin.check("CLIENT UNPAUSE => OK");
+    writer.mail();
+    assert!(!writer.session.is_blocked());
+    writer.check("SET a 1 => OK");
+    admin.check("CLIENT PAUSE 1000 => OK");
+    assert!(writer.bytes(&["GET", "a"]).is_empty());
+    fixture.advance_ms(1000);
+    writer.session.time_out();
+    assert!(!writer.session.is_blocked());
+    writer.check("GET a => 1");
+}
+
+#[test]
+fn a_long_key_is_refused_and_a_long_value_is_not() {
+    let long = "x".repeat(65_001);
+    let mut connection = Fixture::new().connect();
+    assert_eq!(
+        run(&mut connection, &["SET", &long, "1"]),
+        format!("!{}", crate::errors::KEY_TOO_LARGE)
+    );
+    assert_eq!(run(&mut connection, &["SET", "a", &long]), "OK");
+}

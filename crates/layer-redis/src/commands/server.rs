@@ -1,5 +1,0 @@
-//! The server.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,286 @@
+//! COMMAND: the table of commands as clients see it. Everything is derived from the table; the flags of keys stand beside it
+//! in `key_flags`.
+
+use quartet_wire_resp::Arguments;
+
+use super::key_flags::key_flags;
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::commands::{find, table};
+use crate::context::Context;
+use crate::{errors, glob, parse};
+
+pub const COMMANDS: &[Command] = &[Command {
+    arity: -1,
+    flags: LOADING | STALE,
+    handler: all,
+    ..container(
+        "command",
+        Group::Connection,
+        "2.8.13",
+        "Describes all commands.",
+        SUBCOMMANDS,
+    )
+}];
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("command|count", 2, "2.8.13", "Returns how many commands there are.", count),
+    row("command|docs", -2, "7.0.0", "Documents all commands, or those given.", docs),
+    row("command|getkeys", -3, "2.8.13", "Returns the keys in a request.", get_keys),
+    row("command|getkeysandflags", -3, "7.0.0", "Returns the keys in a request, with what happens to them.", get_keys_and_flags),
+    help_command("command|help", Group::Connection, "5.0.0"),
+    row("command|info", -2, "2.8.13", "Describes all commands, or those given.", info),
+    row("command|list", -2, "7.0.0", "Lists the names of commands.", list),
+];
+
+const fn row(name: &'static str, arity: i32, since: &'static str, summary: &'static str, handler: Handler) -> Command {
+    let complexity = "O(N) in the number of commands";
+    command(
+        name,
+        arity,
+        LOADING | STALE,
+        NO_KEYS,
+        Group::Connection,
+        since,
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.array(table().commands().count());
+    table().commands().for_each(|command| describe(context, command));
+    Ok(())
+}
+
+fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(table().commands().count() as i64);
+    Ok(())
+}
+
+fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() == 2 {
+        return all(context, arguments);
+    }
+    context.reply.array(arguments.len() - 2);
+    for name in arguments.iter().skip(2) {
+        match table().find(name) {
+            Some(command) => describe(context, command),
+            None => context.reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// The ten elements that describe a command.
+fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
+    let (first, last, step) = simple_keys(command);
+    let flags: Vec<_> = FLAG_NAMES.iter().filter(|(flag, _)| command.has(*flag)).collect();
+    let categories = command.categories();
+    let reply = &mut context.reply;
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(command.arity.into());
+    reply.set(flags.len());
+    flags.iter().for_each(|(_, name)| reply.simple(name));
+    reply.integer(first.into());
+    reply.integer(last.into());
+    reply.integer(step.into());
+    reply.set(categories.len());
+    categories.iter().for_each(|name| reply.simple(&format!("@{name}")));
+    reply.array(0);
+    describe_keys(context, command);
+    context.reply.array(command.subcommands.len());
+    command
+        .subcommands
+        .iter()
+        .for_each(|subcommand| describe(context, subcommand));
+}
+
+/// First key, last key and step, as old clients read them; zeros if that does not say where the keys are.
+fn simple_keys(command: &Command) -> (i32, i32, i32) {
+    match command.keys {
+        Keys::Range { first, last, step } => (first, last, step),
+        Keys::Counted { also, .. } if also > 0 => (also as i32, also as i32, 1),
+        Keys::None | Keys::Counted { .. } | Keys::Computed(_) => (0, 0, 0),
+    }
+}
+
+/// Key specifications: where a search begins, and how keys are found from there.
+fn describe_keys(context: &mut Context<'_, '_>, command: &'static Command) {
+    let one = |first: i32| (first, Found::Range { last: 0, step: 1 });
+    let specifications: Vec<(i32, Found)> = match command.keys {
+        Keys::None => Vec::new(),
+        Keys::Range { first, last, step } => {
+            let last = if last < 0 { last } else { last - first };
+            vec![(first, Found::Range { last, step })]
+        }
+        Keys::Counted { count, also: 0 } => vec![(count as i32, Found::Counted)],
+        Keys::Counted { count, also } => vec![one(also as i32), (count as i32, Found::Counted)],
+        Keys::Computed(_) => vec![(0, Found::Unknown)],
+    };
+    context.reply.array(specifications.len());
+    for (index, (begin, found)) in specifications.into_iter().enumerate() {
+        describe_specification(context, key_flags(command, index), begin, found);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Found {
+    Range { last: i32, step: i32 },
+    Counted,
+    Unknown,
+}
+
+fn describe_specification(context: &mut Context<'_, '_>, flags: &str, begin: i32, found: Found) {
+    let reply = &mut context.reply;
+    let flags: Vec<&str> = flags.split(' ').collect();
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (begin_type, find_type, fields): (_, _, &[(&str, i32)]) = match found {
+        Found::Range { last, step } => ("index", "range", &[("lastkey", last), ("keystep", step), ("limit", 0)]),
+        Found::Counted => ("index", "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+        Found::Unknown => ("unknown", "unknown", &[]),
+    };
+    let begin_fields = [("index", begin)];
+    let begin_fields: &[(&str, i32)] = if begin_type == "index" { &begin_fields } else { &[] };
+    for (name, kind, fields) in [
+        ("begin_search", begin_type, begin_fields),
+        ("find_keys", find_type, fields),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(kind.as_bytes());
+        reply.bulk(b"spec");
+        reply.map(fields.len());
+        for (field, value) in fields {
+            reply.bulk(field.as_bytes());
+            reply.integer((*value).into());
+        }
+    }
+}
+
+fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let commands: Vec<&'static Command> = match arguments.len() {
+        2 => table().commands().collect(),
+        _ => arguments.iter().skip(2).filter_map(|name| table().find(name)).collect(),
+    };
+    context.reply.map(commands.len());
+    commands.into_iter().for_each(|command| document(context, command));
+    Ok(())
+}
+
+fn document(context: &mut Context<'_, '_>, command: &'static Command) {
+    let reply = &mut context.reply;
+    reply.bulk(command.name.as_bytes());
+    reply.map(if command.subcommands.is_empty() { 4 } else { 5 });
+    for (name, text) in [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group.name()),
+        ("complexity", command.complexity),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if !command.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        command
+            .subcommands
+            .iter()
+            .for_each(|subcommand| document(context, subcommand));
+    }
+}
+
+fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let is_filter = arguments.len() == 5 && parse::is(&arguments[2], "filterby");
+    if arguments.len() != 2 && !is_filter {
+        return Err(errors::SYNTAX.into());
+    }
+    let all = (0..table().size()).map(|index| table().at(index));
+    let names: Vec<&str> = match arguments.get(3) {
+        None => all.map(|command| command.name).collect(),
+        Some(filter) => {
+            let matches = filter_of(filter, &arguments[4])?;
+            all.filter(|command| matches(command))
+                .map(|command| command.name)
+                .collect()
+        }
+    };
+    context.reply.array(names.len());
+    names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
+
+/// No command belongs to a module.
+fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> {
+    match String::from_utf8_lossy(filter).to_ascii_lowercase().as_str() {
+        "module" => Ok(Box::new(|_| false)),
+        "aclcat" => Ok(Box::new(|command| {
+            command
+                .categories()
+                .iter()
+                .any(|name| value.eq_ignore_ascii_case(name.as_bytes()))
+        })),
+        "pattern" => Ok(Box::new(|command| {
+            glob::matches_case(value, command.name.as_bytes(), true)
+        })),
+        _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+/// A request inside a request: its command and the positions of its keys.
+fn keys_in(request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Failure> {
+    let command = find(request).map_err(|_| Failure::from("ERR Invalid command specified"))?;
+    if !command.accepts(request.len()) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    if matches!(command.keys, Keys::None) {
+        return Err("ERR The command has no key arguments".into());
+    }
+    let positions = command.keys.positions(request);
+    let may_have_none = matches!(command.keys, Keys::Counted { .. } | Keys::Computed(_));
+    if positions.is_empty() && !may_have_none {
+        return Err("ERR Invalid arguments specified for command".into());
+    }
+    Ok((command, positions))
+}
+
+fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let request = arguments.tail(2);
+    let (_, positions) = keys_in(request)?;
+    context.reply.array(positions.len());
+    positions
+        .iter()
+        .for_each(|position| context.reply.bulk(&request[*position]));
+    Ok(())
+}
+
+fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let request = arguments.tail(2);
+    let (command, positions) = keys_in(request)?;
+    let returns_old = request.iter().skip(3).any(|word| parse::is(word, "get"));
+    let reply = &mut context.reply;
+    reply.array(positions.len());
+    for (index, position) in positions.into_iter().enumerate() {
+        let flags = match command.name {
+            "set" if returns_old => "RW access update",
+            "set" => "OW update",
+            _ => key_flags(command, index),
+        };
+        let flags: Vec<&str> = flags.split(' ').collect();
+        reply.array(2);
+        reply.bulk(&request[position]);
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! CONFIG: reading and changing parameters. What there is to read and change stands in `config::table`.
+
+use quartet_wire_resp::Arguments;
+
+use crate::command::*;
+use crate::commands::connection::password_hash;
+use crate::commands::help::help_command;
+use crate::config::Change;
+use crate::config::table::Parameter;
+use crate::context::Context;
+use crate::glob;
+
+pub const COMMANDS: &[Command] = &[container(
+    "config",
+    Group::Server,
+    "2.0.0",
+    "Holds the commands about parameters.",
+    SUBCOMMANDS,
+)];
+
+const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("config|get", -3, "Returns the parameters that match any of the patterns.", config_get),
+    help_command("config|help", Group::Server, "5.0.0"),
+    row("config|resetstat", 2, "Sets the counters of INFO to zero.", reset_statistics),
+    row("config|rewrite", 2, "Writes the parameters to the configuration file.", rewrite),
+    row("config|set", -4, "Changes parameters: all that are given, or none.", config_set),
+];
+
+const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Command {
+    command(
+        name,
+        arity,
+        FLAGS,
+        NO_KEYS,
+        Group::Server,
+        "2.0.0",
+        "O(N) in the number of parameters",
+        summary,
+        handler,
+    )
+}
+
+fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let patterns = arguments.tail(2);
+    let found = context.layer.config.matching(
+        |name| {
+            patterns
+                .iter()
+                .any(|pattern| glob::matches_case(pattern, name.as_bytes(), true))
+        },
+        |name| {
+            patterns
+                .iter()
+                .any(|pattern| pattern.eq_ignore_ascii_case(name.as_bytes()))
+        },
+    );
+    context.reply.map(found.len());
+    for (name, value) in found {
+        context.reply.bulk(name.as_bytes());
+        context.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if !arguments.len().is_multiple_of(2) {
+        return Err("ERR wrong number of arguments for 'config|set' command".into());
+    }
+    let changes = checked(context, arguments)?;
+    for position in (2..arguments.len()).step_by(2) {
+        if arguments[position].eq_ignore_ascii_case(b"requirepass") {
+            let password = &arguments[position + 1];
+            *context.layer.password.write() = (!password.is_empty()).then(|| password_hash(password));
+        }
+    }
+    context.layer.config.apply(changes);
+    context.reply.ok();
+    Ok(())
+}
+
+/// Every pair, checked; or the error of the first that is wrong. Names are looked at before values, as in Redis.
+fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Change>, Failure> {
+    let mut pairs: Vec<(&'static Parameter, usize)> = Vec::new();
+    for position in (2..arguments.len()).step_by(2) {
+        let name = String::from_utf8_lossy(&arguments[position]).into_owned();
+        let parameter = Parameter::find(&arguments[position])
+            .ok_or_else(|| format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"))?;
+        if pairs.iter().any(|(other, other_position)| {
+            other.name == parameter.name && arguments[position].eq_ignore_ascii_case(&arguments[*other_position])
+        }) {
+            return Err(failed(&name, "duplicate parameter"));
+        }
+        pairs.push((parameter, position));
+    }
+    let config = &context.layer.config;
+    let check = |(parameter, position): (&'static Parameter, usize)| {
+        let name = String::from_utf8_lossy(&arguments[position]);
+        config
+            .check(parameter, &arguments[position + 1])
+            .map_err(|reason| failed(&name, &reason))
+    };
+    pairs.into_iter().map(check).collect()
+}
+
+fn failed(name: &str, reason: &str) -> Failure {
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}").into()
+}
+
+fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.layer.statistics.reset();
+    context.reply.ok();
+    Ok(())
+}
+
+/// Parameters live as long as the process; what must outlive it belongs in the server's own settings.
+fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    if context.layer.identity.config_file.is_empty() {
+        return Err("ERR The server is running without a config file".into());
+    }
+    Err("ERR CONFIG REWRITE is not supported: Quartet never writes its configuration file".into())
+}

@@ -1,0 +1,273 @@
+//! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows it.
+//!
+//! Subcommands that crash the server, or show structures that Quartet does not have, are unknown. DEBUG OBJECT is left to the
+//! families: their encodings are not known here.
+
+use std::ops::ControlFlow;
+
+use quartet_wire_resp::Arguments;
+use sha2::{Digest, Sha256};
+
+use crate::DATABASES;
+use crate::command::*;
+use crate::commands::help;
+use crate::context::Context;
+use crate::keyspace::{Entry, Kind};
+use crate::{errors, glob, parse};
+
+pub const COMMANDS: &[Command] = &[command(
+    "debug",
+    -2,
+    ADMIN | NOSCRIPT | LOADING | STALE,
+    NO_KEYS,
+    Group::Server,
+    "1.0.0",
+    "Depends on the subcommand.",
+    "Serves tests of the server.",
+    debug,
+)];
+
+/// Name, number of arguments after it (at least), summary and handler of each subcommand.
+#[rustfmt::skip]
+const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
+    ("change-repl-id", 0, "Accepted: there is no replication.", accept),
+    ("dict-resizing", 1, "Accepted: there are no hash tables to resize.", accept),
+    ("digest", 0, "Returns a hash of all keys and values.", digest),
+    ("digest-value", 0, "Returns a hash of the value of each key.", digest_value),
+    ("error", 1, "Answers the error given.", error),
+    ("help", 0, "Lists the subcommands.", debug_help),
+    ("listpack", 1, "Accepted for keys that exist: there are no listpacks to show.", listpack),
+    ("loadaof", 0, "Writes a checkpoint.", checkpoint),
+    ("log", 1, "Accepted: the layer writes no log of messages.", accept),
+    ("pause-cron", 1, "Accepted: there is no cron to pause.", accept),
+    ("protocol", 1, "Answers a value of the type given.", protocol),
+    ("quicklist-packed-threshold", 1, "Accepted: there are no quicklists.", accept),
+    ("reload", 0, "Writes a checkpoint.", checkpoint),
+    ("replybuffer", 2, "Accepted: reply buffers are the server's.", accept),
+    ("set-active-expire", 1, "Turns the removal of expired keys on or off.", set_active_expire),
+    ("sleep", 1, "Keeps this connection waiting for some seconds.", sleep),
+    ("stringmatch-len", 2, "Matches a pattern against a long text.", string_match),
+];
+
+fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if !is_allowed(context) {
+        return Err(NOT_ALLOWED.into());
+    }
+    let found = SUBCOMMANDS.iter().find(|(name, ..)| parse::is(&arguments[1], name));
+    match found.filter(|(_, count, ..)| arguments.len() >= 2 + count) {
+        Some((.., handler)) => handler(context, arguments),
+        None => {
+            let word = String::from_utf8_lossy(&arguments[1]);
+            Err(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP.").into())
+        }
+    }
+}
+
+fn is_allowed(context: &Context<'_, '_>) -> bool {
+    let address = &context.client.shared.address;
+    match context.layer.config.text_of("enable-debug-command").as_str() {
+        "yes" => true,
+        "local" => address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with('/'),
+        _ => false,
+    }
+}
+
+const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+                           you can run it from a local connection, otherwise you need to set this option in the \
+                           configuration file, and then restart the server.";
+
+fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.ok();
+    Ok(())
+}
+
+fn checkpoint(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    Err(Failure::After(After::Checkpoint))
+}
+
+fn error(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    Err(String::from_utf8_lossy(&arguments[2]).into_owned().into())
+}
+
+fn debug_help(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let rows = SUBCOMMANDS
+        .iter()
+        .map(|(name, _, summary, _)| (name.to_uppercase(), *summary));
+    help::write(context, "DEBUG", &rows.collect::<Vec<_>>());
+    Ok(())
+}
+
+fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let on = parse::required_integer(&arguments[2])? != 0;
+    context
+        .layer
+        .active_expiry
+        .store(on, std::sync::atomic::Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
+
+/// The sleep itself happens after the lock is released; its duration counts as the command's all the same.
+fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let seconds = parse::required_float(&arguments[2])?;
+    let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;
+    let threshold_ms = context
+        .layer
+        .config
+        .latency_monitor_threshold
+        .load(std::sync::atomic::Ordering::Relaxed);
+    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
+        let at_seconds = (context.tx.now_micros() + micros) / 1_000_000;
+        context.layer.latency.lock().add("command", at_seconds, micros / 1000);
+    }
+    Err(Failure::After(After::Sleep { micros }))
+}
+
+const SLEEP_SECONDS_MAX: f64 = 3600.0;
+
+fn string_match(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (Some(length), Some(pattern)) = (parse::integer(&arguments[2]), arguments.get(3)) else {
+        return Err(errors::NOT_INTEGER.into());
+    };
+    let length = usize::try_from(length).ok().filter(|length| *length <= 64 << 20);
+    let text = vec![b'a'; length.ok_or(errors::NOT_INTEGER)?];
+    context.reply.integer(glob::matches(pattern, &text).into());
+    Ok(())
+}
+
+fn protocol(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let reply = &mut context.reply;
+    match String::from_utf8_lossy(&arguments[2]).to_ascii_lowercase().as_str() {
+        "string" => reply.bulk(b"Hello World"),
+        "integer" => reply.integer(12345),
+        "double" => reply.double(PROTOCOL_DOUBLE),
+        "bignum" => reply.big_number("1234567999999999999999999999999999999"),
+        "null" => reply.null(),
+        "array" => {
+            reply.array(3);
+            (0..3).for_each(|number| reply.integer(number));
+        }
+        "set" => {
+            reply.set(3);
+            (0..3).for_each(|number| reply.integer(number));
+        }
+        "map" => {
+            reply.map(3);
+            for number in 0..3 {
+                reply.integer(number);
+                reply.boolean(number == 1);
+            }
+        }
+        "attrib" => {
+            if reply.attribute(1) {
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.integer(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        "push" if reply.protocol() == quartet_wire_resp::Protocol::Resp2 => {
+            return Err("ERR RESP2 is not supported by this command".into());
+        }
+        "push" => {
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.integer(42);
+            reply.bulk(b"Some real reply following the push reply");
+        }
+        "verbatim" => reply.verbatim(b"txt", b"This is a verbatim\nstring"),
+        "true" => reply.boolean(true),
+        "false" => reply.boolean(false),
+        _ => return Err(WRONG_TYPE_NAME.into()),
+    }
+    Ok(())
+}
+
+#[allow(clippy::approx_constant, reason = "the value that suites compare")]
+const PROTOCOL_DOUBLE: f64 = 3.141;
+
+const WRONG_TYPE_NAME: &str = "ERR Wrong protocol type name. Please use one of the following: \
+                               string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
+
+/// Forty digits, all zero for an empty dataset. Hashes of keys are added up, so their order does not matter.
+fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let mut total = Sum::default();
+    for db in 0..DATABASES {
+        let mut found: Vec<(Vec<u8>, Entry)> = Vec::new();
+        context.keys_of(db).scan_keys(b"", &mut |name, entry| {
+            found.push((name.to_vec(), entry));
+            ControlFlow::Continue(())
+        });
+        for (name, entry) in found {
+            let value = value_hash(context, &entry);
+            let expiry = [u8::from(entry.expiry_ms.is_some())];
+            total.add(&[&[db], &name, &expiry, &value]);
+        }
+    }
+    context.reply.simple(&total.digits());
+    Ok(())
+}
+
+fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let names = arguments.tail(2);
+    context.reply.array(names.len());
+    for name in names.iter() {
+        let mut sum = Sum::default();
+        if let Some(entry) = context.keys().find(name) {
+            sum.add(&[&value_hash(context, &entry)]);
+        }
+        context.reply.simple(&sum.digits());
+    }
+    Ok(())
+}
+
+/// The value as it is stored. Elements' keys say their place, so the elements of sets and hashes may come in any order; the
+/// id that a large collection was given does not count.
+fn value_hash(context: &mut Context<'_, '_>, entry: &Entry) -> [u8; 20] {
+    let mut sum = Sum::default();
+    let kind = [entry.kind as u8, entry.flags];
+    if !entry.is_large() {
+        sum.add(&[&kind, entry.payload()]);
+        return sum.0;
+    }
+    // Positions of list elements depend on how the list grew, so they are counted anew.
+    let is_list = entry.kind == Kind::List;
+    let mut position = 0u64;
+    entry.elements().scan(context.tx, b"", None, false, &mut |key, value| {
+        position += 1;
+        let place = position.to_be_bytes();
+        sum.add(&[&kind, if is_list { &place } else { key }, value]);
+        ControlFlow::Continue(())
+    });
+    sum.0
+}
+
+/// A sum of hashes, byte by byte.
+#[derive(Default)]
+struct Sum([u8; 20]);
+
+impl Sum {
+    fn add(&mut self, parts: &[&[u8]]) {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finalize();
+        self.0
+            .iter_mut()
+            .zip(hash)
+            .for_each(|(byte, other)| *byte = byte.wrapping_add(other));
+    }
+
+    fn digits(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

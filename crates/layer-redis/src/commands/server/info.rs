@@ -1,0 +1,354 @@
+//! INFO: facts and counters by section. Keys that clients parse are all there; those of mechanisms that Quartet does not have
+//! show what a Redis without work for them shows.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quartet_wire_resp::Arguments;
+
+use super::persistence::last_save_seconds;
+use crate::command::*;
+use crate::commands::table;
+use crate::context::Context;
+use crate::keyspace::expiry_sample;
+use crate::statistics::CommandCounter;
+use crate::{DATABASES, REDIS_VERSION};
+
+type Section = fn(&mut Context<'_, '_>, &mut String);
+
+/// Title, whether it is shown unasked, and what writes it.
+const SECTIONS: &[(&str, bool, Section)] = &[
+    ("Server", true, server),
+    ("Clients", true, clients),
+    ("Memory", true, memory),
+    ("Persistence", true, persistence),
+    ("Stats", true, stats),
+    ("Replication", true, replication),
+    ("CPU", true, cpu),
+    ("Modules", true, |_, _| {}),
+    ("Commandstats", false, command_stats),
+    ("Errorstats", true, error_stats),
+    ("Latencystats", false, latency_stats),
+    ("Cluster", true, |_, out| line(out, "cluster_enabled", 0)),
+    ("Keyspace", true, keyspace),
+];
+
+pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut out = String::new();
+    for (title, by_default, section) in SECTIONS {
+        if !is_wanted(title, *by_default, arguments) {
+            continue;
+        }
+        if !out.is_empty() {
+            out += "\r\n";
+        }
+        write!(out, "# {title}\r\n").expect("a string takes any text");
+        section(context, &mut out);
+    }
+    context.reply.verbatim(b"txt", out.as_bytes());
+    Ok(())
+}
+
+fn is_wanted(title: &str, by_default: bool, arguments: Arguments<'_>) -> bool {
+    let names = |word: &str| {
+        arguments
+            .iter()
+            .skip(1)
+            .any(|name| name.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let asked_for_default = arguments.len() == 1 || names("default");
+    names(title) || names("all") || names("everything") || by_default && asked_for_default
+}
+
+fn line(out: &mut String, key: &str, value: impl std::fmt::Display) {
+    write!(out, "{key}:{value}\r\n").expect("a string takes any text");
+}
+
+fn lines(out: &mut String, values: &[(&str, u64)]) {
+    values.iter().for_each(|(key, value)| line(out, key, value));
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn server(context: &mut Context<'_, '_>, out: &mut String) {
+    let identity = &context.layer.identity;
+    let now_micros = context.layer.engine.now_micros();
+    let uptime_seconds = now_micros.saturating_sub(identity.started_micros) / 1_000_000;
+    line(out, "redis_version", REDIS_VERSION);
+    line(out, "redis_git_sha1", "00000000");
+    line(out, "redis_git_dirty", 0);
+    line(out, "redis_build_id", "0000000000000000");
+    line(out, "redis_mode", "standalone");
+    line(out, "quartet_version", &identity.quartet_version);
+    line(out, "quartet_durability", context.layer.space.durability.name());
+    line(out, "os", std::env::consts::OS);
+    line(out, "arch_bits", usize::BITS);
+    line(out, "process_id", identity.process_id);
+    line(out, "process_supervised", "no");
+    line(out, "run_id", &identity.run_id);
+    line(out, "tcp_port", identity.tcp_port);
+    line(out, "server_time_usec", now_micros);
+    line(out, "uptime_in_seconds", uptime_seconds);
+    line(out, "uptime_in_days", uptime_seconds / 86_400);
+    line(out, "hz", context.layer.config.text_of("hz"));
+    line(out, "configured_hz", context.layer.config.text_of("hz"));
+    line(out, "lru_clock", (now_micros / 1_000_000) & 0x00ff_ffff);
+    line(out, "executable", "");
+    line(out, "config_file", &identity.config_file);
+    line(out, "io_threads_active", 0);
+}
+
+fn clients(context: &mut Context<'_, '_>, out: &mut String) {
+    let layer = context.layer;
+    let blocked = layer.blocking.count() + layer.pause.waiting.load(Ordering::Relaxed);
+    line(out, "connected_clients", layer.clients.count());
+    line(out, "cluster_connections", 0);
+    line(out, "maxclients", layer.config.text_of("maxclients"));
+    line(out, "client_recent_max_input_buffer", 0);
+    line(out, "client_recent_max_output_buffer", 0);
+    line(out, "blocked_clients", blocked);
+    line(out, "tracking_clients", 0);
+    line(out, "clients_in_timeout_table", 0);
+}
+
+fn memory(context: &mut Context<'_, '_>, out: &mut String) {
+    let layer = context.layer;
+    let resources = (layer.resources)();
+    let used = resources.used_bytes;
+    let peak = layer.statistics.used_peak(used);
+    let maxmemory: u64 = layer.config.text_of("maxmemory").parse().unwrap_or(0);
+    for (key, bytes) in [
+        ("used_memory", used),
+        ("used_memory_rss", resources.rss_bytes),
+        ("used_memory_peak", peak),
+        ("total_system_memory", resources.machine_bytes),
+        ("used_memory_lua", 0),
+        ("used_memory_scripts", 0),
+        ("maxmemory", maxmemory),
+    ] {
+        line(out, key, bytes);
+        line(out, &format!("{key}_human"), human(bytes));
+    }
+    line(
+        out,
+        "used_memory_peak_perc",
+        format_args!("{:.2}%", ratio(used, peak) * 100.0),
+    );
+    line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
+    let fragmentation = ratio(resources.rss_bytes, used);
+    line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
+    line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
+    line(out, "used_memory_dataset", used);
+    line(out, "mem_allocator", "system");
+    lines(
+        out,
+        &[
+            ("used_memory_overhead", 0),
+            ("used_memory_startup", 0),
+            ("mem_not_counted_for_evict", 0),
+            ("mem_replication_backlog", 0),
+            ("mem_clients_slaves", 0),
+            ("mem_clients_normal", 0),
+            ("mem_aof_buffer", 0),
+            ("number_of_cached_scripts", 0),
+            ("number_of_functions", 0),
+            ("number_of_libraries", 0),
+            ("active_defrag_running", 0),
+            ("lazyfree_pending_objects", 0),
+            ("lazyfreed_objects", 0),
+        ],
+    );
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn human(bytes: u64) -> String {
+    let units = ["K", "M", "G", "T"];
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let power = (bytes.ilog2() / 10).min(4);
+    let size = bytes as f64 / (1u64 << (10 * power)) as f64;
+    format!("{size:.2}{}", units[power as usize - 1])
+}
+
+fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
+    let layer = context.layer;
+    let statistics = layer.engine.statistics();
+    let is_checkpointing = u64::from(statistics.checkpoint_running.load(Ordering::Relaxed));
+    lines(
+        out,
+        &[
+            ("loading", 0),
+            ("async_loading", 0),
+            (
+                "rdb_changes_since_last_save",
+                load(&statistics.transactions_since_checkpoint),
+            ),
+            ("rdb_bgsave_in_progress", is_checkpointing),
+            ("rdb_last_save_time", last_save_seconds(layer)),
+        ],
+    );
+    line(out, "rdb_last_bgsave_status", "ok");
+    line(out, "rdb_last_bgsave_time_sec", -1);
+    line(out, "rdb_current_bgsave_time_sec", -1);
+    line(out, "rdb_saves", load(&statistics.checkpoints));
+    line(
+        out,
+        "aof_enabled",
+        u64::from(layer.config.text_of("appendonly") == "yes"),
+    );
+    line(out, "aof_rewrite_in_progress", 0);
+    line(out, "aof_rewrite_scheduled", 0);
+    line(out, "aof_last_rewrite_time_sec", -1);
+    line(out, "aof_current_rewrite_time_sec", -1);
+    line(out, "aof_last_bgrewrite_status", "ok");
+    line(out, "aof_last_write_status", "ok");
+    lines(
+        out,
+        &[
+            ("quartet_transactions", load(&statistics.transactions)),
+            ("quartet_epochs", load(&statistics.epochs)),
+            ("quartet_epoch_bytes", load(&statistics.epoch_bytes)),
+            ("quartet_syncs", load(&statistics.syncs)),
+            ("quartet_conflicts", load(&statistics.conflicts)),
+        ],
+    );
+}
+
+fn stats(context: &mut Context<'_, '_>, out: &mut String) {
+    let statistics = &context.layer.statistics;
+    lines(
+        out,
+        &[
+            ("total_connections_received", load(&statistics.connections_received)),
+            ("total_commands_processed", load(&statistics.commands_processed)),
+            ("instantaneous_ops_per_sec", statistics.rate.lock().per_second()),
+            ("total_net_input_bytes", load(&statistics.bytes_read)),
+            ("total_net_output_bytes", load(&statistics.bytes_written)),
+            ("rejected_connections", load(&statistics.connections_rejected)),
+            ("sync_full", 0),
+            ("sync_partial_ok", 0),
+            ("sync_partial_err", 0),
+            ("expired_subkeys", load(&statistics.expired_fields)),
+            ("expired_keys", load(&statistics.expired_keys)),
+            ("evicted_keys", 0),
+            ("evicted_clients", 0),
+            ("keyspace_hits", load(&statistics.keyspace_hits)),
+            ("keyspace_misses", load(&statistics.keyspace_misses)),
+            ("pubsub_channels", 0),
+            ("pubsub_patterns", 0),
+            ("latest_fork_usec", 0),
+            ("total_forks", 0),
+            ("tracking_total_keys", 0),
+            ("tracking_total_items", 0),
+            ("tracking_total_prefixes", 0),
+            ("unexpected_error_replies", 0),
+            ("total_error_replies", load(&statistics.error_replies)),
+        ],
+    );
+}
+
+fn replication(context: &mut Context<'_, '_>, out: &mut String) {
+    line(out, "role", "master");
+    line(out, "connected_slaves", 0);
+    line(out, "master_failover_state", "no-failover");
+    line(out, "master_replid", &context.layer.identity.run_id);
+    line(out, "master_replid2", "0".repeat(40));
+    line(out, "master_repl_offset", 0);
+    line(out, "second_repl_offset", -1);
+    line(out, "repl_backlog_active", 0);
+    line(
+        out,
+        "repl_backlog_size",
+        context.layer.config.text_of("repl-backlog-size"),
+    );
+    line(out, "repl_backlog_first_byte_offset", 0);
+    line(out, "repl_backlog_histlen", 0);
+}
+
+fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
+    let resources = (context.layer.resources)();
+    let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    line(out, "used_cpu_sys", seconds(resources.cpu_system_micros));
+    line(out, "used_cpu_user", seconds(resources.cpu_user_micros));
+    line(out, "used_cpu_sys_children", "0.000000");
+    line(out, "used_cpu_user_children", "0.000000");
+}
+
+/// The commands that were called or refused, with their counters.
+fn used_commands<'c>(context: &Context<'c, '_>) -> impl Iterator<Item = (&'static str, &'c CommandCounter)> {
+    let counters = context.layer.statistics.commands.0.iter().enumerate();
+    counters.map(|(index, counter)| (table().at(index).name, counter))
+}
+
+fn command_stats(context: &mut Context<'_, '_>, out: &mut String) {
+    for (name, counter) in used_commands(context) {
+        let (calls, rejected) = (load(&counter.calls), load(&counter.rejected));
+        if calls + rejected == 0 {
+            continue;
+        }
+        let micros = load(&counter.micros);
+        let per_call = ratio(micros, calls);
+        let failed = load(&counter.failed);
+        let counts = format!(
+            "calls={calls},usec={micros},usec_per_call={per_call:.2},rejected_calls={rejected},failed_calls={failed}"
+        );
+        line(out, &format!("cmdstat_{name}"), counts);
+    }
+}
+
+fn error_stats(context: &mut Context<'_, '_>, out: &mut String) {
+    for (code, count) in context.layer.statistics.errors.lock().iter() {
+        line(out, &format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
+fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
+    let percentiles = context.layer.config.text_of("latency-tracking-info-percentiles");
+    for (name, counter) in used_commands(context) {
+        if counter.durations.cumulative().is_empty() {
+            continue;
+        }
+        let shown = percentiles.split_whitespace().map(|percent| {
+            let micros = counter
+                .durations
+                .percentile(percent.parse().expect("a checked percentile"));
+            format!("p{percent}={micros}.000")
+        });
+        let shown: Vec<String> = shown.collect();
+        line(out, &format!("latency_percentiles_usec_{name}"), shown.join(","));
+    }
+}
+
+/// Expiries looked at one by one; with more keys than this that expire, the databases' shares are estimated.
+const EXPIRY_SAMPLE: u64 = 10_000;
+
+fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
+    let (total, sample) = expiry_sample(context.tx, EXPIRY_SAMPLE);
+    for db in 0..DATABASES {
+        let keys = context.keys_of(db).key_count();
+        if keys == 0 {
+            continue;
+        }
+        let deadlines = sample
+            .iter()
+            .filter(|(of, _)| *of == db)
+            .map(|(_, deadline_ms)| *deadline_ms);
+        let seen = deadlines.clone().count() as u64;
+        let left_ms: u64 = deadlines
+            .map(|deadline_ms| deadline_ms.saturating_sub(context.now_ms))
+            .fold(0, u64::saturating_add);
+        let expires = (seen as u128 * total as u128 / (sample.len() as u128).max(1)) as u64;
+        let average_ms = left_ms / seen.max(1);
+        line(
+            out,
+            &format!("db{db}"),
+            format_args!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry=0"),
+        );
+    }
+}

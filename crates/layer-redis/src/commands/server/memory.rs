@@ -1,0 +1,145 @@
+//! MEMORY: how much keys and the process take.
+
+use std::ops::ControlFlow;
+
+use quartet_wire_resp::Arguments;
+
+use crate::DATABASES;
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::context::Context;
+use crate::keyspace::Entry;
+use crate::{errors, parse};
+
+pub const COMMANDS: &[Command] = &[container(
+    "memory",
+    Group::Server,
+    "4.0.0",
+    "Holds the commands about memory.",
+    SUBCOMMANDS,
+)];
+
+const USAGE_KEY: Keys = Keys::Range {
+    first: 2,
+    last: 2,
+    step: 1,
+};
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("memory|doctor", 2, 0, NO_KEYS, "Describes how memory is used, in words.", doctor),
+    help_command("memory|help", Group::Server, "4.0.0"),
+    row("memory|malloc-stats", 2, 0, NO_KEYS, "Returns what is known of the allocator.", allocator),
+    row("memory|purge", 2, 0, NO_KEYS, "Accepted; the allocator gives memory back by itself.", purge),
+    row("memory|stats", 2, 0, NO_KEYS, "Returns figures about memory.", stats),
+    row("memory|usage", -3, READONLY, USAGE_KEY, "Estimates the bytes that a key takes.", usage),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        keys,
+        Group::Server,
+        "4.0.0",
+        "O(N) in the number of samples",
+        summary,
+        handler,
+    )
+}
+
+/// Bytes that the tree takes for a row besides key and value: an estimate.
+const ROW_OVERHEAD_BYTES: u64 = 48;
+
+fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let samples = match (arguments.len(), arguments.get(3)) {
+        (3, _) => 5,
+        (5, Some(option)) if parse::is(option, "samples") => parse::required_integer(&arguments[4])?,
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    let samples = u64::try_from(samples).map_err(|_| errors::SYNTAX)?;
+    match context.keys().find(&arguments[2]) {
+        Some(entry) => {
+            let bytes = entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, &entry, samples);
+            context.reply.integer(bytes as i64);
+        }
+        None => context.reply.null(),
+    }
+    Ok(())
+}
+
+/// The elements' bytes, estimated from the first `samples` of them; 0 asks for all.
+fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
+    if !entry.is_large() {
+        return 0;
+    }
+    let elements = entry.elements();
+    let count = elements.count(context.tx, b"", None);
+    let (mut seen, mut bytes) = (0, 0);
+    elements.scan(context.tx, b"", None, false, &mut |key, value| {
+        seen += 1;
+        bytes += (key.len() + value.len()) as u64 + ROW_OVERHEAD_BYTES;
+        if seen == samples {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    bytes.saturating_mul(count) / seen.max(1)
+}
+
+fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let resources = (context.layer.resources)();
+    let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
+    let used = resources.used_bytes;
+    let figures = [
+        ("peak.allocated", context.layer.statistics.used_peak(used)),
+        ("total.allocated", used),
+        ("startup.allocated", 0),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", 0),
+        ("aof.buffer", 0),
+        ("overhead.total", 0),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", used / keys.max(1)),
+        ("dataset.bytes", used),
+        ("allocator.resident", resources.rss_bytes),
+    ];
+    context.reply.map(figures.len());
+    for (name, value) in figures {
+        context.reply.bulk(name.as_bytes());
+        context.reply.integer(value as i64);
+    }
+    Ok(())
+}
+
+fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let resources = (context.layer.resources)();
+    let text = format!(
+        "{} bytes are in use and {} bytes are resident. No problem is known.\n",
+        resources.used_bytes, resources.rss_bytes
+    );
+    context.reply.verbatim(b"txt", text.as_bytes());
+    Ok(())
+}
+
+fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context
+        .reply
+        .verbatim(b"txt", b"Statistics of the allocator are not available.\n");
+    Ok(())
+}
+
+fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Commands about the server, a topic a file. Here: those that answer in a line or two.
+
+pub mod acl;
+pub mod command_docs;
+pub mod config;
+pub mod debug;
+mod info;
+mod key_flags;
+pub mod latency;
+pub mod memory;
+pub mod persistence;
+pub mod slowlog;
+
+use quartet_engine::Durability;
+use quartet_wire_resp::Arguments;
+
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::context::Context;
+use crate::{REDIS_VERSION, errors, parse};
+
+const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", info::info),
+    row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", time),
+    row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", role),
+    row("replicaof", 3, REPLICATION, "5.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
+    row("slaveof", 3, REPLICATION, "1.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
+    wait_row("wait", 3, "3.0.0", "Returns how many replicas have this connection's writes.", wait),
+    wait_row("waitaof", 4, "7.2.0", "Returns on how many disks, here and at replicas, this connection's writes are.", wait_disk),
+    row("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, "1.0.0", "Sends every command that the server runs to this connection.", monitor),
+    row("lolwut", -1, READONLY | FAST, "5.0.0", "Names the version.", lolwut),
+    container("module", Group::Server, "4.0.0", "Holds the commands about modules, of which there are none.", MODULE),
+];
+
+const MODULE: &[Command] = &[
+    help_command("module|help", Group::Server, "5.0.0"),
+    row(
+        "module|list",
+        2,
+        ADMIN | NOSCRIPT,
+        "4.0.0",
+        "Returns the modules: none.",
+        module_list,
+    ),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Server,
+        since,
+        "O(1)",
+        summary,
+        handler,
+    )
+}
+
+const fn wait_row(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        NOSCRIPT,
+        NO_KEYS,
+        Group::Connection,
+        since,
+        "O(1)",
+        summary,
+        handler,
+    )
+}
+
+fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let now_micros = context.tx.now_micros();
+    context.reply.array(2);
+    context.reply.bulk((now_micros / 1_000_000).to_string().as_bytes());
+    context.reply.bulk((now_micros % 1_000_000).to_string().as_bytes());
+    Ok(())
+}
+
+fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.array(3);
+    context.reply.bulk(b"master");
+    context.reply.integer(0);
+    context.reply.array(0);
+    Ok(())
+}
+
+fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
+        context.reply.ok();
+        return Ok(());
+    }
+    let port = parse::integer(&arguments[2]).filter(|port| (0..=65_535).contains(port));
+    port.ok_or("ERR Invalid master port")?;
+    Err("ERR Quartet cannot be a replica of another server".into())
+}
+
+/// There are no replicas to wait for, so it answers at once, whatever the timeout.
+fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    parse::required_integer(&arguments[1])?;
+    check_timeout(&arguments[2])?;
+    context.reply.integer(0);
+    Ok(())
+}
+
+/// Under `always` every earlier reply of this connection has waited for the disk; under the other modes nothing is promised.
+fn wait_disk(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let local = parse::required_integer(&arguments[1])?;
+    let replicas = parse::required_integer(&arguments[2])?;
+    if !(0..=1).contains(&local) {
+        return Err("ERR value is out of range, must be between 0 and 1".into());
+    }
+    if replicas < 0 {
+        return Err(errors::OUT_OF_RANGE_POSITIVE.into());
+    }
+    check_timeout(&arguments[3])?;
+    context.reply.array(2);
+    let is_durable = context.layer.space.durability == Durability::Always;
+    context.reply.integer(is_durable.into());
+    context.reply.integer(0);
+    Ok(())
+}
+
+fn check_timeout(text: &[u8]) -> Result<(), Failure> {
+    let timeout_ms = parse::integer(text).ok_or("ERR timeout is not an integer or out of range")?;
+    if timeout_ms < 0 {
+        return Err(errors::TIMEOUT_NEGATIVE.into());
+    }
+    Ok(())
+}
+
+fn monitor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    if context.in_exec {
+        return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
+    }
+    context.layer.clients.set_monitor(&context.client.shared, true);
+    context.reply.ok();
+    Ok(())
+}
+
+fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let quartet_version = &context.layer.identity.quartet_version;
+    let text = format!("Redis ver. {REDIS_VERSION}\nQuartet ver. {quartet_version}\n");
+    context.reply.verbatim(b"txt", text.as_bytes());
+    Ok(())
+}
+
+fn module_list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.array(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

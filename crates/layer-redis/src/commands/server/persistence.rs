@@ -1,0 +1,93 @@
+//! SAVE, BGSAVE and their kin: what Redis calls a save is a checkpoint here. Nothing is lost without one: the log has it all.
+
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::Arguments;
+
+use crate::Redis;
+use crate::command::*;
+use crate::context::Context;
+use crate::{errors, parse};
+
+const BACKGROUND: u32 = ADMIN | NOSCRIPT | NO_ASYNC_LOADING;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", save),
+    row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", background_save),
+    row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", background_rewrite),
+    row("lastsave", 1, LOADING | STALE | FAST | ADMIN_CATEGORY, "Returns the time of the newest checkpoint.", last_save),
+    row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", shutdown),
+];
+
+const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Server,
+        "1.0.0",
+        "O(N) in the number of rows",
+        summary,
+        handler,
+    )
+}
+
+fn save(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    Err(Failure::After(After::Checkpoint))
+}
+
+fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let is_valid = match arguments.get(1) {
+        None => true,
+        Some(word) => arguments.len() == 2 && parse::is(word, "schedule"),
+    };
+    if !is_valid {
+        return Err(errors::SYNTAX.into());
+    }
+    context.layer.engine.checkpoint_in_background();
+    context.reply.simple("Background saving started");
+    Ok(())
+}
+
+fn background_rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.layer.engine.checkpoint_in_background();
+    context.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(last_save_seconds(context.layer) as i64);
+    Ok(())
+}
+
+/// The time of the newest checkpoint, a version being a time; of the start if there is none.
+pub fn last_save_seconds(layer: &Redis) -> u64 {
+    let version = layer
+        .engine
+        .statistics()
+        .checkpoint_last_version
+        .load(Ordering::Relaxed);
+    let micros = if version == 0 {
+        layer.identity.started_micros
+    } else {
+        version
+    };
+    micros / 1_000_000
+}
+
+/// SAVE, NOSAVE, NOW and FORCE change nothing: the log is flushed in any case. ABORT finds nothing to abort.
+fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let has = |word: &str| arguments.iter().skip(1).any(|argument| parse::is(argument, word));
+    let known = ["nosave", "save", "now", "force", "abort"];
+    let is_known = |argument: &[u8]| known.iter().any(|word| parse::is(argument, word));
+    let contradicts = has("nosave") && has("save") || has("abort") && arguments.len() > 2;
+    if contradicts || !arguments.iter().skip(1).all(is_known) {
+        return Err(errors::SYNTAX.into());
+    }
+    if has("abort") {
+        return Err("ERR No shutdown in progress.".into());
+    }
+    Err(Failure::After(After::Shutdown))
+}

@@ -1,0 +1,74 @@
+//! SLOWLOG: the latest commands that took long.
+
+use quartet_wire_resp::Arguments;
+
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::context::Context;
+use crate::parse;
+
+pub const COMMANDS: &[Command] = &[container(
+    "slowlog",
+    Group::Server,
+    "2.2.12",
+    "Holds the commands about the log of slow commands.",
+    SUBCOMMANDS,
+)];
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("slowlog|get", -2, "Returns the latest slow commands: ten, or as many as asked for.", get),
+    help_command("slowlog|help", Group::Server, "6.2.0"),
+    row("slowlog|len", 2, "Returns how many slow commands are kept.", len),
+    row("slowlog|reset", 2, "Forgets the slow commands.", reset),
+];
+
+const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Command {
+    let flags = ADMIN | LOADING | STALE;
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Server,
+        "2.2.12",
+        "O(N) in the number of entries",
+        summary,
+        handler,
+    )
+}
+
+fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    const RANGE: &str = "ERR count should be greater than or equal to -1";
+    let count = match arguments.get(2) {
+        _ if arguments.len() > 3 => return Err("ERR wrong number of arguments for 'slowlog|get' command".into()),
+        None => 10,
+        Some(count) => parse::integer(count).filter(|count| *count >= -1).ok_or(RANGE)?,
+    };
+    let slowlog = context.layer.slowlog.lock();
+    let shown = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.entries.len());
+    let reply = &mut context.reply;
+    reply.array(shown);
+    for entry in slowlog.entries.iter().take(shown) {
+        reply.array(6);
+        reply.integer(entry.id as i64);
+        reply.integer(entry.at_seconds as i64);
+        reply.integer(entry.micros as i64);
+        reply.array(entry.arguments.len());
+        entry.arguments.iter().for_each(|argument| reply.bulk(argument));
+        reply.bulk(entry.client_address.as_bytes());
+        reply.bulk(entry.client_name.as_bytes());
+    }
+    Ok(())
+}
+
+fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(context.layer.slowlog.lock().entries.len() as i64);
+    Ok(())
+}
+
+fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.layer.slowlog.lock().entries.clear();
+    context.reply.ok();
+    Ok(())
+}

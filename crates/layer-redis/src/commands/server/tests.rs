@@ -1,0 +1,222 @@
+//! The server's commands through whole sessions.
+
+use quartet_wire_resp::Value;
+
+use crate::testing::{Connection, Fixture, show};
+
+fn run(connection: &mut Connection, words: &[&str]) -> String {
+    show(&connection.run(words))
+}
+
+/// Arity, first key, last key, step, and flags as Redis 7.0.15 answers them.
+#[test]
+fn well_known_commands_look_as_in_redis() {
+    let mut connection = Fixture::new().connect();
+    for (name, expected) in [
+        ("get", "2 1 1 1 fast readonly"),
+        ("set", "-3 1 1 1 denyoom write"),
+        ("ping", "-1 0 0 0 fast"),
+        ("select", "2 0 0 0 fast loading stale"),
+        ("auth", "-2 0 0 0 allow_busy fast loading no_auth noscript stale"),
+        ("hello", "-1 0 0 0 allow_busy fast loading no_auth noscript stale"),
+        ("client", "-2 0 0 0 "),
+        ("client|id", "2 0 0 0 loading noscript stale"),
+        ("client|kill", "-3 0 0 0 admin loading noscript stale"),
+        ("config|set", "-4 0 0 0 admin loading noscript stale"),
+        ("command", "-1 0 0 0 loading stale"),
+        ("info", "-1 0 0 0 loading stale"),
+        ("memory|usage", "-3 2 2 1 readonly"),
+        ("save", "1 0 0 0 admin no_async_loading no_multi noscript"),
+        ("shutdown", "-1 0 0 0 admin allow_busy loading no_multi noscript stale"),
+        ("debug", "-2 0 0 0 admin loading noscript stale"),
+        ("slowlog|get", "-2 0 0 0 admin loading stale"),
+        ("wait", "3 0 0 0 noscript"),
+    ] {
+        let Value::Array(replies) = connection.run(&["COMMAND", "INFO", name]) else {
+            panic!("{name}")
+        };
+        let Value::Array(fields) = &replies[0] else {
+            panic!("{name}")
+        };
+        let Value::Array(flags) = &fields[2] else {
+            panic!("{name}")
+        };
+        let mut flags: Vec<String> = flags.iter().map(show).collect();
+        flags.sort();
+        let numbers: Vec<String> = [1, 3, 4, 5].iter().map(|index| show(&fields[*index])).collect();
+        assert_eq!(format!("{} {}", numbers.join(" "), flags.join(" ")), expected, "{name}");
+    }
+}
+
+#[test]
+fn commands_are_listed_and_documented() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "COMMAND INFO nosuch get|key config|get|key => [nil nil nil]
+         COMMAND LIST bad => !ERR syntax error
+         COMMAND LIST FILTERBY PATTERN get => [get]
+         COMMAND LIST FILTERBY PATTERN config|*re* => [config|resetstat config|rewrite]
+         COMMAND LIST FILTERBY MODULE foo => []
+         COMMAND LIST FILTERBY ACLCAT nosuch => []
+         COMMAND LIST FILTERBY nosuch foo => !ERR syntax error
+         COMMAND GETKEYS GET key => [key]
+         COMMAND GETKEYS MEMORY USAGE key => [key]
+         COMMAND GETKEYS nosuch key => !ERR Invalid command specified
+         COMMAND GETKEYS ECHO key => !ERR The command has no key arguments
+         COMMAND GETKEYSANDFLAGS SET k1 v1 => [[k1 [OW update]]]
+         COMMAND GETKEYSANDFLAGS SET k1 v1 GET => [[k1 [RW access update]]]
+         COMMAND DOCS nosuch => []
+         COMMAND nosuch => !ERR unknown subcommand 'nosuch'. Try COMMAND HELP.",
+    );
+    assert!(run(&mut connection, &["COMMAND"]).contains("client|getname"));
+    assert!(run(&mut connection, &["COMMAND", "DOCS"]).contains("subcommands"));
+    for container in [
+        "client", "config", "slowlog", "latency", "memory", "module", "acl", "command", "debug",
+    ] {
+        let help = run(&mut connection, &[container, "HELP"]);
+        assert!(help.contains("Subcommands are:"), "{help}");
+    }
+}
+
+#[test]
+fn parameters_are_checked_and_set_together() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "CONFIG GET databases => [databases 16]
+         CONFIG SET foo bar => !ERR Unknown option or number of arguments for CONFIG SET - 'foo'
+         CONFIG SET hz => !ERR wrong number of arguments for 'config|set' command
+         CONFIG SET maxmemory abc => !ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value
+         CONFIG SET maxmemory 10mb => OK
+         CONFIG GET maxmemory => [maxmemory 10485760]
+         CONFIG SET maxmemory 1 maxmemory-clients 200% => !ERR CONFIG SET failed (possibly related to argument 'maxmemory-clients') - percentage argument must be less or equal to 100
+         CONFIG GET maxmemory => [maxmemory 10485760]
+         CONFIG SET maxmemory 1 maxmemory 2 => !ERR CONFIG SET failed (possibly related to argument 'maxmemory') - duplicate parameter
+         CONFIG SET hz a => !ERR CONFIG SET failed (possibly related to argument 'hz') - argument couldn't be parsed into an integer
+         CONFIG SET hz 99999999999 => !ERR CONFIG SET failed (possibly related to argument 'hz') - argument must be between 0 and 2147483647 inclusive
+         CONFIG SET slowlog-max-len -9223372036854775808 => !ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument must be between 0 and 9223372036854775807 inclusive
+         CONFIG SET appendonly foo => !ERR CONFIG SET failed (possibly related to argument 'appendonly') - argument must be 'yes' or 'no'
+         CONFIG SET databases 3 => !ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config
+         CONFIG SET dir x => !ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config
+         CONFIG SET hash-max-ziplist-entries 7 => OK
+         CONFIG GET hash-max-listpack-entries hash-max-ziplist-entries => [hash-max-listpack-entries 7 hash-max-ziplist-entries 7]
+         CONFIG SET notify-keyspace-events KEA => OK
+         CONFIG GET notify-keyspace-events => [notify-keyspace-events AKE]
+         CONFIG SET slowlog-max-len 9223372036854775807 slowlog-log-slower-than -1 => OK
+         CONFIG GET key-load-delay => [key-load-delay 0]
+         CONFIG GET key-load-d* => []
+         CONFIG REWRITE => !ERR The server is running without a config file
+         CONFIG RESETSTAT => OK",
+    );
+    assert_eq!(
+        run(&mut connection, &["CONFIG", "SET", "save", "3000 5", "hz", "20"]),
+        "OK"
+    );
+    connection.check("CONFIG GET save hz => [hz 20 save 3000 5]");
+}
+
+#[test]
+fn every_parameter_takes_its_own_value() {
+    use crate::config::table::{Access, PARAMETERS};
+    let mut connection = Fixture::new().connect();
+    for parameter in PARAMETERS {
+        let Value::Array(pair) = connection.run(&["CONFIG", "GET", parameter.name]) else {
+            panic!()
+        };
+        let value = show(&pair[pair.iter().position(|name| show(name) == parameter.name).unwrap() + 1]);
+        let outcome = run(&mut connection, &["CONFIG", "SET", parameter.name, &value]);
+        let is_modifiable = matches!(parameter.access, Access::Modifiable | Access::Hidden);
+        assert_eq!(outcome == "OK", is_modifiable, "{}: {outcome}", parameter.name);
+    }
+}
+
+#[test]
+fn facts_by_section() {
+    let mut connection = Fixture::new().connect();
+    connection.check("SET a 1 => OK\nNOSUCH => !ERR unknown command 'NOSUCH', with args beginning with: ");
+    let all = run(&mut connection, &["INFO", "everything"]);
+    for text in [
+        "# Server\r\nredis_version:7.4.0\r\n",
+        "quartet_durability:none",
+        "maxmemory_policy:noeviction",
+        "used_memory_human:",
+        "used_cpu_user:",
+        "role:master",
+        "loading:0",
+        "rdb_bgsave_in_progress:0",
+        "cmdstat_set:calls=1,",
+        "rejected_calls=0",
+        "errorstat_ERR:count=1",
+        "latency_percentiles_usec_set:p50=1.000,p99=1.000,p99.9=1.000",
+        "cluster_enabled:0",
+        "db0:keys=1,expires=0,avg_ttl=0,subexpiry=0",
+    ] {
+        assert!(all.contains(text), "{text} in {all}");
+    }
+    assert!(!run(&mut connection, &["INFO"]).contains("rejected_calls"));
+    assert_eq!(run(&mut connection, &["INFO", "sentinel"]), "");
+    let some = run(&mut connection, &["INFO", "CPU", "modules"]);
+    assert!(
+        some.contains("used_cpu_user") && !some.contains("used_memory"),
+        "{some}"
+    );
+}
+
+#[test]
+fn small_commands() {
+    Fixture::new().connect().check(
+        "TIME => [1700000000 0]
+         ROLE => [master 0 []]
+         REPLICAOF NO ONE => OK
+         REPLICAOF a b => !ERR Invalid master port
+         WAIT 0 0 => 0
+         WAIT a 0 => !ERR value is not an integer or out of range
+         WAIT 0 -1 => !ERR timeout is negative
+         WAIT -9223372036854775808 9223372036854775807 => 0
+         WAITAOF 0 0 0 => [0 0]
+         WAITAOF 2 0 0 => !ERR value is out of range, must be between 0 and 1
+         SHUTDOWN foo => !ERR syntax error
+         SHUTDOWN ABORT => !ERR No shutdown in progress.
+         BGSAVE foo => !ERR syntax error
+         SLOWLOG GET -2 => !ERR count should be greater than or equal to -1
+         SLOWLOG GET 9223372036854775807 => []
+         SLOWLOG LEN => 0
+         LATENCY LATEST => []
+         LATENCY RESET => 0
+         LATENCY HISTORY command => []
+         LATENCY HISTOGRAM nosuch => []
+         MEMORY USAGE a => nil
+         MEMORY USAGE a SAMPLES -1 => !ERR syntax error
+         MEMORY USAGE a SAMPLES -9223372036854775808 => !ERR syntax error
+         MEMORY PURGE => OK
+         MODULE LIST => []
+         ACL WHOAMI => default
+         ACL USERS => [default]
+         ACL LIST => [user default on nopass ~* &* +@all]
+         ACL GETUSER nosuch => nil
+         ACL CAT nosuch => !ERR Unknown category 'nosuch'
+         ACL SETUSER a => !ERR unknown subcommand 'SETUSER'. Try ACL HELP.",
+    );
+}
+
+#[test]
+fn debug_subcommands() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "DEBUG nosuch => !ERR unknown subcommand or wrong number of arguments for 'nosuch'. Try DEBUG HELP.
+         DEBUG SLEEP => !ERR unknown subcommand or wrong number of arguments for 'SLEEP'. Try DEBUG HELP.
+         DEBUG SET-ACTIVE-EXPIRE 0 => OK
+         DEBUG STRINGMATCH-LEN 1000 a*a => 1
+         DEBUG STRINGMATCH-LEN 9223372036854775807 a => !ERR value is not an integer or out of range
+         DEBUG PROTOCOL foo => !ERR Wrong protocol type name. Please use one of the following: string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false
+         DEBUG PROTOCOL map => [0 0 1 1 2 0]
+         DEBUG PROTOCOL push => !ERR RESP2 is not supported by this command
+         DEBUG DIGEST => 0000000000000000000000000000000000000000
+         DEBUG DIGEST-VALUE a => [0000000000000000000000000000000000000000]
+         DEBUG RELOAD => OK",
+    );
+    connection.check("SET a 1 => OK\nSET b 2 => OK");
+    let digest = run(&mut connection, &["DEBUG", "DIGEST"]);
+    assert!(run(&mut Fixture::new().connect(), &["DEBUG", "DIGEST"]) != digest);
+    connection.check("SET b 3 => OK\nSET b 2 => OK");
+    assert_eq!(run(&mut connection, &["DEBUG", "DIGEST"]), digest);
+}

@@ -1,0 +1,121 @@
+//! Parameters that CONFIG GET and SET know.
+//!
+//! One table ([`table::PARAMETERS`]) names them all with type, bounds and default. The ones on a command's path are atomics of
+//! their own; the others are texts, kept only when they differ from the default. CONFIG SET checks every pair before it
+//! changes any, so it sets all or none.
+
+pub mod table;
+mod values;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::config::table::{Access, Effect, PARAMETERS, Parameter};
+
+macro_rules! parameters {
+    ($($field:ident = $default:expr;)*) => {
+        /// The parameters that commands consult, and the texts of the others.
+        pub struct Config {
+            $(pub $field: AtomicI64,)*
+            /// By the parameter's first name: values that were set.
+            texts: Mutex<BTreeMap<&'static str, String>>,
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config {
+                    $($field: AtomicI64::new($default),)*
+                    texts: Mutex::default(),
+                }
+            }
+        }
+    };
+}
+
+parameters! {
+    hash_max_listpack_entries = 128;
+    hash_max_listpack_value = 64;
+    list_max_listpack_size = 128;
+    set_max_intset_entries = 512;
+    zset_max_listpack_entries = 128;
+    zset_max_listpack_value = 64;
+    slowlog_log_slower_than = 10_000;
+    slowlog_max_len = 128;
+    hll_sparse_max_bytes = 3000;
+    latency_tracking = 1;
+    latency_monitor_threshold = 0;
+}
+
+/// A checked value, ready to be stored.
+pub struct Change {
+    pub parameter: &'static Parameter,
+    pub text: String,
+}
+
+impl Config {
+    /// The value as CONFIG GET shows it.
+    pub fn text(&self, parameter: &Parameter) -> String {
+        if let Effect::Number(field) = parameter.effect {
+            return values::show_number(parameter.kind, field(self).load(Ordering::Relaxed));
+        }
+        match self.texts.lock().get(parameter.name) {
+            Some(text) => text.clone(),
+            None => parameter.default.to_owned(),
+        }
+    }
+
+    /// The value of the parameter called `name`, which must be in the table.
+    pub fn text_of(&self, name: &str) -> String {
+        self.text(Parameter::find(name.as_bytes()).expect("a parameter of the table"))
+    }
+
+    /// Checks a value that a client wants to set. The error is the part of the reply that tells why not.
+    pub fn check(&self, parameter: &'static Parameter, value: &[u8]) -> Result<Change, String> {
+        match parameter.access {
+            Access::Immutable => return Err("can't set immutable config".into()),
+            Access::Protected => return Err("can't set protected config".into()),
+            Access::Modifiable | Access::Hidden => {}
+        }
+        let text = values::check(parameter.kind, value, &self.text(parameter))?;
+        Ok(Change { parameter, text })
+    }
+
+    /// Stores checked values.
+    pub fn apply(&self, changes: Vec<Change>) {
+        for Change { parameter, text } in changes {
+            match parameter.effect {
+                Effect::Number(field) => field(self).store(values::number(&text), Ordering::Relaxed),
+                _ => {
+                    self.texts.lock().insert(parameter.name, text);
+                }
+            }
+        }
+    }
+
+    /// Sets what the server decided when it started, immutable parameters included. Panics on an unknown name.
+    pub fn start_with(&self, name: &str, text: String) {
+        let parameter = Parameter::find(name.as_bytes()).expect("a parameter of the table");
+        self.apply(vec![Change { parameter, text }]);
+    }
+
+    /// The names and values that match one of the patterns, in the table's order, an alias beside its parameter. Hidden
+    /// parameters answer to their whole name only.
+    pub fn matching(
+        &self,
+        matches: impl Fn(&str) -> bool,
+        is_named: impl Fn(&str) -> bool,
+    ) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        for parameter in PARAMETERS {
+            let is_hidden = parameter.access == Access::Hidden;
+            for name in parameter.names() {
+                if is_named(name) || !is_hidden && matches(name) {
+                    found.push((name, self.text(parameter)));
+                }
+            }
+        }
+        found
+    }
+}
