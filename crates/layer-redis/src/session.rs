@@ -88,6 +88,7 @@ impl Session {
 
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        self.resume_if_over();
         let layer = self.layer.clone();
         let mut received = Received::default();
         let mut home: Option<Home<'_>> = None;
@@ -382,7 +383,21 @@ pub fn call(
         };
         (command.handler)(&mut context, arguments)
     });
-    account(layer, client, command, arguments, started_micros, outcome.is_err());
+    // A command that goes on waiting is counted when it has been served.
+    match &outcome {
+        Err(ExecuteError::Layer(Failure::Block(_))) => {}
+        Err(ExecuteError::Layer(Failure::After(after))) => {
+            // What it will sleep counts as its duration.
+            let sleep_micros = if let After::Sleep { micros } = after {
+                *micros
+            } else {
+                0
+            };
+            let started_micros = started_micros.saturating_sub(sleep_micros);
+            account(layer, client, command, arguments, started_micros, false);
+        }
+        outcome => account(layer, client, command, arguments, started_micros, outcome.is_err()),
+    }
     match outcome {
         Ok(((), hold)) => Ok(hold),
         Err(ExecuteError::Layer(failure)) => Err(failure),

@@ -114,18 +114,9 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 }
 
 /// The sleep itself happens after the lock is released; its duration counts as the command's all the same.
-fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sleep(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let seconds = parse::required_float(&arguments[2])?;
     let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;
-    let threshold_ms = context
-        .layer
-        .config
-        .latency_monitor_threshold
-        .load(std::sync::atomic::Ordering::Relaxed);
-    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
-        let at_seconds = (context.tx.now_micros() + micros) / 1_000_000;
-        context.layer.latency.lock().add("command", at_seconds, micros / 1000);
-    }
     Err(Failure::After(After::Sleep { micros }))
 }
 

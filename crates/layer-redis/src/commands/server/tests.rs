@@ -198,6 +198,31 @@ fn small_commands() {
     );
 }
 
+/// A sleep happens after the lock was released; it is still the command's own time.
+#[test]
+fn a_sleep_counts_as_slow() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "CONFIG SET latency-monitor-threshold 100 => OK
+         CONFIG SET slowlog-log-slower-than 100000 => OK
+         DEBUG SLEEP 0.2 => OK
+         LATENCY HISTORY command => [[1700000000 200]]
+         LATENCY RESET command => 1
+         SLOWLOG LEN => 1",
+    );
+    let slowest = run(&mut connection, &["SLOWLOG", "GET", "1"]);
+    assert!(
+        slowest.starts_with("[[0 1700000000 200000 [DEBUG SLEEP 0.2] 127.0.0.1:1"),
+        "{slowest}"
+    );
+    let statistics = run(&mut connection, &["INFO", "commandstats"]);
+    assert!(
+        statistics.contains("cmdstat_debug:calls=1,usec=200000,"),
+        "{statistics}"
+    );
+    assert!(!statistics.contains("failed_calls=1"), "{statistics}");
+}
+
 #[test]
 fn debug_subcommands() {
     let mut connection = Fixture::new().connect();
