@@ -188,10 +188,15 @@ impl Session {
         transactions::writes_or_publishes(command) || command.name == "exec" && queue_writes()
     }
 
+    /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
     fn resume_if_over(&mut self) {
+        if self.paused_until_ms.is_none() {
+            return;
+        }
         let now_ms = self.layer.engine.now_micros() / 1000;
-        if self.paused_until_ms.is_some() && self.layer.pause.holds_back(true, now_ms).is_none() {
-            self.resume();
+        match self.layer.pause.holds_back(true, now_ms) {
+            Some(until_ms) => self.paused_until_ms = Some(until_ms),
+            None => self.resume(),
         }
     }
 

@@ -153,7 +153,13 @@ fn a_pause_holds_writes_back() {
     writer.check("SET a 1 => OK");
     admin.check("CLIENT PAUSE 1000 => OK");
     assert!(writer.bytes(&["GET", "a"]).is_empty());
+    // A second pause makes the first one longer, for those who wait already too.
+    let end_ms = writer.session.deadline_ms().unwrap();
+    fixture.layer.pause.start(end_ms + 500, true, end_ms - 1);
     fixture.advance_ms(1000);
+    writer.session.time_out();
+    assert_eq!(writer.session.deadline_ms(), Some(end_ms + 500));
+    fixture.advance_ms(500);
     writer.session.time_out();
     assert!(!writer.session.is_blocked());
     writer.check("GET a => 1");
