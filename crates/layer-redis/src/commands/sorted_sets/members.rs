@@ -71,17 +71,11 @@ fn zadd_options(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
 }
 
 fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), Failure> {
-    let Conditions {
-        only_new,
-        only_existing,
-        only_greater,
-        only_less,
-        ..
-    } = conditions;
-    if only_new && only_existing {
+    if conditions.only_new && conditions.only_existing {
         return Err("ERR XX and NX options at the same time are not compatible".into());
     }
-    if only_greater && only_new || only_less && only_new || only_greater && only_less {
+    let exclusive = [conditions.only_greater, conditions.only_less, conditions.only_new];
+    if exclusive.into_iter().filter(|&given| given).count() > 1 {
         return Err("ERR GT, LT, and/or NX options at the same time are not compatible".into());
     }
     if conditions.increment && pairs > 1 {

@@ -345,3 +345,33 @@ fn name_end(text: &[u8], is_max: bool) -> Option<NameEnd<'_>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(protocol: Protocol, with_scores: bool, expected: &str) {
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, protocol);
+        write_head(&mut reply, 1, with_scores);
+        write_pair(&mut reply, b"a", 1.5, with_scores);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn pairs_nest_only_in_the_newer_protocol() {
+        check(Protocol::Resp2, false, "*1\r\n$1\r\na\r\n");
+        check(Protocol::Resp2, true, "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n");
+        check(Protocol::Resp3, false, "*1\r\n$1\r\na\r\n");
+        check(Protocol::Resp3, true, "*1\r\n*2\r\n$1\r\na\r\n,1.5\r\n");
+    }
+
+    #[test]
+    fn limits_cut_from_the_side_the_range_begins_at() {
+        assert_eq!(limited(2..8, false, 1, 2), 3..5);
+        assert_eq!(limited(2..8, true, 1, 2), 5..7);
+        assert_eq!(limited(2..8, false, -1, 2), 8..8);
+        assert_eq!(limited(2..8, true, i64::MAX, i64::MAX), 2..2);
+        assert_eq!(limited(2..8, false, 0, i64::MIN), 2..8);
+    }
+}

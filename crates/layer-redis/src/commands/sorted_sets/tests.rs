@@ -307,9 +307,11 @@ fn scores_are_doubles_and_pairs_nest_in_the_newer_protocol() {
     let mut connection = fixture.connect();
     let session = &mut connection;
     session.check("ZADD z 1 a 2.5 b => 2");
-    if !session.bytes(&["HELLO", "3"]).starts_with(b"%") {
+    // HELLO is of another family; where the table lacks it, only the unit test of `range` looks at these shapes.
+    if crate::commands::table().find(b"hello").is_none() {
         return;
     }
+    assert!(session.bytes(&["HELLO", "3"]).starts_with(b"%"));
     for (words, expected) in [
         (&["ZSCORE", "z", "b"][..], &b",2.5\r\n"[..]),
         (
