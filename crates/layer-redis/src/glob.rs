@@ -33,6 +33,15 @@ pub fn matches_case(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
+/// What every matching text begins with: the pattern up to its first special byte.
+pub fn literal_prefix(pattern: &[u8]) -> &[u8] {
+    let end = pattern
+        .iter()
+        .position(|byte| b"*?[\\".contains(byte))
+        .unwrap_or(pattern.len());
+    &pattern[..end]
+}
+
 /// Matches one byte against the pattern's element at `p`. The position after the element, if it matches.
 fn one(pattern: &[u8], p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
     match pattern[p] {

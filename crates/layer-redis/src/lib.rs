@@ -15,6 +15,7 @@ pub mod command;
 pub mod commands;
 pub mod config;
 pub mod context;
+pub mod cursors;
 pub mod errors;
 pub mod expiry;
 pub mod glob;
@@ -44,6 +45,7 @@ pub use session::{Received, Session};
 use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::Config;
+use crate::cursors::Cursors;
 use crate::latency::LatencyEvents;
 use crate::pause::Pause;
 use crate::random::Random;
@@ -69,6 +71,8 @@ pub struct Redis {
     /// SHA-256 of the password that AUTH must give; `None`: no password.
     pub password: RwLock<Option<[u8; 32]>>,
     pub identity: Identity,
+    /// Where iterations of SCAN stand.
+    pub cursors: Mutex<Cursors>,
     pub random: Random,
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub active_expiry: AtomicBool,
@@ -120,6 +124,7 @@ impl Redis {
             pause: Pause::default(),
             password: RwLock::new(None),
             identity,
+            cursors: Mutex::default(),
             random: Random::default(),
             active_expiry: AtomicBool::new(true),
             shutdown,

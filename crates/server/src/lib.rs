@@ -131,7 +131,8 @@ impl Server {
             config_file: settings.config_file.clone().unwrap_or_default(),
         };
         let stop = self.stop_requested.clone();
-        let layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
+        let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
+        layer.resources = Box::new(resources::used);
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }

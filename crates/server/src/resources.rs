@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use quartet_layer_redis::Resources;
+
 /// Hexadecimal digits from the system's randomness.
 pub fn random_hexadecimal(digits: usize) -> String {
     let mut bytes = vec![0; digits.div_ceil(2)];
@@ -11,6 +13,28 @@ pub fn random_hexadecimal(digits: usize) -> String {
     let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     text.truncate(digits);
     text
+}
+
+/// What INFO shows of this process.
+pub fn used() -> Resources {
+    let (cpu_user_micros, cpu_system_micros) = cpu_micros();
+    let rss_bytes = resident_bytes();
+    Resources {
+        rss_bytes,
+        used_bytes: rss_bytes,
+        machine_bytes: machine_bytes(),
+        cpu_system_micros,
+        cpu_user_micros,
+    }
+}
+
+fn machine_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total
+        .and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
 }
 
 /// Resident memory in bytes; zero where the system does not say.

@@ -2,6 +2,7 @@
 
 pub mod bits;
 pub mod connection;
+pub mod expiry;
 pub mod hashes;
 pub mod help;
 pub mod hyperloglog;
@@ -31,6 +32,7 @@ static FAMILIES: &[&[Command]] = &[
     sorted_sets::COMMANDS,
     hyperloglog::COMMANDS,
     keys::COMMANDS,
+    expiry::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
     connection::COMMANDS,

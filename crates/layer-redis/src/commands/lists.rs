@@ -1,5 +1,0 @@
-//! Lists.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];

@@ -1,0 +1,76 @@
+//! Commands that wait for a list: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
+//!
+//! Each does what its twin that never waits does, and asks to be called again if there was nothing to take. The timeout is
+//! checked first, so a bad one is an error even if an element is there.
+
+use quartet_wire_resp::Arguments;
+
+use super::end;
+use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
+use super::rows::{self, End};
+use crate::command::{Failure, TimeoutReply};
+use crate::context::Context;
+use crate::parse;
+
+pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    pop(context, arguments, End::Left)
+}
+
+pub fn brpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    pop(context, arguments, End::Right)
+}
+
+fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Result<(), Failure> {
+    let last = arguments.len() - 1;
+    let timeout = &arguments[last];
+    parse::deadline_ms(timeout, context.now_ms)?;
+    let names = || arguments.iter().take(last).skip(1);
+    let Some((name, entry)) = first_list(context, names())? else {
+        let names = names().map(<[u8]>::to_vec).collect();
+        return context.block_on(names, timeout, TimeoutReply::NullArray);
+    };
+    let popped = rows::pop(&mut context.keys(), name, &entry, end, 1);
+    context.reply.array(2);
+    context.reply.bulk(name);
+    context.reply.bulk(&popped[0]);
+    Ok(())
+}
+
+pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let timeout = &arguments[1];
+    parse::deadline_ms(timeout, context.now_ms)?;
+    let wanted = MultiPop::parse(arguments, 2)?;
+    if multi_pop(context, &wanted)? {
+        return Ok(());
+    }
+    let names = wanted.names.iter().map(|name| name.to_vec()).collect();
+    context.block_on(names, timeout, TimeoutReply::NullArray)
+}
+
+pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let wanted = Move {
+        source: &arguments[1],
+        target: &arguments[2],
+        from: end(&arguments[3])?,
+        to: end(&arguments[4])?,
+    };
+    move_or_wait(context, &wanted, &arguments[5])
+}
+
+pub fn brpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let wanted = Move {
+        source: &arguments[1],
+        target: &arguments[2],
+        from: End::Right,
+        to: End::Left,
+    };
+    move_or_wait(context, &wanted, &arguments[3])
+}
+
+fn move_or_wait(context: &mut Context<'_, '_>, wanted: &Move<'_>, timeout: &[u8]) -> Result<(), Failure> {
+    parse::deadline_ms(timeout, context.now_ms)?;
+    if move_one(context, wanted)? {
+        return Ok(());
+    }
+    context.block_on(vec![wanted.source.to_vec()], timeout, TimeoutReply::Null)
+}

@@ -1,0 +1,218 @@
+//! Commands that take elements out of a list: LPOP, RPOP, LMPOP, LREM, LTRIM, and LMOVE, which puts them into another.
+
+use quartet_wire_resp::Arguments;
+
+use super::end;
+use super::rows::{self, End};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::{errors, parse};
+
+pub fn lpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    pop(context, arguments, "lpop", End::Left)
+}
+
+pub fn rpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    pop(context, arguments, "rpop", End::Right)
+}
+
+fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, end: End) -> Result<(), Failure> {
+    if arguments.len() > 3 {
+        return Err(format!("ERR wrong number of arguments for '{command}' command").into());
+    }
+    let count = arguments.get(2).map(pop_count).transpose()?;
+    let mut keys = context.keys();
+    let Some(entry) = keys.find_kind(&arguments[1], Kind::List)? else {
+        match count {
+            Some(_) => context.reply.null_array(),
+            None => context.reply.null(),
+        }
+        return Ok(());
+    };
+    if count == Some(0) {
+        context.reply.array(0);
+        return Ok(());
+    }
+    let popped = rows::pop(&mut keys, &arguments[1], &entry, end, count.unwrap_or(1));
+    match count {
+        Some(_) => bulks(context, &popped),
+        None => context.reply.bulk(&popped[0]),
+    }
+    Ok(())
+}
+
+fn pop_count(text: &[u8]) -> Result<u64, Failure> {
+    let count = parse::integer(text).and_then(|count| u64::try_from(count).ok());
+    count.ok_or(Failure::Error(errors::OUT_OF_RANGE_POSITIVE))
+}
+
+fn bulks(context: &mut Context<'_, '_>, values: &[Vec<u8>]) {
+    context.reply.array(values.len());
+    values.iter().for_each(|value| context.reply.bulk(value));
+}
+
+/// The arguments of LMPOP from the number of keys on.
+pub struct MultiPop<'a> {
+    pub names: Vec<&'a [u8]>,
+    pub end: End,
+    pub count: u64,
+}
+
+impl<'a> MultiPop<'a> {
+    /// `start` is the position of the number of keys.
+    pub fn parse(arguments: Arguments<'a>, start: usize) -> Result<MultiPop<'a>, Failure> {
+        let words: Vec<&'a [u8]> = arguments.iter().skip(start).collect();
+        let announced = parse::integer(words[0]).filter(|announced| *announced > 0);
+        let announced = announced.ok_or("ERR numkeys should be greater than 0")?;
+        let rest = &words[1..];
+        let Some((names, [side, options @ ..])) = usize::try_from(announced)
+            .ok()
+            .and_then(|announced| rest.split_at_checked(announced))
+        else {
+            return Err(errors::SYNTAX.into());
+        };
+        let end = end(side)?;
+        let count = match options {
+            [] => 1,
+            [word, number] if parse::is(word, "count") => parse::integer(number)
+                .filter(|count| *count > 0)
+                .ok_or("ERR count should be greater than 0")?,
+            _ => return Err(errors::SYNTAX.into()),
+        };
+        Ok(MultiPop {
+            names: names.to_vec(),
+            end,
+            count: count as u64,
+        })
+    }
+}
+
+/// The first of the lists that exists. A key of another kind before it is an error, or passed over by a command that has
+/// waited: then it has become so in the meantime.
+pub fn first_list<'a>(
+    context: &mut Context<'_, '_>,
+    names: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Option<(&'a [u8], Entry)>, Failure> {
+    for name in names {
+        match context.keys().find_kind(name, Kind::List) {
+            Ok(Some(entry)) => return Ok(Some((name, entry))),
+            Ok(None) => {}
+            Err(_) if context.is_retry => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(None)
+}
+
+/// Answers a name and what was popped. False, and no answer, if none of the lists exists.
+pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result<bool, Failure> {
+    let Some((name, entry)) = first_list(context, wanted.names.iter().copied())? else {
+        return Ok(false);
+    };
+    let popped = rows::pop(&mut context.keys(), name, &entry, wanted.end, wanted.count);
+    context.reply.array(2);
+    context.reply.bulk(name);
+    bulks(context, &popped);
+    Ok(true)
+}
+
+pub fn lmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let wanted = MultiPop::parse(arguments, 1)?;
+    if !multi_pop(context, &wanted)? {
+        context.reply.null_array();
+    }
+    Ok(())
+}
+
+/// A move of one element.
+pub struct Move<'a> {
+    pub source: &'a [u8],
+    pub target: &'a [u8],
+    pub from: End,
+    pub to: End,
+}
+
+pub fn lmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let wanted = Move {
+        source: &arguments[1],
+        target: &arguments[2],
+        from: end(&arguments[3])?,
+        to: end(&arguments[4])?,
+    };
+    move_or_null(context, &wanted)
+}
+
+pub fn rpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let wanted = Move {
+        source: &arguments[1],
+        target: &arguments[2],
+        from: End::Right,
+        to: End::Left,
+    };
+    move_or_null(context, &wanted)
+}
+
+fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), Failure> {
+    if !move_one(context, wanted)? {
+        context.reply.null();
+    }
+    Ok(())
+}
+
+/// Answers the element that was moved. False, and no answer, if the source does not exist.
+pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool, Failure> {
+    let is_retry = context.is_retry;
+    let mut keys = context.keys();
+    let Some(source) = keys.find_kind(wanted.source, Kind::List)? else {
+        return Ok(false);
+    };
+    if let Err(failure) = keys.find_kind(wanted.target, Kind::List) {
+        // To a command that waits the plain error means that it goes on waiting; here it ends the wait, as in Redis.
+        return Err(if is_retry {
+            errors::WRONG_TYPE.to_string().into()
+        } else {
+            failure
+        });
+    }
+    let value = transfer(&mut keys, wanted, &source);
+    context.reply.bulk(&value);
+    Ok(true)
+}
+
+fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> Vec<u8> {
+    if wanted.source == wanted.target && rows::length(source) == 1 {
+        // Popping would remove the key, and its expiry with it.
+        keys.touch(wanted.source);
+        return rows::elements(keys, source).remove(0);
+    }
+    let value = rows::pop(keys, wanted.source, source, wanted.from, 1).remove(0);
+    let target = keys.find(wanted.target);
+    rows::push(keys, wanted.target, target.as_ref(), wanted.to, &[&value]);
+    value
+}
+
+pub fn lrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let count = parse::required_integer(&arguments[2])?;
+    let from = if count < 0 { End::Right } else { End::Left };
+    let count_max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+    let mut keys = context.keys();
+    let removed = match keys.find_kind(&arguments[1], Kind::List)? {
+        Some(entry) => rows::remove(&mut keys, &arguments[1], &entry, from, &arguments[3], count_max),
+        None => 0,
+    };
+    context.reply.integer(removed as i64);
+    Ok(())
+}
+
+pub fn ltrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let start = parse::required_integer(&arguments[2])?;
+    let stop = parse::required_integer(&arguments[3])?;
+    let mut keys = context.keys();
+    if let Some(entry) = keys.find_kind(&arguments[1], Kind::List)? {
+        let kept = parse::index_range(start, stop, rows::length(&entry));
+        rows::trim(&mut keys, &arguments[1], &entry, kept);
+    }
+    context.reply.ok();
+    Ok(())
+}
