@@ -1,5 +1,0 @@
-//! SORT.
-
-use crate::command::*;
-
-pub const COMMANDS: &[Command] = &[];

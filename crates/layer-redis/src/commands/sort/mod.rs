@@ -1,0 +1,254 @@
+//! SORT and SORT_RO: the elements of a list, set or sorted set in order, and what other keys hold for them.
+//!
+//! Follows sort.c of Redis 7.0.15. A request goes through three steps: its options are read, the elements are put in order
+//! and cut by LIMIT, and each that is left is answered or stored, as itself or as what the GET patterns make of it.
+//! [`pattern`] finds what another key holds for an element, [`weight`] reads a number to sort by.
+//!
+//! Nothing is written before every value has been read, so the destination may be the sorted key or one that a pattern names.
+//!
+//! Where Redis leaves an order open, it is settled here: texts are compared byte by byte (Redis: by the server's locale, up
+//! to the first NUL, unless the result is stored), and elements whose texts of BY are equal keep their native order.
+
+mod pattern;
+#[cfg(test)]
+mod tests;
+mod weight;
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use quartet_wire_resp::Arguments;
+
+use self::pattern::Pattern;
+use crate::command::*;
+use crate::commands::{lists, sets, sorted_sets};
+use crate::context::Context;
+use crate::keyspace::{Entry, Kind};
+use crate::{errors, parse};
+
+const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
+
+const COST: &str = "O(N+M*log(M)) where N is the number of elements and M that of those returned, O(N) without sorting";
+
+pub const COMMANDS: &[Command] = &[
+    command(
+        "sort",
+        -2,
+        WRITE | DENYOOM | DANGEROUS | MOVABLE_KEYS,
+        Keys::Computed(sorted_and_stored),
+        Group::Generic,
+        "1.0.0",
+        COST,
+        "Sorts a list, set or sorted set, and returns or stores the result.",
+        sort,
+    ),
+    command(
+        "sort_ro",
+        -2,
+        READONLY | DANGEROUS | MOVABLE_KEYS,
+        ONE_KEY,
+        Group::Generic,
+        "7.0.0",
+        COST,
+        "Sorts a list, set or sorted set, and returns the result.",
+        sort_ro,
+    ),
+];
+
+/// Positions of the sorted key and of the last STORE's. Words that are no options are passed over, and one behind STORE is
+/// looked at again, as in Redis: the request may yet turn out malformed.
+fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
+    let mut stored = None;
+    let mut position = 2;
+    while position < arguments.len() {
+        let word = &arguments[position];
+        if parse::is(word, "store") && position + 1 < arguments.len() {
+            stored = Some(position + 1);
+        }
+        position += 1 + match () {
+            () if parse::is(word, "limit") => 2,
+            () if parse::is(word, "by") || parse::is(word, "get") => 1,
+            () => 0,
+        };
+    }
+    let sorted = (arguments.len() > 1).then_some(1);
+    sorted.into_iter().chain(stored).collect()
+}
+
+fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    run(context, &arguments[1], Options::read(arguments, true)?)
+}
+
+fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    run(context, &arguments[1], Options::read(arguments, false)?)
+}
+
+fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), Failure> {
+    let mut elements = match context.read(name) {
+        None => Vec::new(),
+        Some(entry) => sorted(context, &entry, &options)?,
+    };
+    let wanted = options.wanted(elements.len());
+    elements.truncate(wanted.end);
+    elements.drain(..wanted.start);
+    match options.store {
+        None => answer(context, &elements, &options.get),
+        Some(destination) => store(context, destination, elements, &options.get),
+    }
+    Ok(())
+}
+
+fn answer(context: &mut Context<'_, '_>, elements: &[Vec<u8>], get: &[Pattern<'_>]) {
+    context.reply.array(elements.len() * get.len().max(1));
+    for element in elements {
+        if get.is_empty() {
+            context.reply.bulk(element);
+        }
+        for pattern in get {
+            match pattern.value(context, element) {
+                Some(value) => context.reply.bulk(&value),
+                None => context.reply.null(),
+            }
+        }
+    }
+}
+
+/// Makes the destination a list of the result, in which an absent value is the empty string. No result: the key is removed.
+fn store(context: &mut Context<'_, '_>, destination: &[u8], mut elements: Vec<Vec<u8>>, get: &[Pattern<'_>]) {
+    if !get.is_empty() {
+        let mut values = Vec::with_capacity(elements.len() * get.len());
+        for element in &elements {
+            values.extend(
+                get.iter()
+                    .map(|pattern| pattern.value(context, element).unwrap_or_default()),
+            );
+        }
+        elements = values;
+    }
+    lists::store(&mut context.keys(), destination, &elements);
+    context.reply.integer(elements.len() as i64);
+}
+
+/// The options of a request. Of those given twice the last counts, but GET adds up and a BY without a star stays.
+struct Options<'a> {
+    by: Option<Pattern<'a>>,
+    /// Some BY has no star: every element would weigh the same, so they are not sorted.
+    keeps_order: bool,
+    descending: bool,
+    alphabetical: bool,
+    /// Below zero: from the first.
+    offset: i64,
+    /// Below zero: all.
+    count: i64,
+    get: Vec<Pattern<'a>>,
+    store: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn read(arguments: Arguments<'a>, may_store: bool) -> Result<Options<'a>, Failure> {
+        let mut options = Options {
+            by: None,
+            keeps_order: false,
+            descending: false,
+            alphabetical: false,
+            offset: 0,
+            count: -1,
+            get: Vec::new(),
+            store: None,
+        };
+        let mut words = arguments.iter().skip(2);
+        while let Some(word) = words.next() {
+            let mut next = || words.next().ok_or(Failure::Error(errors::SYNTAX));
+            if parse::is(word, "asc") {
+                options.descending = false;
+            } else if parse::is(word, "desc") {
+                options.descending = true;
+            } else if parse::is(word, "alpha") {
+                options.alphabetical = true;
+            } else if parse::is(word, "limit") {
+                let (offset, count) = (next()?, next()?);
+                options.offset = parse::required_integer(offset)?;
+                options.count = parse::required_integer(count)?;
+            } else if parse::is(word, "store") && may_store {
+                options.store = Some(next()?);
+            } else if parse::is(word, "by") {
+                let pattern = Pattern::of(next()?);
+                options.keeps_order |= pattern.is_constant();
+                options.by = Some(pattern);
+            } else if parse::is(word, "get") {
+                options.get.push(Pattern::of(next()?));
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+        }
+        Ok(options)
+    }
+
+    /// The indexes that LIMIT leaves of so many elements.
+    fn wanted(&self, length: usize) -> Range<usize> {
+        let clamp = |number: i64| usize::try_from(number).unwrap_or(length).min(length);
+        let start = clamp(self.offset.max(0));
+        start..start + clamp(self.count).min(length - start)
+    }
+}
+
+/// All elements in the order that the options ask for.
+fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    let keys = &mut context.keys();
+    let mut elements = match entry.kind {
+        Kind::List => lists::elements(keys, entry),
+        Kind::Set => sets::members(keys, entry),
+        Kind::SortedSet => sorted_sets::members(keys, entry),
+        Kind::String | Kind::Hash | Kind::Stream => return Err(errors::WRONG_TYPE.into()),
+    };
+    let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
+    // A set has no order of its own: it is not reversed, and what is stored of it is sorted after all.
+    let is_set = entry.kind == Kind::Set;
+    if options.keeps_order && !(is_set && options.store.is_some()) {
+        if options.descending && !is_set {
+            elements.reverse();
+        }
+        return Ok(elements);
+    }
+    let by = options.by.as_ref().filter(|_| !options.keeps_order);
+    if !options.alphabetical && !options.keeps_order {
+        let mut weighed = weigh(context, elements, by)?;
+        weighed.sort_unstable_by(|(a, left), (b, right)| turned(compare(*a, *b).then_with(|| left.cmp(right))));
+        return Ok(weighed.into_iter().map(|(_, element)| element).collect());
+    }
+    let Some(by) = by else {
+        elements.sort_unstable_by(|left, right| turned(left.cmp(right)));
+        return Ok(elements);
+    };
+    let texts = elements
+        .into_iter()
+        .map(|element| (by.value(context, &element), element));
+    let mut texts: Vec<(Option<Vec<u8>>, Vec<u8>)> = texts.collect();
+    // An absent text comes before all others.
+    texts.sort_by(|(left, _), (right, _)| turned(left.cmp(right)));
+    Ok(texts.into_iter().map(|(_, element)| element).collect())
+}
+
+/// The elements with their weights: what the pattern finds for them, or themselves. An absent weight is 0.
+fn weigh(
+    context: &mut Context<'_, '_>,
+    elements: Vec<Vec<u8>>,
+    by: Option<&Pattern<'_>>,
+) -> Result<Vec<(f64, Vec<u8>)>, Failure> {
+    let mut weighed = Vec::with_capacity(elements.len());
+    for element in elements {
+        let weight = match by {
+            None => weight::weight(&element),
+            Some(by) => by
+                .value(context, &element)
+                .map_or(Some(0.0), |text| weight::weight(&text)),
+        };
+        weighed.push((weight.ok_or(NO_NUMBER)?, element));
+    }
+    Ok(weighed)
+}
+
+/// Compares weights, which are never NaN. Both zeros are equal.
+fn compare(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).expect("a weight is a number")
+}
