@@ -212,6 +212,8 @@ pub const ALLOW_BUSY: u32 = 1 << 15;
 pub const NO_ASYNC_LOADING: u32 = 1 << 16;
 /// ACL category only: an administrator's command without the flag.
 pub const ADMIN_CATEGORY: u32 = 1 << 17;
+/// ACL category only: the command stands in those of lists, sets and sorted sets, not in its family's.
+pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -250,7 +252,11 @@ impl Command {
     /// The ACL categories, derived from the family and the flags as Redis derives them.
     pub fn categories(&self) -> Vec<&'static str> {
         let mut categories = Vec::new();
-        categories.extend(self.group.category());
+        if self.has(ORDERED_CATEGORIES) {
+            categories.extend(["list", "set", "sortedset"]);
+        } else {
+            categories.extend(self.group.category());
+        }
         if self.has(WRITE) {
             categories.push("write");
         }

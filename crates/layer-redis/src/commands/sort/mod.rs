@@ -34,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "sort",
         -2,
-        WRITE | DENYOOM | DANGEROUS | MOVABLE_KEYS,
+        WRITE | DENYOOM | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
         Keys::Computed(sorted_and_stored),
         Group::Generic,
         "1.0.0",
@@ -45,7 +45,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "sort_ro",
         -2,
-        READONLY | DANGEROUS | MOVABLE_KEYS,
+        READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
         ONE_KEY,
         Group::Generic,
         "7.0.0",

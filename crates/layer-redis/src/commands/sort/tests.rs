@@ -190,7 +190,18 @@ fn keys_of_a_request() {
     );
 }
 
-/// A long element once made a name that the store refuses to look up.
+#[test]
+fn acl_categories_are_those_of_what_is_sorted() {
+    let categories = |name: &str| {
+        let mut categories = crate::commands::table().find(name.as_bytes()).unwrap().categories();
+        categories.sort_unstable();
+        categories.join(" ")
+    };
+    assert_eq!(categories("sort"), "dangerous list set slow sortedset write");
+    assert_eq!(categories("sort_ro"), "dangerous list read set slow sortedset");
+}
+
+/// A long element makes a name, and a pattern names a field, that no key and no hash can have.
 #[test]
 fn names_too_long_are_absent() {
     let mut connection = Fixture::new().connect();
