@@ -43,3 +43,21 @@ fn a_failed_write_ends_acknowledgements() {
         }
     }
 }
+
+/// The newest segment is never trimmed, and it counted: a log whose newest segment alone was over the limit asked for one
+/// checkpoint after another, without a single write.
+#[test]
+fn a_large_newest_segment_asks_for_one_checkpoint() {
+    let world = World {
+        checkpoint_log_bytes: 2000,
+        ..World::default()
+    };
+    let engine = world.open();
+    engine.wait_durable(set(&engine, ALWAYS, b"k", &[1; 3000]));
+    execute(&engine, ALWAYS, |tx| drop(tx.clear(b"k")));
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    let count = engine.statistics().checkpoints.load(Ordering::SeqCst);
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    assert_eq!(engine.statistics().checkpoints.load(Ordering::SeqCst), count);
+}

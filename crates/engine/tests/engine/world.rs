@@ -20,11 +20,22 @@ const fn space(database: u16, durability: Durability) -> Space {
     }
 }
 
-#[derive(Default)]
 pub struct World {
     pub disk: FaultyDisk,
     pub clock: Arc<ManualClock>,
     pub failures: Arc<AtomicUsize>,
+    pub checkpoint_log_bytes: u64,
+}
+
+impl Default for World {
+    fn default() -> World {
+        World {
+            disk: FaultyDisk::default(),
+            clock: Arc::default(),
+            failures: Arc::default(),
+            checkpoint_log_bytes: 1 << 30,
+        }
+    }
 }
 
 impl World {
@@ -35,7 +46,7 @@ impl World {
             self.clock.clone(),
             EngineOptions {
                 segment_bytes: 4096,
-                checkpoint_log_bytes: 1 << 30,
+                checkpoint_log_bytes: self.checkpoint_log_bytes,
             },
             Box::new(move |_| {
                 failures.fetch_add(1, Ordering::SeqCst);
