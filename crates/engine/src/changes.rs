@@ -4,9 +4,11 @@
 //! as long as somebody can still need it: until the change is durable (a reader of the gap must wait for it), and until no
 //! optimistic transaction can have read before it (certification).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use quartet_model::{KeyRange, Version};
+
+use crate::transaction::SPACE_BYTES;
 
 #[derive(Default)]
 pub(crate) struct RecentChanges {
@@ -14,6 +16,11 @@ pub(crate) struct RecentChanges {
     /// The points in the order of their versions, for forgetting.
     order: VecDeque<(Version, Box<[u8]>)>,
     ranges: VecDeque<(Version, KeyRange)>,
+    /// Write conflicts declared without a write: they matter to certification, and no reader waits for them.
+    declared: VecDeque<(Version, KeyRange)>,
+    /// By space, the newest clear that was not worth its own evidence: until it is durable, every gap of the space may be
+    /// its doing.
+    unrecorded: HashMap<[u8; SPACE_BYTES], Version>,
     /// Evidence about changes at or below this version may be gone.
     forgotten: Version,
 }
@@ -26,6 +33,31 @@ impl RecentChanges {
 
     pub fn add_range(&mut self, range: KeyRange, version: Version) {
         self.ranges.push_back((version, range));
+    }
+
+    /// A write conflict without a write.
+    pub fn declare(&mut self, range: KeyRange, version: Version) {
+        self.declared.push_back((version, range));
+    }
+
+    /// Something in the space of `key` was cleared, and only the version of that is kept. Nobody who read before can be
+    /// judged any more.
+    pub fn add_unrecorded(&mut self, key: &[u8], version: Version) {
+        self.unrecorded.insert(space_of(key), version);
+        self.forgotten = self.forgotten.max(version);
+    }
+
+    /// Starts without evidence about anything up to `version`.
+    pub fn after(version: Version) -> RecentChanges {
+        RecentChanges {
+            forgotten: version,
+            ..RecentChanges::default()
+        }
+    }
+
+    /// The newest write conflict declared in `start..end`; zero if none.
+    pub fn newest_declared(&self, start: &[u8], end: &[u8]) -> Version {
+        newest_overlapping(&self.declared, start, end)
     }
 
     /// The newest change known of an absent key; zero if none.
@@ -41,18 +73,12 @@ impl RecentChanges {
             .rev()
             .find(|(_, range)| range.contains(key))
             .map(|(version, _)| *version);
-        point.max(range).unwrap_or_default()
+        point.max(range).unwrap_or_default().max(self.newest_unrecorded(key))
     }
 
     /// The newest change known anywhere in `start..end`; zero if none.
     pub fn newest_in(&self, start: &[u8], end: &[u8]) -> Version {
-        let overlapping = |range: &KeyRange| range.start.as_slice() < end && start < range.end.as_slice();
-        let range = self
-            .ranges
-            .iter()
-            .rev()
-            .find(|(_, range)| overlapping(range))
-            .map(|(version, _)| *version);
+        let range = newest_overlapping(&self.ranges, start, end);
         let point = if self.points.is_empty() || start >= end {
             None
         } else {
@@ -61,7 +87,14 @@ impl RecentChanges {
                 .map(|(_, version)| *version)
                 .max()
         };
-        point.max(range).unwrap_or_default()
+        point.unwrap_or_default().max(range).max(self.newest_unrecorded(start))
+    }
+
+    fn newest_unrecorded(&self, key: &[u8]) -> Version {
+        if self.unrecorded.is_empty() {
+            return Version::ZERO;
+        }
+        self.unrecorded.get(&space_of(key)).copied().unwrap_or_default()
     }
 
     /// A reader at `version` or later can be judged.
@@ -78,11 +111,23 @@ impl RecentChanges {
             }
         }
         while self.ranges.pop_front_if(|(changed, _)| *changed <= version).is_some() {}
+        while self.declared.pop_front_if(|(changed, _)| *changed <= version).is_some() {}
+        self.unrecorded.retain(|_, newest| *newest > version);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty() && self.ranges.is_empty()
+        self.order.is_empty() && self.ranges.is_empty() && self.declared.is_empty() && self.unrecorded.is_empty()
     }
+}
+
+fn space_of(key: &[u8]) -> [u8; SPACE_BYTES] {
+    key.first_chunk().copied().unwrap_or_default()
+}
+
+fn newest_overlapping(ranges: &VecDeque<(Version, KeyRange)>, start: &[u8], end: &[u8]) -> Version {
+    let overlapping = |range: &KeyRange| range.start.as_slice() < end && start < range.end.as_slice();
+    let newest = ranges.iter().rev().find(|(_, range)| overlapping(range));
+    newest.map(|(version, _)| *version).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use crate::{EngineOptions, Shared, checkpoints};
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// A larger buffer is given back after its epoch is written.
+const SPARE_BYTES_MAX: usize = 16 << 20;
 
 /// A checkpoint could not be written. The log still holds everything.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,7 @@ impl Flusher {
         failure: Box<dyn Fn(&LogError) + Send>,
     ) -> Flusher {
         let control = Arc::new(Control::default());
+        let log_bytes_since_checkpoint = log.bytes();
         let worker = Worker {
             shared,
             log,
@@ -74,6 +77,7 @@ impl Flusher {
             spare: Vec::new(),
             checkpoint: None,
             checkpoint_bytes: 0,
+            log_bytes_since_checkpoint,
         };
         let thread = std::thread::Builder::new()
             .name("flusher".into())
@@ -154,11 +158,15 @@ struct Worker {
     spare: Vec<u8>,
     checkpoint: Option<JoinHandle<Result<checkpoints::Written, String>>>,
     checkpoint_bytes: u64,
+    /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
+    log_bytes_since_checkpoint: u64,
 }
 
 impl Worker {
     fn run(mut self, failure: &dyn Fn(&LogError)) -> Result<(), LogError> {
-        let outcome = self.serve();
+        // A panic, of a listener for example, stops acknowledgements like a failed disk.
+        let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve()));
+        let outcome = served.unwrap_or(Err(LogError::Failed));
         if let Err(error) = &outcome {
             self.shared.failed.store(true, Ordering::SeqCst);
             failure(error);
@@ -196,6 +204,10 @@ impl Worker {
         let garbage = std::mem::take(&mut home.garbage);
         home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
         let snapshot = checkpoint_wanted.then(|| home.snapshot());
+        if snapshot.is_some() {
+            let count = &self.shared.statistics.transactions_since_checkpoint;
+            count.store(0, Ordering::Relaxed);
+        }
         drop(home);
         drop(garbage);
 
@@ -207,12 +219,15 @@ impl Worker {
                 .statistics
                 .epoch_bytes
                 .fetch_add(payload.len() as u64, Ordering::Relaxed);
-            self.written = version;
             self.synced = false;
             self.confirmed = false;
+            self.log_bytes_since_checkpoint += payload.len() as u64;
         }
-        self.spare = payload;
-        if needs_sync || stopping || snapshot.is_some() || self.last_sync.elapsed() >= SYNC_INTERVAL {
+        self.written = version;
+        self.spare = reusable(payload);
+        self.publish_if_synced();
+        let waited_for = self.shared.waited_for.load(Ordering::SeqCst);
+        if needs_sync || waited_for || stopping || snapshot.is_some() || self.last_sync.elapsed() >= SYNC_INTERVAL {
             self.sync()?;
         }
         if let Some(snapshot) = snapshot {
@@ -232,6 +247,13 @@ impl Worker {
         Ok(())
     }
 
+    /// Versions that wrote nothing are durable with what came before them; evidence about them can then be forgotten.
+    fn publish_if_synced(&self) {
+        if self.synced && self.written > self.shared.durable() {
+            self.shared.publish_durable(self.written);
+        }
+    }
+
     /// Nothing to write: leaves a confirm record behind and sleeps until woken, or until gathered effects are due.
     fn rest(&mut self) -> Result<(), LogError> {
         if self.synced && !self.confirmed {
@@ -248,9 +270,10 @@ impl Worker {
         if self.checkpoint.is_some() {
             return false;
         }
-        let due = self.log.bytes() > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
+        let due = self.log_bytes_since_checkpoint > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
         let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
         if wanted {
+            self.log_bytes_since_checkpoint = 0;
             self.control.checkpoint.lock().started += 1;
             self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
         }
@@ -266,7 +289,7 @@ impl Worker {
         self.checkpoint = std::thread::Builder::new()
             .name("checkpoint".into())
             .spawn(move || checkpoints::write(disk.as_ref(), snapshot, position).map_err(|error| error.to_string()))
-            .map_err(|error| tracing::error!(%error, "no thread for a checkpoint"))
+            .map_err(|error| self.checkpoint_ended(Some(format!("no thread for a checkpoint: {error}"))))
             .ok();
     }
 
@@ -289,11 +312,16 @@ impl Worker {
                 None
             }
             // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
-            Err(reason) => {
-                tracing::error!(reason, "checkpoint failed");
-                Some(reason)
-            }
+            Err(reason) => Some(reason),
         };
+        self.checkpoint_ended(failure);
+        Ok(())
+    }
+
+    fn checkpoint_ended(&self, failure: Option<String>) {
+        if let Some(reason) = &failure {
+            tracing::error!(reason, "checkpoint failed");
+        }
         self.shared
             .statistics
             .checkpoint_running
@@ -302,6 +330,13 @@ impl Worker {
         state.finished = state.started;
         state.failure = failure;
         self.control.checkpoint_changed.notify_all();
-        Ok(())
+    }
+}
+
+fn reusable(buffer: Vec<u8>) -> Vec<u8> {
+    if buffer.capacity() > SPARE_BYTES_MAX {
+        Vec::new()
+    } else {
+        buffer
     }
 }

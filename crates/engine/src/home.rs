@@ -32,23 +32,38 @@ pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 #[derive(Debug, PartialEq, Eq)]
 pub enum ExecuteError<E> {
     /// What the layer's code answered.
-    Layer(E),
+    /// It may rest on what the code had read: it may be told once the hold is durable.
+    Layer(E, Hold),
     /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
-    /// 1 GiB for all effects. Retrying cannot help.
-    TooLarge,
+    /// 1 GiB for all effects. Retrying cannot help. Told once the hold is durable.
+    TooLarge(Hold),
 }
 
 /// One step of the open transaction: how to take it back, and what to tell the watchers.
 pub(crate) enum Change {
-    Set { new: Row, old: Option<Row> },
-    Cleared { old: Row },
-    ClearedRange { range: KeyRange, cleared: Cleared },
-    Touched { key: Vec<u8> },
+    Set {
+        new: Row,
+        old: Option<Row>,
+    },
+    Cleared {
+        old: Row,
+    },
+    ClearedRange {
+        range: KeyRange,
+        cleared: Cleared,
+        /// The watches of what was there.
+        watches: Vec<WatchId>,
+    },
+    Touched {
+        key: Vec<u8>,
+    },
 }
 
 pub(crate) struct HomeState {
     pub store: Box<dyn Store>,
     last: Version,
+    /// The newest version with effects: `last_written <= last`. Only these reach the log, so only these are waited for.
+    last_written: Version,
     pub pending: EffectsWriter,
     /// `pending` holds effects whose acknowledgement waits for a sync.
     pub pending_needs_sync: bool,
@@ -70,9 +85,10 @@ impl HomeState {
         HomeState {
             store,
             last,
+            last_written: last,
             pending: EffectsWriter::default(),
             pending_needs_sync: false,
-            changes: RecentChanges::default(),
+            changes: RecentChanges::after(last),
             watches: Watches::default(),
             journal: Vec::new(),
             key: Vec::new(),
@@ -84,6 +100,19 @@ impl HomeState {
 
     pub fn last_version(&self) -> Version {
         self.last
+    }
+
+    pub fn last_written(&self) -> Version {
+        self.last_written
+    }
+
+    /// What a reader of everything has to wait for.
+    pub fn hold_of_everything(&self, durable: Version) -> Hold {
+        if self.last_written > durable {
+            self.last_written
+        } else {
+            Version::ZERO
+        }
     }
 
     pub fn next_version(&mut self, now_micros: u64) -> Version {
@@ -101,8 +130,9 @@ impl HomeState {
 
     /// Closes the open transaction: its effects join the epoch, the watchers are told.
     pub fn commit(&mut self, version: Version, durability: Durability) {
-        if self.pending.commit(version) && durability == Durability::Always {
-            self.pending_needs_sync = true;
+        if self.pending.commit(version) {
+            self.last_written = version;
+            self.pending_needs_sync |= durability == Durability::Always;
         }
         let keep_evidence = durability == Durability::Always || self.certification_expected();
         for change in self.journal.drain(..) {
@@ -114,19 +144,24 @@ impl HomeState {
                     self.watches.key_changed(old.key());
                     if keep_evidence {
                         self.changes.add_point(old.key(), version);
+                    } else {
+                        self.changes.add_unrecorded(old.key(), version);
                     }
                 }
-                Change::ClearedRange { range, cleared } => {
-                    self.watches.range_cleared(&range.start, &range.end);
+                Change::ClearedRange {
+                    range,
+                    cleared,
+                    watches,
+                } => {
+                    watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
                     if keep_evidence {
                         self.changes.add_range(range, version);
+                    } else {
+                        self.changes.add_unrecorded(&range.start, version);
                     }
                     self.garbage.push(cleared);
                 }
             }
-        }
-        if !keep_evidence {
-            self.changes.forget_through(version);
         }
     }
 
@@ -161,7 +196,7 @@ impl HomeState {
     }
 
     pub fn interactive_reader(&mut self, now_micros: u64) {
-        self.interactive_until_micros = now_micros + CONFLICT_WINDOW_MICROS;
+        self.interactive_until_micros = now_micros.max(self.last.0) + CONFLICT_WINDOW_MICROS;
     }
 
     fn certification_expected(&self) -> bool {
@@ -177,8 +212,10 @@ impl HomeState {
         if let Some((&oldest, _)) = self.readers.first_key_value() {
             floor = floor.min(oldest);
         }
-        if self.interactive_until_micros >= now_micros {
-            floor = floor.min(Version(now_micros.saturating_sub(CONFLICT_WINDOW_MICROS)));
+        // The window is counted in versions: after the clock was set back they run ahead of it.
+        let present = now_micros.max(self.last.0);
+        if self.interactive_until_micros >= present {
+            floor = floor.min(Version(present.saturating_sub(CONFLICT_WINDOW_MICROS)));
         }
         self.changes.forget_through(floor);
     }
@@ -218,13 +255,23 @@ impl<'e> Home<'e> {
     ) -> Result<(R, Hold), ExecuteError<E>> {
         let durable = self.engine.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
-        let answer = body(&mut transaction).map_err(ExecuteError::Layer)?;
-        let hold = transaction.commit().map_err(|_| ExecuteError::TooLarge)?;
+        let answer = match body(&mut transaction) {
+            Ok(answer) => answer,
+            Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_hold())),
+        };
+        let has_written = transaction.has_written();
+        let hold = transaction
+            .commit()
+            .map_err(|too_large| ExecuteError::TooLarge(too_large.0))?;
         self.engine
             .shared()
             .statistics
             .transactions
             .fetch_add(1, Ordering::Relaxed);
+        if has_written {
+            let count = &self.engine.shared().statistics.transactions_since_checkpoint;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         Ok((answer, hold))
     }
 

@@ -90,7 +90,7 @@ pub struct Statistics {
     pub checkpoint_running: AtomicBool,
     pub checkpoint_last_version: AtomicU64,
     pub conflicts: AtomicU64,
-    /// Transactions committed since the newest checkpoint was started.
+    /// Transactions with writes committed since the newest checkpoint was started.
     pub transactions_since_checkpoint: AtomicU64,
 }
 
@@ -174,8 +174,12 @@ impl Engine {
         if hold <= self.durable() {
             return true;
         }
-        self.shared.waited_for.store(true, Ordering::SeqCst);
-        hold <= self.durable()
+        // Sequentially consistent on both sides: either this thread sees the version move, or the flusher sees it wait.
+        if !self.shared.waited_for.swap(true, Ordering::SeqCst) {
+            // Whoever wrote it may be in no hurry for a sync; this reader is.
+            self.flusher.wake();
+        }
+        hold.0 <= self.shared.durable.load(Ordering::SeqCst)
     }
 
     /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.
@@ -199,11 +203,7 @@ impl Engine {
     pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
         let state = self.shared.home.lock();
         let version = state.last_version();
-        let hold = if version > self.durable() {
-            version
-        } else {
-            Version::ZERO
-        };
+        let hold = state.hold_of_everything(self.durable());
         (state.snapshot(), version, hold)
     }
 

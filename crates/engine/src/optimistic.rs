@@ -14,17 +14,17 @@ use quartet_store::Snapshot;
 
 use crate::home::{ExecuteError, HomeState};
 use crate::transaction::{SPACE_BYTES, Transaction};
-use crate::{Engine, Hold, Space};
+use crate::{Durability, Engine, Hold, Space};
 
 /// Why `run` gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RunError<E> {
-    /// What the layer's code answered; nothing was written.
-    Layer(E),
+    /// What the layer's code answered; nothing was written. It may be told once the hold is durable.
+    Layer(E, Hold),
     /// Every attempt met a concurrent change of what it had read; nothing was written.
     Conflict,
     /// See [`ExecuteError::TooLarge`].
-    TooLarge,
+    TooLarge(Hold),
 }
 
 /// Why `commit` refused; nothing was written.
@@ -254,15 +254,15 @@ impl Engine {
         mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
     ) -> Result<(R, Hold), RunError<E>> {
         for _ in 0..attempts {
-            let (mut transaction, hold) = self.begin(space);
+            let (mut transaction, reading, hold) = self.begin(space);
             let answer = body(&mut transaction);
             let mut home = self.home();
             let judged = match &answer {
                 Ok(_) if !transaction.writes.is_empty() => transaction.certify(home.state()),
                 _ => Ok(()),
             };
-            home.state().reader_ended(transaction.read_version);
-            let answer = answer.map_err(RunError::Layer)?;
+            reading.end(home.state());
+            let answer = answer.map_err(|error| RunError::Layer(error, hold))?;
             if judged.is_err() {
                 self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -273,15 +273,16 @@ impl Engine {
             let ((), written) =
                 home.execute(space, |target| transaction.write_to(target))
                     .map_err(|error| match error {
-                        ExecuteError::Layer(never) => match never {},
-                        ExecuteError::TooLarge => RunError::TooLarge,
+                        ExecuteError::Layer(never, _) => match never {},
+                        ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
                     })?;
-            return Ok((answer, written));
+            // Writes that changed nothing leave only what was read to wait for.
+            return Ok((answer, hold.max(written)));
         }
         Err(RunError::Conflict)
     }
 
-    fn begin(&self, space: Space) -> (OptimisticTransaction, Hold) {
+    fn begin(&self, space: Space) -> (OptimisticTransaction, Reading<'_>, Hold) {
         let mut home = self.home();
         let now_micros = home.now_micros();
         let read_version = home.state().last_version();
@@ -295,12 +296,16 @@ impl Engine {
             ranges_read: Vec::new(),
             writes: BTreeMap::new(),
         };
-        let hold = if read_version > self.durable() {
-            read_version
-        } else {
-            Version::ZERO
+        let hold = match space.durability {
+            Durability::Always => home.state().hold_of_everything(self.durable()),
+            Durability::Interval | Durability::None => Version::ZERO,
         };
-        (transaction, hold)
+        let reading = Reading {
+            engine: self,
+            version: read_version,
+            ended: false,
+        };
+        (transaction, reading, hold)
     }
 
     /// The version at which an interactive transaction may read, and the state there. What it reads may not be shown to
@@ -310,11 +315,7 @@ impl Engine {
         let now_micros = home.now_micros();
         home.state().interactive_reader(now_micros);
         let version = home.state().last_version();
-        let hold = if version > self.durable() {
-            version
-        } else {
-            Version::ZERO
-        };
+        let hold = home.state().hold_of_everything(self.durable());
         (version, home.state().snapshot(), hold)
     }
 
@@ -342,13 +343,35 @@ impl Engine {
         });
         let (version, hold) = match committed {
             Ok(committed) => committed,
-            Err(ExecuteError::TooLarge) => return Err(CommitError::TooLarge),
-            Err(ExecuteError::Layer(never)) => match never {},
+            Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
+            Err(ExecuteError::Layer(never, _)) => match never {},
         };
         for range in &request.write_conflicts {
-            home.state().changes.add_range(prefixed(&prefix, range), version);
+            home.state().changes.declare(prefixed(&prefix, range), version);
         }
         Ok((version, hold))
+    }
+}
+
+/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer.
+struct Reading<'e> {
+    engine: &'e Engine,
+    version: Version,
+    ended: bool,
+}
+
+impl Reading<'_> {
+    fn end(mut self, state: &mut HomeState) {
+        state.reader_ended(self.version);
+        self.ended = true;
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.engine.shared().home.lock().reader_ended(self.version);
+        }
     }
 }
 
@@ -386,7 +409,12 @@ impl OptimisticTransaction {
 
 fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
     let present = state.store.get(key).map(|row| row.version());
-    let newest = present.unwrap_or_default().max(state.changes.newest_at(key));
+    let point = KeyRange::point(key);
+    let declared = state.changes.newest_declared(&point.start, &point.end);
+    let newest = present
+        .unwrap_or_default()
+        .max(state.changes.newest_at(key))
+        .max(declared);
     if newest > read_version { Err(Changed) } else { Ok(()) }
 }
 
@@ -394,7 +422,8 @@ fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -
     if range.is_empty() {
         return Ok(());
     }
-    if state.changes.newest_in(&range.start, &range.end) > read_version {
+    let declared = state.changes.newest_declared(&range.start, &range.end);
+    if state.changes.newest_in(&range.start, &range.end).max(declared) > read_version {
         return Err(Changed);
     }
     let mut newer = false;
@@ -447,7 +476,9 @@ impl Mutation {
             }),
             Mutation::AppendIfFits { key, operand } => update(target, key, |old| {
                 let old = old.unwrap_or_default();
-                if old.len() + operand.len() > APPEND_BYTES_MAX {
+                if old.is_empty() {
+                    operand.clone()
+                } else if old.len() + operand.len() > APPEND_BYTES_MAX {
                     old.to_vec()
                 } else {
                     [old, operand].concat()

@@ -10,7 +10,7 @@ pub enum Durability {
     Always,
     /// At once; written to the log within 10 milliseconds and synced every second.
     Interval,
-    /// At once; written to the log within 10 milliseconds, synced by checkpoints and shutdown only.
+    /// At once; written to the log within 10 milliseconds. When it is synced is not promised; at present like `Interval`.
     None,
 }
 

@@ -33,8 +33,9 @@ pub struct Transaction<'h> {
     finished: bool,
 }
 
+/// The refusal, and what it depends on.
 #[derive(Debug)]
-pub(crate) struct TooLarge;
+pub(crate) struct TooLarge(pub Hold);
 
 impl<'h> Transaction<'h> {
     pub(crate) fn new(state: &'h mut HomeState, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
@@ -135,12 +136,23 @@ impl<'h> Transaction<'h> {
     /// Removes every key of `start..end`. Returns how many there were.
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
         let range = self.full_range(start, end);
+        let watches = self
+            .state
+            .watches
+            .of_present(self.state.store.as_ref(), &range.start, &range.end);
         let cleared = self.state.store.clear_range(&range.start, &range.end);
         let count = cleared.count();
         if count > 0 {
             self.commit_version();
             self.state.pending.clear_range(&range.start, &range.end);
-            self.state.journal.push(Change::ClearedRange { range, cleared });
+            self.state.journal.push(Change::ClearedRange {
+                range,
+                cleared,
+                watches,
+            });
+        } else {
+            let newest = self.state.changes.newest_in(&range.start, &range.end);
+            self.depend_on(newest);
         }
         count
     }
@@ -200,19 +212,29 @@ impl<'h> Transaction<'h> {
 
     pub(crate) fn commit(mut self) -> Result<Hold, TooLarge> {
         if self.too_large {
-            return Err(TooLarge);
+            return Err(TooLarge(self.failure_hold()));
         }
         self.finished = true;
         if self.version == Version::ZERO {
-            self.state.pending.rollback();
-            if !self.state.journal.is_empty() {
-                self.state.commit(Version::ZERO, self.space.durability);
+            match self.state.journal.is_empty() {
+                true => self.state.pending.rollback(),
+                false => self.state.commit(Version::ZERO, self.space.durability),
             }
         } else {
             self.state.commit(self.version, self.space.durability);
-            self.depend_on(self.version);
+            // A version without effects never reaches the log, and nobody has to wait for it.
+            self.depend_on(self.version.min(self.state.last_written()));
         }
         Ok(self.hold)
+    }
+
+    /// What the answer of a transaction that fails depends on. Writing tells what was there before, without its version,
+    /// so a writer depends on the latest commit; never on its own version, which is taken back.
+    pub(crate) fn failure_hold(&mut self) -> Hold {
+        if self.has_written() {
+            self.depend_on_everything();
+        }
+        self.hold.min(self.state.last_written())
     }
 
     fn check_size(&mut self) {
@@ -229,7 +251,7 @@ impl<'h> Transaction<'h> {
 
     /// Counting does not see the versions of what it counts, so it depends on the latest commit.
     fn depend_on_everything(&mut self) {
-        let last = self.state.last_version();
+        let last = self.state.last_written();
         self.depend_on(last);
     }
 

@@ -1,12 +1,14 @@
 //! Change notification: who wants to know that a key or a range changed.
 //!
-//! Registered and called under the partition's lock, in commit order, once per transaction and watch. A callback must be
+//! Registered and called under the partition's lock, in commit order, once per change. A callback must be
 //! quick and must not take the lock: it notes the change and wakes somebody.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use quartet_model::KeyRange;
+use quartet_store::Store;
 
 /// Names one registered watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +19,7 @@ pub type Callback = Arc<dyn Fn(&[u8]) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Watches {
     next: u64,
-    points: HashMap<Vec<u8>, Vec<(WatchId, Callback)>>,
+    points: BTreeMap<Vec<u8>, Vec<(WatchId, Callback)>>,
     point_keys: HashMap<WatchId, Vec<u8>>,
     ranges: Vec<(WatchId, KeyRange, Callback)>,
 }
@@ -65,17 +67,34 @@ impl Watches {
         }
     }
 
-    /// Tells every watch that a key of `start..end` may have changed. Point watches are told their own key.
-    pub fn range_cleared(&self, start: &[u8], end: &[u8]) {
-        for (key, watches) in &self.points {
-            if start <= key.as_slice() && key.as_slice() < end {
-                watches.iter().for_each(|(_, callback)| callback(key));
-            }
+    /// The watches of the keys of `start..end` that `store` holds, in the order of their keys.
+    pub fn of_present(&self, store: &dyn Store, start: &[u8], end: &[u8]) -> Vec<WatchId> {
+        if self.is_empty() || start >= end {
+            return Vec::new();
         }
-        for (_, range, callback) in &self.ranges {
-            if range.start.as_slice() < end && start < range.end.as_slice() {
-                callback(start);
-            }
+        let points = self
+            .points
+            .range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
+            .filter(|(key, _)| store.get(key).is_some())
+            .flat_map(|(_, watches)| watches.iter().map(|(id, _)| *id));
+        let ranges = self
+            .ranges
+            .iter()
+            .filter(|(_, range, _)| store.count(start.max(&range.start), end.min(&range.end)) > 0)
+            .map(|(id, ..)| *id);
+        points.chain(ranges).collect()
+    }
+
+    /// Tells one watch: of a point its own key, of a range where the cleared range starts.
+    pub fn tell(&self, id: WatchId, start: &[u8]) {
+        let Some(key) = self.point_keys.get(&id) else {
+            let range = self.ranges.iter().find(|(other, ..)| *other == id);
+            range.into_iter().for_each(|(.., callback)| callback(start));
+            return;
+        };
+        let mut watches = self.points.get(key).into_iter().flatten();
+        if let Some((_, callback)) = watches.find(|(other, _)| *other == id) {
+            callback(key);
         }
     }
 

@@ -228,11 +228,11 @@ fn retry(
         Err(Failure::Error(errors::WRONG_TYPE)) => None,
         Err(Failure::Error(text)) => {
             Reply::new(bytes, client.protocol).error(text);
-            Some(Default::default())
+            Some(client.failure_hold)
         }
         Err(Failure::Message(text)) => {
             Reply::new(bytes, client.protocol).error(&text);
-            Some(Default::default())
+            Some(client.failure_hold)
         }
     }
 }

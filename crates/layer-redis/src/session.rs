@@ -242,6 +242,7 @@ impl Session {
             }
             Err(Failure::Block(_)) => {}
         }
+        received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
         match self.client.reply_mode {
             ReplyMode::On => {}
             ReplyMode::SkipNext => {
@@ -405,8 +406,14 @@ pub fn call(
     }
     match outcome {
         Ok(((), hold)) => Ok(hold),
-        Err(ExecuteError::Layer(failure)) => Err(failure),
-        Err(ExecuteError::TooLarge) => Err("ERR the command's effects exceed the maximum size".into()),
+        Err(ExecuteError::Layer(failure, hold)) => {
+            client.failure_hold = hold;
+            Err(failure)
+        }
+        Err(ExecuteError::TooLarge(hold)) => {
+            client.failure_hold = hold;
+            Err("ERR the command's effects exceed the maximum size".into())
+        }
     }
 }
 

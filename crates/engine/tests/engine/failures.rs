@@ -1,0 +1,63 @@
+//! A write or a sync that fails ends all acknowledgements; what was acknowledged before is there after a restart.
+
+use std::sync::atomic::Ordering;
+
+use quartet_env::WriteFault;
+
+use crate::world::{ALWAYS, World, execute, set};
+
+fn check(fail: impl Fn(&World)) {
+    let world = World::default();
+    let engine = world.open();
+    fail(&world);
+    let mut acknowledged = 0;
+    for count in 1..200u64 {
+        let hold = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
+        if !engine.wait_durable(hold) {
+            break;
+        }
+        acknowledged = count;
+    }
+    let failed = engine.close().is_err();
+    assert_eq!(world.failures.load(Ordering::SeqCst), usize::from(failed), "told once");
+    world.disk.crash();
+    let engine = world.open();
+    for count in 1..=acknowledged {
+        let (row, _) = execute(&engine, ALWAYS, |tx| tx.get(&count.to_be_bytes()));
+        assert!(row.is_some(), "{count} of {acknowledged} acknowledged is lost");
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_acknowledgements() {
+    for nth in 1..20 {
+        check(|world| world.disk.fail_sync(nth));
+    }
+}
+
+#[test]
+fn a_failed_write_ends_acknowledgements() {
+    for nth in 1..20 {
+        for fault in [WriteFault::Error, WriteFault::NoSpace, WriteFault::Short] {
+            check(|world| world.disk.fail_write(nth, fault));
+        }
+    }
+}
+
+/// The newest segment is never trimmed, and it counted: a log whose newest segment alone was over the limit asked for one
+/// checkpoint after another, without a single write.
+#[test]
+fn a_large_newest_segment_asks_for_one_checkpoint() {
+    let world = World {
+        checkpoint_log_bytes: 2000,
+        ..World::default()
+    };
+    let engine = world.open();
+    engine.wait_durable(set(&engine, ALWAYS, b"k", &[1; 3000]));
+    execute(&engine, ALWAYS, |tx| drop(tx.clear(b"k")));
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    let count = engine.statistics().checkpoints.load(Ordering::SeqCst);
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    assert_eq!(engine.statistics().checkpoints.load(Ordering::SeqCst), count);
+}

@@ -1,0 +1,230 @@
+//! Concurrent histories are equal to running the transactions one at a time in the order of their versions.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use quartet_engine::{CommitError, CommitRequest, Engine, Mutation};
+use quartet_model::{KeyRange, Version};
+
+use crate::world::{ALWAYS, Random, World, execute, set};
+
+const KEYS: u64 = 8;
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// One committed transaction as its thread saw it.
+struct Event {
+    /// Where it read, and where it wrote; equal for one that wrote nothing.
+    read: Version,
+    written: Version,
+    start: Vec<u8>,
+    end: Vec<u8>,
+    rows: Rows,
+    writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
+    let bounds = [random.below(KEYS) as u8, random.below(KEYS + 1) as u8];
+    let writes: Vec<_> = (0..random.below(3))
+        .map(|_| {
+            let value = (random.below(4) > 0).then(|| random.below(1 << 40).to_be_bytes().to_vec());
+            (vec![random.below(KEYS) as u8], value)
+        })
+        .collect();
+    let marker = random.below(u64::MAX).to_be_bytes().to_vec();
+    let outcome = engine.run(ALWAYS, 20, |tx| {
+        let mut rows = Rows::new();
+        tx.scan(&bounds[..1], &bounds[1..], false, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        });
+        std::thread::yield_now();
+        for (key, value) in &writes {
+            match value {
+                Some(value) => tx.set(key, value),
+                None => tx.clear(key),
+            }
+        }
+        if !writes.is_empty() {
+            // Its row's version tells afterwards where the transaction committed.
+            tx.set(&[b"marker", marker.as_slice()].concat(), b"");
+        }
+        Ok::<_, Infallible>((tx.read_version(), rows))
+    });
+    let ((read, rows), _) = outcome.ok()?;
+    let written = match writes.is_empty() {
+        true => read,
+        false => {
+            let row = execute(engine, ALWAYS, |tx| tx.get(&[b"marker", marker.as_slice()].concat())).0;
+            row.expect("a committed marker").version()
+        }
+    };
+    let (start, end) = (bounds[..1].to_vec(), bounds[1..].to_vec());
+    Some(Event {
+        read,
+        written,
+        start,
+        end,
+        rows,
+        writes,
+    })
+}
+
+/// A reader at a version sees what was written at it; a writer sees only what was before.
+fn check(mut events: Vec<Event>) {
+    events.sort_by_key(|event| (event.written, event.writes.is_empty()));
+    let mut model = BTreeMap::new();
+    for event in events {
+        assert!(event.read <= event.written);
+        let expected: Rows = match event.start < event.end {
+            true => model
+                .range(event.start..event.end)
+                .map(|(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone()))
+                .collect(),
+            false => Rows::new(),
+        };
+        assert_eq!(event.rows, expected, "at {:?}", event.written);
+        for (key, value) in event.writes {
+            match value {
+                Some(value) => drop(model.insert(key, value)),
+                None => drop(model.remove(&key)),
+            }
+        }
+    }
+}
+
+#[test]
+fn concurrent_transactions_are_strictly_serializable() {
+    let engine = World::default().open();
+    let events = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|seed| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    (0..300)
+                        .filter_map(|_| random_event(engine, &mut random))
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    assert!(events.len() > 600, "{} committed", events.len());
+    check(events);
+}
+
+/// Two interactive transactions read at one version; the second to commit must not land if the first wrote what it read.
+fn second_of_two(reads: [KeyRange; 2], first: Mutation, second: Mutation) -> Result<(), CommitError> {
+    let engine = World::default().open();
+    set(&engine, ALWAYS, b"a", b"1");
+    set(&engine, ALWAYS, b"b", b"1");
+    let (read_version, ..) = engine.read_version();
+    let [first_reads, second_reads] = reads;
+    let request = |read: KeyRange, mutation| CommitRequest {
+        read_version,
+        read_conflicts: vec![read],
+        write_conflicts: Vec::new(),
+        mutations: vec![mutation],
+    };
+    engine.commit(ALWAYS, &request(first_reads, first)).unwrap();
+    engine.commit(ALWAYS, &request(second_reads, second)).map(|_| ())
+}
+
+fn write(key: &str) -> Mutation {
+    Mutation::Set {
+        key: key.into(),
+        value: b"2".to_vec(),
+    }
+}
+
+#[test]
+fn lost_update_write_skew_read_skew_and_phantoms_are_refused() {
+    let point = |key: &str| KeyRange::point(key.as_bytes());
+    let refused = Err(CommitError::Conflict);
+    let lost_update = second_of_two([point("a"), point("a")], write("a"), write("a"));
+    assert_eq!(lost_update, refused);
+    let write_skew = second_of_two([point("b"), point("a")], write("a"), write("b"));
+    assert_eq!(write_skew, refused);
+    let read_skew = second_of_two([point("b"), KeyRange::new("a", "c")], write("b"), write("z"));
+    assert_eq!(read_skew, refused);
+    let phantom = second_of_two([point("z"), KeyRange::new("c", "d")], write("cc"), write("z"));
+    assert_eq!(phantom, refused);
+    let removed = Mutation::ClearRange {
+        range: KeyRange::new("a", "b"),
+    };
+    let vanished = second_of_two([point("z"), KeyRange::new("a", "b")], removed, write("z"));
+    assert_eq!(vanished, refused);
+    assert_eq!(second_of_two([point("b"), point("b")], write("a"), write("c")), Ok(()));
+}
+
+#[test]
+fn snapshots_do_not_move() {
+    let engine = World::default().open();
+    let mut random = Random(3);
+    let mut snapshots = Vec::new();
+    for round in 0..200u64 {
+        let key = [random.below(50) as u8];
+        execute(&engine, ALWAYS, |tx| match random.below(6) {
+            0 => drop(tx.clear_range(&key, &[key[0] + 9])),
+            _ => drop(tx.set(&key, &round.to_be_bytes())),
+        });
+        if round % 20 == 0 {
+            engine.checkpoint_in_background();
+            let (snapshot, ..) = engine.snapshot();
+            let hash = quartet_store::state_hash(snapshot.as_ref(), None);
+            snapshots.push((snapshot, hash));
+        }
+    }
+    for (snapshot, hash) in snapshots {
+        assert_eq!(quartet_store::state_hash(snapshot.as_ref(), None), hash);
+    }
+}
+
+/// Applies a mutation to `old`; the rows of the table follow FoundationDB's `Atomic.h`.
+fn mutated(old: Option<&[u8]>, mutation: Mutation) -> Option<Vec<u8>> {
+    let engine = World::default().open();
+    if let Some(old) = old {
+        set(&engine, ALWAYS, b"k", old);
+    }
+    let request = CommitRequest {
+        mutations: vec![mutation],
+        ..CommitRequest::default()
+    };
+    engine.commit(ALWAYS, &request).unwrap();
+    execute(&engine, ALWAYS, |tx| tx.get(b"k").map(|row| row.value().to_vec())).0
+}
+
+#[test]
+fn atomic_mutations_follow_foundationdb() {
+    macro_rules! check {
+        ($old:expr, $kind:ident $operand:expr, $new:expr) => {
+            let (key, operand) = (b"k".to_vec(), $operand.to_vec());
+            let old: Option<&[u8]> = $old;
+            let new: Option<&[u8]> = $new;
+            assert_eq!(mutated(old, Mutation::$kind { key, operand }).as_deref(), new);
+        };
+    }
+    check!(Some(&[0xff, 0xff]), Add[1, 0], Some(&[0, 0]));
+    check!(Some(&[0xff, 7, 7]), Add[1, 0], Some(&[0, 8]));
+    check!(None, Add[5], Some(&[5]));
+    check!(None, And[5], Some(&[5]));
+    check!(Some(&[7]), And[5, 5], Some(&[5, 0]));
+    check!(Some(&[1]), Or[4, 4], Some(&[5, 4]));
+    check!(Some(&[1, 1, 1]), Xor[1, 2], Some(&[0, 3]));
+    check!(Some(&[0, 2]), Max[9, 1], Some(&[0, 2]));
+    check!(Some(&[9, 9, 9]), Max[10], Some(&[10]));
+    check!(Some(&[9]), Min[0, 1], Some(&[9, 0]));
+    check!(None, Min[3], Some(&[3]));
+    check!(Some(b"b"), ByteMax b"abc", Some(b"b"));
+    check!(Some(b"b"), ByteMin b"abc", Some(b"abc"));
+    check!(None, ByteMin b"z", Some(b"z"));
+    check!(Some(b"ab"), AppendIfFits b"c", Some(b"abc"));
+    check!(Some(b"ab"), AppendIfFits [0; 99_999], Some(b"ab"));
+    check!(Some(b"ab"), AppendIfFits [0; 0], Some(b"ab"));
+    check!(Some(b"ab"), CompareAndClear b"ab", None);
+    check!(Some(b"ab"), CompareAndClear b"a", Some(b"ab"));
+}

@@ -1,0 +1,173 @@
+//! What an answer has to wait for: everything a crash could take back, and nothing that never comes.
+
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use quartet_engine::{CommitError, CommitRequest, ExecuteError, Mutation, RunError};
+use quartet_model::{KeyRange, Version};
+
+use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
+
+/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried no hold, so it was sent
+/// before the row it spoke of was durable.
+#[test]
+fn an_error_waits_for_what_it_read() {
+    let engine = World::default().open();
+    let mut home = engine.home();
+    let written: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| Ok(tx.set(b"k", b"v")));
+    let (_, hold) = written.unwrap();
+    let read = home.execute(ALWAYS, |tx| {
+        tx.get(b"k");
+        Err::<(), _>("wrong type")
+    });
+    assert_eq!(read, Err(ExecuteError::Layer("wrong type", hold)));
+    let overwritten = home.execute(ALWAYS, |tx| {
+        tx.set(b"k", b"w");
+        Err::<(), _>("no")
+    });
+    assert_eq!(
+        overwritten,
+        Err(ExecuteError::Layer("no", hold)),
+        "its own version is taken back"
+    );
+    drop(home);
+    assert!(engine.wait_durable(hold));
+    let failed = engine.run(ALWAYS, 1, |tx| tx.get(b"k").map_or(Ok(()), |_| Err("seen")));
+    assert_eq!(failed, Err(RunError::Layer("seen", Version::ZERO)));
+}
+
+/// A transaction that took a version and then wrote nothing was given that version as its hold. It never reached the log,
+/// so the reply hung until somebody else wrote; so did every snapshot taken after it.
+#[test]
+fn versions_without_effects_are_not_waited_for() {
+    let engine = World::default().open();
+    assert_eq!(execute(&engine, ALWAYS, |tx| tx.unique_id()).1, Version::ZERO);
+    assert_eq!(engine.snapshot().2, Version::ZERO);
+    let request = CommitRequest {
+        mutations: vec![Mutation::Clear { key: b"absent".into() }],
+        write_conflicts: vec![KeyRange::new("a", "b")],
+        ..CommitRequest::default()
+    };
+    assert_eq!(engine.commit(ALWAYS, &request).unwrap().1, Version::ZERO);
+    assert_eq!(execute(&engine, ALWAYS, |tx| drop(tx.get(b"a"))).1, Version::ZERO);
+}
+
+/// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key cleared under `always` did
+/// not wait, and saw a removal that a crash could take back. So did a reader after a switch from `interval` to `always`.
+#[test]
+fn gaps_are_waited_for_whoever_made_them() {
+    let engine = World::default().open();
+    engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
+    engine.wait_durable(set(&engine, ALWAYS, b"l", b"v"));
+    set(&engine, OTHER_RELAXED, b"x", b"v");
+    let mut home = engine.home();
+    let mut run = |space, key: &[u8], clear: bool| {
+        let outcome: Result<_, ExecuteError<()>> =
+            home.execute(space, |tx| Ok(if clear { tx.clear(key) } else { tx.get(key) }));
+        outcome.unwrap().1
+    };
+    let cleared = run(ALWAYS, b"k", true);
+    run(OTHER_RELAXED, b"x", true);
+    assert_eq!(run(ALWAYS, b"k", false), cleared);
+    run(RELAXED, b"l", true);
+    assert!(run(ALWAYS, b"l", false) > cleared);
+    let empty: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| Ok(tx.clear_range(b"k", b"m")));
+    assert!(empty.unwrap().1 > cleared, "a range found empty is a gap too");
+}
+
+/// What was written under `interval` was synced within a second, and a reader under `always` waited that long for it.
+#[test]
+fn a_waiting_reader_hurries_the_sync() {
+    let engine = World::default().open();
+    let started = Instant::now();
+    for round in 0..5u8 {
+        set(&engine, RELAXED, b"k", &[round]);
+        let (_, hold) = execute(&engine, ALWAYS, |tx| drop(tx.get(b"k")));
+        assert!(engine.wait_durable(hold));
+    }
+    assert!(
+        started.elapsed() < Duration::from_millis(900),
+        "{:?}",
+        started.elapsed()
+    );
+    set(&engine, RELAXED, b"k", b"v");
+    let read = engine.run(RELAXED, 1, |tx| Ok::<_, Infallible>(tx.get(b"k")));
+    assert_eq!(
+        read,
+        Ok((Some(b"v".to_vec()), Version::ZERO)),
+        "a relaxed mode waits for nothing"
+    );
+}
+
+/// Writes that change nothing had the empty hold of their commit, although the answer rests on what was read.
+#[test]
+fn optimistic_writes_without_effect_wait_for_their_reads() {
+    let world = World::default();
+    let engine = world.open();
+    world.disk.fail_sync(1);
+    let written = set(&engine, ALWAYS, b"k", b"v");
+    let outcome = engine.run(ALWAYS, 1, |tx| {
+        let found = tx.get(b"k").is_some();
+        tx.clear(b"absent");
+        Ok::<_, Infallible>(found)
+    });
+    assert_eq!(outcome, Ok((true, written)));
+    assert!(!engine.wait_durable(written));
+    let failed = engine.run(ALWAYS, 1, |tx| tx.get(b"k").map_or(Ok(()), |_| Err("seen")));
+    assert_eq!(failed, Err(RunError::Layer("seen", written)));
+}
+
+/// Touching a watched key without writing closed the same effects twice and panicked.
+#[test]
+fn touching_alone_tells_the_watchers() {
+    let engine = World::default().open();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = told.clone();
+    let callback = Arc::new(move |_: &[u8]| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    engine.home().watch_key(ALWAYS, b"k", callback);
+    execute(&engine, ALWAYS, |tx| tx.touch(b"k"));
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_panic_in_a_layer_takes_its_transaction_back() {
+    let engine = World::default().open();
+    set(&engine, ALWAYS, b"k", b"old");
+    let before = engine.state_hash(None);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        execute(&engine, ALWAYS, |tx| {
+            tx.set(b"k", b"new");
+            tx.clear_range(b"", b"z");
+            panic!("a bug in a layer");
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(engine.state_hash(None), before);
+    assert!(
+        engine.wait_durable(set(&engine, ALWAYS, b"l", b"v")),
+        "the lock is free"
+    );
+}
+
+/// The evidence against old read versions is lost with the process, but a read version from before a restart was judged as
+/// if nothing had been cleared since.
+#[test]
+fn a_read_version_from_before_a_restart_is_too_old() {
+    let world = World::default();
+    let engine = world.open();
+    set(&engine, ALWAYS, b"k", b"v");
+    let (read_version, ..) = engine.read_version();
+    execute(&engine, ALWAYS, |tx| drop(tx.clear(b"k")));
+    engine.close().unwrap();
+    let request = CommitRequest {
+        read_version,
+        read_conflicts: vec![KeyRange::point(b"k")],
+        ..CommitRequest::default()
+    };
+    assert_eq!(world.open().commit(ALWAYS, &request), Err(CommitError::TooOld));
+}

@@ -1,0 +1,8 @@
+//! The engine as its layers use it, on a disk that loses power and fails on purpose.
+
+mod failures;
+mod histories;
+mod holds;
+mod replay;
+mod watches;
+mod world;

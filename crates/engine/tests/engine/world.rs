@@ -1,0 +1,84 @@
+//! One partition on a disk in memory with a clock that moves only when told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Space, Transaction};
+use quartet_env::{FaultyDisk, ManualClock};
+use quartet_model::{DatabaseId, LayerId};
+
+pub const ALWAYS: Space = space(1, Durability::Always);
+/// The same rows as `ALWAYS`, under a relaxed mode.
+pub const RELAXED: Space = space(1, Durability::Interval);
+pub const OTHER_RELAXED: Space = space(2, Durability::Interval);
+
+const fn space(database: u16, durability: Durability) -> Space {
+    Space {
+        database: DatabaseId(database),
+        layer: LayerId::Redis,
+        durability,
+    }
+}
+
+pub struct World {
+    pub disk: FaultyDisk,
+    pub clock: Arc<ManualClock>,
+    pub failures: Arc<AtomicUsize>,
+    pub checkpoint_log_bytes: u64,
+}
+
+impl Default for World {
+    fn default() -> World {
+        World {
+            disk: FaultyDisk::default(),
+            clock: Arc::default(),
+            failures: Arc::default(),
+            checkpoint_log_bytes: 1 << 30,
+        }
+    }
+}
+
+impl World {
+    pub fn try_open(&self) -> Result<Engine, OpenError> {
+        let failures = self.failures.clone();
+        Engine::open(
+            Arc::new(self.disk.clone()),
+            self.clock.clone(),
+            EngineOptions {
+                segment_bytes: 4096,
+                checkpoint_log_bytes: self.checkpoint_log_bytes,
+            },
+            Box::new(move |_| {
+                failures.fetch_add(1, Ordering::SeqCst);
+            }),
+            &mut |_| {},
+        )
+    }
+
+    pub fn open(&self) -> Engine {
+        self.try_open().unwrap()
+    }
+}
+
+/// One transaction that cannot fail.
+pub fn execute<R>(engine: &Engine, space: Space, body: impl FnOnce(&mut Transaction<'_>) -> R) -> (R, Hold) {
+    let outcome: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| Ok(body(tx)));
+    outcome.unwrap()
+}
+
+pub fn set(engine: &Engine, space: Space, key: &[u8], value: &[u8]) -> Hold {
+    execute(engine, space, |tx| drop(tx.set(key, value))).1
+}
+
+/// SplitMix64: the same sequence on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
