@@ -275,6 +275,16 @@ impl<'e> Home<'e> {
         Ok((answer, hold))
     }
 
+    /// The hold of an answer that may depend on anything committed so far.
+    pub fn latest_hold(&self, space: Space) -> Hold {
+        let relaxed = space.durability != Durability::Always;
+        if relaxed {
+            Version::ZERO
+        } else {
+            self.state.hold_of_everything(self.engine.durable())
+        }
+    }
+
     /// Calls `callback` with the key whenever `key` of `space` is written, cleared or touched by a committed transaction.
     pub fn watch_key(&mut self, space: Space, key: &[u8], callback: Callback) -> WatchId {
         self.state.watches.add_point([&space.prefix(), key].concat(), callback)

@@ -17,7 +17,7 @@ use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState};
-use crate::command::{Block, Command, Failure, TimeoutReply};
+use crate::command::{Block, Command, Failure};
 use crate::errors;
 use crate::keyspace::{Keyspace, key_row};
 use crate::session;
@@ -59,7 +59,6 @@ struct Waiter {
     db: u8,
     rows: Vec<Vec<u8>>,
     turn: u64,
-    on_timeout: TimeoutReply,
 }
 
 impl Blocking {
@@ -108,7 +107,6 @@ impl Blocking {
             db: client.db,
             rows,
             turn,
-            on_timeout: block.on_timeout,
         };
         queues.waiters.insert(client.shared.id, waiter);
     }
@@ -131,18 +129,18 @@ impl Blocking {
     }
 
     /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
-    pub fn end(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
+    pub fn end(&self, home: &mut Home<'_>, layer: &Redis, client_id: u64, error: Option<&str>) -> bool {
         let Some(waiter) = self.remove(home, client_id) else {
             return false;
         };
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes, waiter.protocol);
-        match (error, waiter.on_timeout) {
-            (Some(error), _) => reply.error(error),
-            (None, TimeoutReply::Null) => reply.null(),
-            (None, TimeoutReply::NullArray) => reply.null_array(),
+        match error {
+            Some(error) => reply.error(error),
+            None => reply.null_array(),
         }
-        waiter.client.post(&bytes, Default::default(), true);
+        // That there was nothing to take may rest on what is not durable yet.
+        waiter.client.post(&bytes, home.latest_hold(layer.space), true);
         true
     }
 
@@ -166,7 +164,7 @@ impl Blocking {
     pub fn serve(&self, home: &mut Home<'_>, layer: &Redis) {
         while self.ready.any.load(Ordering::Relaxed) {
             for (client_id, error) in std::mem::take(&mut *self.ends.lock()) {
-                self.end(home, client_id, error);
+                self.end(home, layer, client_id, error);
             }
             let Some(row) = self.ready.pop() else { return };
             self.serve_key(home, layer, &row);
@@ -186,7 +184,7 @@ impl Blocking {
                 continue;
             };
             let mut bytes = Vec::new();
-            if let Some(hold) = retry(home, layer, command, &request, client, &mut bytes)
+            if let Some(hold) = retry(home, layer, command, &request, &row[2..], client, &mut bytes)
                 && let Some(waiter) = self.remove(home, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
@@ -214,6 +212,7 @@ fn retry(
     layer: &Redis,
     command: &'static Command,
     request: &[u8],
+    changed: &[u8],
     mut client: ClientState,
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Hold> {
@@ -222,7 +221,7 @@ fn retry(
         return None;
     };
     let arguments = parser.arguments(request);
-    match session::call(home, layer, &mut client, command, arguments, true, bytes) {
+    match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
         Ok(hold) => Some(hold),
         Err(Failure::Block(_) | Failure::After(_)) => None,
         Err(Failure::Error(errors::WRONG_TYPE)) => None,

@@ -19,6 +19,8 @@ pub struct ClientState {
     pub watched: Vec<Watched>,
     pub reply_mode: ReplyMode,
     pub close_after_reply: bool,
+    /// The request is no request: close at once.
+    pub close_without_reply: bool,
     /// The error reply of the latest failed command may be sent once this version is durable.
     pub failure_hold: Hold,
 }
@@ -68,6 +70,7 @@ impl ClientState {
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
             close_after_reply: false,
+            close_without_reply: false,
             failure_hold: Hold::ZERO,
         }
     }

@@ -13,7 +13,7 @@ pub enum Failure {
     /// The error reply, its code first.
     Error(&'static str),
     Message(String),
-    /// Nothing to answer yet: ask again when one of the keys changes. Inside MULTI the timeout's reply is sent at once.
+    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once.
     Block(Block),
     /// Must be done after the lock is released, before the reply.
     After(After),
@@ -25,11 +25,12 @@ pub struct Block {
     pub keys: Vec<Vec<u8>>,
     /// `None`: for ever. Milliseconds since the Unix epoch.
     pub deadline_ms: Option<u64>,
-    pub on_timeout: TimeoutReply,
+    /// What it answers inside EXEC, where it cannot wait. A wait that ends without an element answers a null array.
+    pub in_exec: EmptyReply,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeoutReply {
+pub enum EmptyReply {
     Null,
     NullArray,
 }

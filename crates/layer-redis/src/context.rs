@@ -5,7 +5,7 @@ use quartet_wire_resp::Reply;
 
 use crate::Redis;
 use crate::clients::ClientState;
-use crate::command::{Failure, TimeoutReply};
+use crate::command::{EmptyReply, Failure};
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::parse;
 
@@ -18,8 +18,8 @@ pub struct Context<'c, 't> {
     pub now_ms: u64,
     /// The command runs inside EXEC: it must not block.
     pub in_exec: bool,
-    /// The command is asked again because a key it waits for changed.
-    pub is_retry: bool,
+    /// The command has waited and is asked again, because this key changed.
+    pub retry_for: Option<&'c [u8]>,
 }
 
 impl<'c, 't> Context<'c, 't> {
@@ -61,13 +61,24 @@ impl<'c, 't> Context<'c, 't> {
         Ok(found)
     }
 
+    /// The command has waited. It has been told of keys of a wrong kind long ago, and passes them over.
+    pub fn is_retry(&self) -> bool {
+        self.retry_for.is_some()
+    }
+
+    /// A blocking command may be served by `name`: by any of its keys at first, later only by the one that changed, so that
+    /// several keys of one transaction serve in the order in which they were written.
+    pub fn may_be_served_by(&self, name: &[u8]) -> bool {
+        self.retry_for.is_none_or(|changed| changed == name)
+    }
+
     /// The answer of a blocking command that found nothing: wait for `keys`.
-    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], on_timeout: TimeoutReply) -> Result<(), Failure> {
+    pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<(), Failure> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
         Err(Failure::Block(crate::command::Block {
             keys,
             deadline_ms,
-            on_timeout,
+            in_exec,
         }))
     }
 }

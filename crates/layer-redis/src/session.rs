@@ -12,9 +12,7 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{
-    ADMIN, After, Command, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, TimeoutReply,
-};
+use crate::command::{ADMIN, After, Command, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
@@ -148,7 +146,9 @@ impl Session {
             return self.resume_if_over();
         }
         let mut home = self.layer.engine.home();
-        self.layer.blocking.end(&mut home, self.client.shared.id, None);
+        self.layer
+            .blocking
+            .end(&mut home, &self.layer, self.client.shared.id, None);
         self.deadline_ms = None;
     }
 
@@ -243,6 +243,10 @@ impl Session {
             Err(Failure::Block(_)) => {}
         }
         received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+        if self.client.close_without_reply {
+            out.truncate(replies_start);
+            received.close = true;
+        }
         match self.client.reply_mode {
             ReplyMode::On => {}
             ReplyMode::SkipNext => {
@@ -274,12 +278,7 @@ impl Session {
     ) -> Result<Hold, Failure> {
         let command = match self.admit(layer, arguments, raw.len()) {
             Ok(command) => command,
-            Err(refused) => {
-                if let Some(queue) = &mut self.client.multi {
-                    queue.refused = true;
-                }
-                return Err(refused);
-            }
+            Err(refused) => return Err(self.refuse(home, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
             return self.enqueue(command, raw, out);
@@ -290,7 +289,7 @@ impl Session {
         if !is_exec {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
-        let outcome = call(home, layer, &mut self.client, command, arguments, false, out);
+        let outcome = call(home, layer, &mut self.client, command, arguments, None, out);
         if is_exec {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
@@ -305,6 +304,27 @@ impl Session {
             }
             outcome => outcome,
         }
+    }
+
+    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with an error of its own.
+    fn refuse(&mut self, home: &mut Home<'_>, arguments: Arguments<'_>, refused: Failure) -> Failure {
+        if is_http(&arguments[0]) {
+            self.client.close_without_reply = true;
+        }
+        if arguments[0].eq_ignore_ascii_case(b"exec") {
+            transactions::forget(home, &mut self.client);
+            let text = match refused {
+                Failure::Error(text) => text.to_string(),
+                Failure::Message(text) => text,
+                other => return other,
+            };
+            let reason = text.split_once(' ').map_or("", |(_, reason)| reason);
+            return format!("EXECABORT Transaction discarded because of: {reason}").into();
+        }
+        if let Some(queue) = &mut self.client.multi {
+            queue.refused = true;
+        }
+        refused
     }
 
     /// Finds the command and checks everything that needs no key.
@@ -363,6 +383,11 @@ impl Drop for Session {
     }
 }
 
+/// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 /// Runs one command as one transaction and appends its reply to `out`.
 pub fn call(
     home: &mut Home<'_>,
@@ -370,7 +395,7 @@ pub fn call(
     client: &mut ClientState,
     command: &'static Command,
     arguments: Arguments<'_>,
-    is_retry: bool,
+    retry_for: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<Hold, Failure> {
     client.shared.note_command(table().index(command));
@@ -385,14 +410,14 @@ pub fn call(
             reply,
             now_ms,
             in_exec: false,
-            is_retry,
+            retry_for,
         };
         (command.handler)(&mut context, arguments)
     });
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
-        Err(ExecuteError::Layer(Failure::Block(_))) => {}
-        Err(ExecuteError::Layer(Failure::After(after))) => {
+        Err(ExecuteError::Layer(Failure::Block(_), _)) => {}
+        Err(ExecuteError::Layer(Failure::After(after), _)) => {
             // What it will sleep counts as its duration.
             let sleep_micros = if let After::Sleep { micros } = after {
                 *micros
@@ -439,9 +464,9 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     );
     match outcome {
         Ok(()) => {}
-        Err(Failure::Block(block)) => match block.on_timeout {
-            TimeoutReply::Null => context.reply.null(),
-            TimeoutReply::NullArray => context.reply.null_array(),
+        Err(Failure::Block(block)) => match block.in_exec {
+            EmptyReply::Null => context.reply.null(),
+            EmptyReply::NullArray => context.reply.null_array(),
         },
         Err(Failure::After(_)) => context.reply.error("ERR Command not allowed inside a transaction"),
         Err(Failure::Error(text)) => {

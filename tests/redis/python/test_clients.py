@@ -335,22 +335,6 @@ def test_databases_through_the_client(server, protocol):
         client.close()
 
 
-def test_publish_and_subscribe(r):
-    with r.pubsub(ignore_subscribe_messages=True) as channel:
-        channel.subscribe("news")
-        channel.psubscribe("n*")
-        deadline = time.monotonic() + 5
-        while r.publish("news", "x") != 2:
-            channel.get_message(timeout=0.01)
-            assert time.monotonic() < deadline
-        found = []
-        while len(found) < 2:
-            message = channel.get_message(timeout=1)
-            found += [message] if message else []
-            assert time.monotonic() < deadline
-        assert {(one["type"], one["data"]) for one in found} == {("message", "x"), ("pmessage", "x")}
-
-
 def test_inline_commands(server):
     with socket.create_connection(("127.0.0.1", server.port), 5) as plain:
         plain.sendall(b'SET k "a b"\r\n\r\nGET k\nECHO \'it\\\'s\'\r\n')

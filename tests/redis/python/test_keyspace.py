@@ -108,17 +108,6 @@ def test_a_field_is_gone_at_its_deadline(raw):
     assert raw.do("HGETALL", "h") in ([], {})
 
 
-def test_dump_and_restore(raw):
-    """Payloads are bytes, hence `surrogateescape` text here."""
-    raw.pipeline(["SET", "s", "v"], ["RPUSH", "l", 1, 2], ["HSET", "h", "a", 1], ["SADD", "set", 1, "x"], ["ZADD", "z", 1.5, "m"])
-    for key, read in {"s": ["GET"], "l": ["LRANGE", 0, -1], "h": ["HGETALL"], "set": ["SCARD"], "z": ["ZSCORE", "m"]}.items():
-        payload = raw.do("DUMP", key)
-        assert raw.do("RESTORE", "copy-" + key, 0, payload) == "OK"
-        assert raw.do(read[0], "copy-" + key, *read[1:]) == raw.do(read[0], key, *read[1:])
-    assert raw.do("RESTORE", "t", 100000, raw.do("DUMP", "s"), "REPLACE") == "OK"
-    assert 90 < raw.do("TTL", "t") <= 100
-
-
 def test_everything_survives_a_graceful_restart(fresh_server, protocol):
     import redis
 

@@ -8,9 +8,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quartet_engine::Home;
 use quartet_wire_resp::Arguments;
 
-use crate::clients::{Queue, Watched};
+use crate::clients::{ClientState, Queue, Watched};
 use crate::command::*;
 use crate::context::Context;
 use crate::keyspace::key_row;
@@ -133,6 +134,16 @@ pub fn abandon(context: &mut Context<'_, '_>) {
     context.client.multi = None;
     context.client.shared.multi.store(0, Ordering::Relaxed);
     forget_watches(context);
+}
+
+/// The same outside a command: EXEC itself was refused.
+pub fn forget(home: &mut Home<'_>, client: &mut ClientState) {
+    client.multi = None;
+    client.shared.multi.store(0, Ordering::Relaxed);
+    for watched in client.watched.drain(..) {
+        home.unwatch(watched.id);
+    }
+    client.shared.watch_count.store(0, Ordering::Relaxed);
 }
 
 fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -29,6 +29,8 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Command] = &[
+    row("client|getredir", 2, ANYONE, "6.0.0", "Answers -1: tracking is off.", redirection),
+    row("client|trackinginfo", 2, ANYONE, "6.2.0", "Shows that tracking is off.", tracking),
     row("client|getname", 2, ANYONE, "2.6.9", "Returns the name of this connection.", get_name),
     help_command("client|help", Group::Connection, "5.0.0"),
     row("client|id", 2, ANYONE, "5.0.0", "Returns the id of this connection.", id),
@@ -64,6 +66,24 @@ const fn row(
         summary,
         handler,
     )
+}
+
+/// Tracking comes with a later release; until then it is off for everybody, which is what these two say.
+fn redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(-1);
+    Ok(())
+}
+
+fn tracking(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.map(3);
+    context.reply.bulk(b"flags");
+    context.reply.set(1);
+    context.reply.bulk(b"off");
+    context.reply.bulk(b"redirect");
+    context.reply.integer(-1);
+    context.reply.bulk(b"prefixes");
+    context.reply.array(0);
+    Ok(())
 }
 
 fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use quartet_wire_resp::Arguments;
 use super::end;
 use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
 use super::rows::{self, End};
-use crate::command::{Failure, TimeoutReply};
+use crate::command::{EmptyReply, Failure};
 use crate::context::Context;
 use crate::parse;
 
@@ -27,7 +27,7 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Res
     let names = || arguments.iter().take(last).skip(1);
     let Some((name, entry)) = first_list(context, names())? else {
         let names = names().map(<[u8]>::to_vec).collect();
-        return context.block_on(names, timeout, TimeoutReply::NullArray);
+        return context.block_on(names, timeout, EmptyReply::NullArray);
     };
     let popped = rows::pop(&mut context.keys(), name, &entry, end, 1);
     context.reply.array(2);
@@ -44,7 +44,7 @@ pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Ok(());
     }
     let names = wanted.names.iter().map(|name| name.to_vec()).collect();
-    context.block_on(names, timeout, TimeoutReply::NullArray)
+    context.block_on(names, timeout, EmptyReply::NullArray)
 }
 
 pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -72,5 +72,5 @@ fn move_or_wait(context: &mut Context<'_, '_>, wanted: &Move<'_>, timeout: &[u8]
     if move_one(context, wanted)? {
         return Ok(());
     }
-    context.block_on(vec![wanted.source.to_vec()], timeout, TimeoutReply::Null)
+    context.block_on(vec![wanted.source.to_vec()], timeout, EmptyReply::Null)
 }

@@ -95,10 +95,13 @@ pub fn first_list<'a>(
     names: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Option<(&'a [u8], Entry)>, Failure> {
     for name in names {
+        if !context.may_be_served_by(name) {
+            continue;
+        }
         match context.keys().find_kind(name, Kind::List) {
             Ok(Some(entry)) => return Ok(Some((name, entry))),
             Ok(None) => {}
-            Err(_) if context.is_retry => {}
+            Err(_) if context.is_retry() => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -162,7 +165,7 @@ fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), 
 
 /// Answers the element that was moved. False, and no answer, if the source does not exist.
 pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool, Failure> {
-    let is_retry = context.is_retry;
+    let is_retry = context.is_retry();
     let mut keys = context.keys();
     let Some(source) = keys.find_kind(wanted.source, Kind::List)? else {
         return Ok(false);

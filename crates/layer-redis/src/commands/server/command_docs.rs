@@ -68,7 +68,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     for name in arguments.iter().skip(2) {
         match table().find(name) {
             Some(command) => describe(context, command),
-            None => context.reply.null_array(),
+            None => context.reply.null(),
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::value::{SortedSet, remove_ranks};
-use crate::command::{Failure, TimeoutReply};
+use crate::command::{EmptyReply, Failure};
 use crate::context::Context;
 use crate::keyspace::Kind;
 use crate::{errors, parse};
@@ -87,7 +87,7 @@ pub fn bzmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 fn wait(context: &mut Context<'_, '_>, names: &[&[u8]], timeout: &[u8]) -> Result<(), Failure> {
     let names = names.iter().map(|name| name.to_vec()).collect();
-    context.block_on(names, timeout, TimeoutReply::NullArray)
+    context.block_on(names, timeout, EmptyReply::NullArray)
 }
 
 /// Number of keys, keys, end, and perhaps a count.
@@ -135,8 +135,11 @@ fn pop_first(
     shape: Shape,
 ) -> Result<bool, Failure> {
     for name in names {
+        if !context.may_be_served_by(name) {
+            continue;
+        }
         let found = match context.keys().find_kind(name, Kind::SortedSet) {
-            Err(_) if context.is_retry => None,
+            Err(_) if context.is_retry() => None,
             found => found?,
         };
         if let Some(entry) = found {
