@@ -20,7 +20,10 @@ pub struct Connection {
 }
 
 impl Fixture {
-    #[allow(clippy::new_without_default, reason = "a fixture starts threads; nothing about it is a default")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "a fixture starts threads; nothing about it is a default"
+    )]
     pub fn new() -> Fixture {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
         let disk = Arc::new(FaultyDisk::new());

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quartet_engine::Hold;
+use quartet_layer_redis::clients::Client;
 use quartet_layer_redis::command::After;
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
@@ -29,7 +30,7 @@ pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
     settings: Arc<Settings>,
-    threads: Vec<mpsc::UnboundedSender<std::net::TcpStream>>,
+    threads: Vec<mpsc::UnboundedSender<Accepted>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match listener
@@ -54,11 +55,19 @@ pub async fn accept(
     }
 }
 
+/// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
+/// list of clients afterwards finds it.
+pub struct Accepted {
+    socket: std::net::TcpStream,
+    client: Arc<Client>,
+    mail: Arc<Notify>,
+}
+
 fn deal(
     socket: TcpStream,
     layer: &Redis,
     settings: &Settings,
-    threads: &[mpsc::UnboundedSender<std::net::TcpStream>],
+    threads: &[mpsc::UnboundedSender<Accepted>],
     next: &AtomicUsize,
 ) {
     if layer.clients.count() >= settings.connections_max {
@@ -68,21 +77,34 @@ fn deal(
         return;
     }
     let index = next.fetch_add(1, Ordering::Relaxed) % threads.len();
-    match socket.into_std() {
-        Ok(socket) => drop(threads[index].send(socket)),
+    match accepted(socket, layer) {
+        Ok(accepted) => drop(threads[index].send(accepted)),
         Err(error) => tracing::warn!(%error, "handing a connection on"),
     }
 }
 
+fn accepted(socket: TcpStream, layer: &Redis) -> io::Result<Accepted> {
+    socket.set_nodelay(true)?;
+    let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+    let socket = socket.into_std()?;
+    let mail = Arc::new(Notify::new());
+    let wake = mail.clone();
+    let now_micros = layer.engine.now_micros();
+    let client = layer
+        .clients
+        .connect(address, local, now_micros, Box::new(move || wake.notify_one()));
+    Ok(Accepted { socket, client, mail })
+}
+
 /// Serves a connection until either side closes it.
 pub async fn serve(
-    socket: std::net::TcpStream,
+    accepted: Accepted,
     layer: Arc<Redis>,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let Ok(connection) = Connection::new(socket, layer, settings, waiters, stop) else {
+    let Ok(connection) = Connection::new(accepted, layer, settings, waiters, stop) else {
         return;
     };
     // A peer that goes away is no event; everything else was answered on the wire.
@@ -115,22 +137,15 @@ enum Event {
 
 impl Connection {
     fn new(
-        socket: std::net::TcpStream,
+        accepted: Accepted,
         layer: Arc<Redis>,
         settings: Arc<Settings>,
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Connection> {
-        let socket = TcpStream::from_std(socket)?;
-        socket.set_nodelay(true)?;
-        let mail = Arc::new(Notify::new());
-        let wake = mail.clone();
-        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
-        let now_micros = layer.engine.now_micros();
-        let client = layer
-            .clients
-            .connect(address, local, now_micros, Box::new(move || wake.notify_one()));
-        let session = Session::new(layer.clone(), client);
+        let session = Session::new(layer.clone(), accepted.client);
+        let socket = TcpStream::from_std(accepted.socket)?;
+        let mail = accepted.mail;
         Ok(Connection {
             socket,
             session,

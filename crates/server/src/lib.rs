@@ -69,7 +69,9 @@ struct Worker {
     layer: Arc<Redis>,
     settings: Arc<Settings>,
     stop: watch::Receiver<bool>,
-    connections: mpsc::UnboundedReceiver<std::net::TcpStream>,
+    /// The listener, and where its connections go.
+    accepting: Option<(TcpListener, Vec<mpsc::UnboundedSender<connection::Accepted>>)>,
+    connections: mpsc::UnboundedReceiver<connection::Accepted>,
 }
 
 impl Server {
@@ -139,7 +141,7 @@ impl Server {
         layer
     }
 
-    /// Starts the I/O threads and the thread that accepts for them.
+    /// Starts the I/O threads, the first of which accepts for all.
     fn serve_redis(
         &mut self,
         listener: TcpListener,
@@ -147,21 +149,20 @@ impl Server {
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let mut senders = Vec::new();
-        for index in 0..settings.io_threads() {
-            let (sender, connections) = mpsc::unbounded_channel();
-            senders.push(sender);
+        let channels = (0..settings.io_threads()).map(|_| mpsc::unbounded_channel());
+        let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
+        let mut accepting = Some((listener, senders));
+        for (index, connections) in receivers.into_iter().enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
+                accepting: accepting.take(),
                 connections,
             };
             self.spawn(&format!("io-{index}"), || worker.run())?;
         }
-        let (settings, stopped) = (settings.clone(), stopped.clone());
-        let accept = move || connection::accept(listener, layer, settings, senders, stopped);
-        self.spawn("accept", accept)
+        Ok(())
     }
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
@@ -198,11 +199,15 @@ impl Worker {
     async fn run(mut self) {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let mut tasks = tokio::task::JoinSet::new();
+        if let Some((listener, senders)) = self.accepting.take() {
+            let (layer, settings, stop) = (self.layer.clone(), self.settings.clone(), self.stop.clone());
+            tasks.spawn_local(connection::accept(listener, layer, settings, senders, stop));
+        }
         loop {
             tokio::select! {
                 accepted = self.connections.recv() => {
-                    let Some(socket) = accepted else { break };
-                    let serving = connection::serve(socket, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
+                    let Some(accepted) = accepted else { break };
+                    let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
                     tasks.spawn_local(serving);
                 }
                 Some(_) = tasks.join_next() => {}

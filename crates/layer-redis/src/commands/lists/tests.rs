@@ -107,8 +107,8 @@ fn waits_end_at_their_deadline() {
     for (command, expected) in [
         (&["BLPOP", "a", "1"][..], "*-1\r\n"),
         (&["BLMPOP", "1", "1", "a", "LEFT"], "*-1\r\n"),
-        (&["BLMOVE", "a", "b", "LEFT", "LEFT", "1"], "$-1\r\n"),
-        (&["BRPOPLPUSH", "a", "b", "1"], "$-1\r\n"),
+        (&["BLMOVE", "a", "b", "LEFT", "LEFT", "1"], "*-1\r\n"),
+        (&["BRPOPLPUSH", "a", "b", "1"], "*-1\r\n"),
     ] {
         let mut waiter = fixture.connect();
         assert!(waiter.bytes(command).is_empty());
