@@ -121,16 +121,6 @@ describe("ioredis", () => {
     assert.equal(found.get("f7"), "7");
   });
 
-  test("publish and subscribe", async () => {
-    const listener = open();
-    const message = new Promise((resolve) => listener.on("message", (channel, text) => resolve([channel, text])));
-    assert.equal(await listener.subscribe("news"), 1);
-    assert.equal(await redis.publish("news", "hello"), 1);
-    assert.deepEqual(await message, ["news", "hello"]);
-    await listener.unsubscribe();
-    await listener.quit();
-  });
-
   test("errors carry the server's words", async () => {
     await assert.rejects(redis.call("NOSUCH", "x"), /^ReplyError: ERR unknown command 'NOSUCH', with args beginning with: 'x' $/);
     await assert.rejects(redis.call("GET"), /wrong number of arguments for 'get' command/);

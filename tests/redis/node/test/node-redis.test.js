@@ -102,13 +102,6 @@ for (const RESP of [2, 3]) {
       assert.equal(found.get("m7"), 7);
     });
 
-    test("publish and subscribe", async () => {
-      const listener = await open({ RESP });
-      const message = new Promise((resolve) => listener.subscribe("news", (text, channel) => resolve([channel, text])).then(() => client.publish("news", "hello")));
-      assert.deepEqual(await message, ["news", "hello"]);
-      await listener.close();
-    });
-
     test("errors carry the server's words", async () => {
       await assert.rejects(client.sendCommand(["NOSUCH"]), /ERR unknown command 'NOSUCH', with args beginning with: $/);
     });
