@@ -303,19 +303,6 @@ func TestSetScanIterator(t *testing.T) {
 	})
 }
 
-func TestPublishAndSubscribe(t *testing.T) {
-	both(t, func(t *testing.T, client *redis.Client) {
-		subscription := client.Subscribe(ctx, "news")
-		defer subscription.Close()
-		_, err := subscription.Receive(ctx)
-		must(t, err)
-		equal(t, client.Publish(ctx, "news", "hello").Val(), int64(1))
-		message, err := subscription.ReceiveMessage(ctx)
-		must(t, err)
-		equal(t, message.Payload, "hello")
-	})
-}
-
 func TestRawRepliesOfRESP3(t *testing.T) {
 	client := redis.NewClient(options(3))
 	defer client.Close()
