@@ -398,7 +398,8 @@ pub fn call(
     retry_for: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<Hold, Failure> {
-    client.shared.note_command(table().index(command));
+    let index = table().index(command);
+    client.shared.note_command(index);
     let started_micros = layer.engine.now_micros();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(layer.space, |tx| {
@@ -425,9 +426,16 @@ pub fn call(
                 0
             };
             let started_micros = started_micros.saturating_sub(sleep_micros);
-            account(layer, client, command, arguments, started_micros, false);
+            account(layer, client, (index, command), arguments, started_micros, false);
         }
-        outcome => account(layer, client, command, arguments, started_micros, outcome.is_err()),
+        outcome => account(
+            layer,
+            client,
+            (index, command),
+            arguments,
+            started_micros,
+            outcome.is_err(),
+        ),
     }
     match outcome {
         Ok(((), hold)) => Ok(hold),
@@ -444,7 +452,8 @@ pub fn call(
 
 /// Runs one queued command inside EXEC's transaction. Its errors become its reply.
 pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
-    context.client.shared.note_command(table().index(command));
+    let index = table().index(command);
+    context.client.shared.note_command(index);
     tell_monitors(
         context.layer,
         context.client,
@@ -457,7 +466,7 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     account(
         context.layer,
         context.client,
-        command,
+        (index, command),
         arguments,
         started_micros,
         outcome.is_err(),
@@ -480,17 +489,17 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     }
 }
 
+/// Counts a call of `command`, which stands at `index` of the table.
 fn account(
     layer: &Redis,
     client: &ClientState,
-    command: &'static Command,
+    (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
     started_micros: u64,
     failed: bool,
 ) {
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
-    let index = table().index(command);
     let counter = &layer.statistics.commands.0[index];
     counter.calls.fetch_add(1, Ordering::Relaxed);
     counter.micros.fetch_add(micros, Ordering::Relaxed);

@@ -3,9 +3,12 @@
 //! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
 //! announced length; a peer that sends without reading is not read from while its replies are unsent.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Hold;
@@ -15,8 +18,10 @@ use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
+use crate::bell::Bell;
 use crate::durability::DurableWaiters;
 use crate::settings::Settings;
 
@@ -53,6 +58,8 @@ pub async fn accept(
             _ = stop.changed() => {}
         }
     }
+    // Nobody new arrives; everybody who is there looks at `stop` when woken.
+    layer.clients.wake_all();
 }
 
 /// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
@@ -60,7 +67,7 @@ pub async fn accept(
 pub struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
-    mail: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 fn deal(
@@ -87,13 +94,13 @@ fn accepted(socket: TcpStream, layer: &Redis) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
-    let mail = Arc::new(Notify::new());
-    let wake = mail.clone();
+    let bell = Arc::new(Bell::default());
+    let ring = bell.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
         .clients
-        .connect(address, local, now_micros, Box::new(move || wake.notify_one()));
-    Ok(Accepted { socket, client, mail })
+        .connect(address, local, now_micros, Box::new(move || ring.ring()));
+    Ok(Accepted { socket, client, bell })
 }
 
 /// Serves a connection until either side closes it.
@@ -118,7 +125,7 @@ struct Connection {
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
-    mail: Arc<Notify>,
+    bell: Arc<Bell>,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
@@ -130,9 +137,9 @@ struct Connection {
 /// Why the loop woke up.
 enum Event {
     Input(usize),
-    Mail,
+    /// Another thread left something: mail, or the wish that the connection ends.
+    Rung,
     Deadline,
-    Stop,
 }
 
 impl Connection {
@@ -145,7 +152,7 @@ impl Connection {
     ) -> io::Result<Connection> {
         let session = Session::new(layer.clone(), accepted.client);
         let socket = TcpStream::from_std(accepted.socket)?;
-        let mail = accepted.mail;
+        let bell = accepted.bell;
         Ok(Connection {
             socket,
             session,
@@ -153,7 +160,7 @@ impl Connection {
             settings,
             waiters,
             stop,
-            mail,
+            bell,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
@@ -162,17 +169,18 @@ impl Connection {
     }
 
     async fn run(mut self) -> io::Result<()> {
-        let must_authenticate_by = tokio::time::Instant::now() + self.settings.authentication_timeout;
+        let must_authenticate_by = Instant::now() + self.settings.authentication_timeout;
         loop {
             match self.wait(must_authenticate_by).await? {
-                Event::Input(0) | Event::Stop => return Ok(()),
+                Event::Input(0) => return Ok(()),
                 Event::Input(count) => {
                     self.layer
                         .statistics
                         .bytes_read
                         .fetch_add(count as u64, Ordering::Relaxed);
                 }
-                Event::Mail => self.collect_mail(),
+                Event::Rung if *self.stop.borrow() => return Ok(()),
+                Event::Rung => self.collect_mail(),
                 Event::Deadline => {
                     if !self.session.is_authenticated() && !self.session.is_blocked() {
                         return Ok(());
@@ -190,25 +198,36 @@ impl Connection {
     }
 
     /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
-    async fn wait(&mut self, must_authenticate_by: tokio::time::Instant) -> io::Result<Event> {
+    async fn wait(&mut self, must_authenticate_by: Instant) -> io::Result<Event> {
         let deadline = self.deadline(must_authenticate_by);
         if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
         }
         let may_read = !self.session.is_blocked() || self.input.len() < self.settings.request_bytes_max;
-        tokio::select! {
-            biased;
-            read = self.socket.read_buf(&mut self.input), if may_read => Ok(Event::Input(read?)),
-            _ = self.mail.notified() => Ok(Event::Mail),
-            _ = sleep_until(deadline), if deadline.is_some() => Ok(Event::Deadline),
-            _ = self.stop.changed() => Ok(Event::Stop),
-        }
+        let bell = &self.bell;
+        let mut read = pin!(self.socket.read_buf(&mut self.input));
+        let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
+        // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
+        poll_fn(|context| {
+            if may_read && let Poll::Ready(read) = read.as_mut().poll(context) {
+                return Poll::Ready(read.map(Event::Input));
+            }
+            if bell.poll_rung(context).is_ready() {
+                return Poll::Ready(Ok(Event::Rung));
+            }
+            let sleep = sleep.as_mut().as_pin_mut();
+            match sleep.map(|sleep| sleep.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(Ok(Event::Deadline)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
     }
 
-    fn deadline(&self, must_authenticate_by: tokio::time::Instant) -> Option<tokio::time::Instant> {
+    fn deadline(&self, must_authenticate_by: Instant) -> Option<Instant> {
         if let Some(deadline_ms) = self.session.deadline_ms() {
             let now_ms = self.layer.engine.now_micros() / 1000;
-            return Some(tokio::time::Instant::now() + Duration::from_millis(deadline_ms.saturating_sub(now_ms)));
+            return Some(Instant::now() + Duration::from_millis(deadline_ms.saturating_sub(now_ms)));
         }
         (!self.session.is_authenticated()).then_some(must_authenticate_by)
     }
@@ -309,11 +328,5 @@ impl Connection {
 
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    if let Some(deadline) = deadline {
-        tokio::time::sleep_until(deadline).await;
     }
 }

@@ -4,6 +4,7 @@
 //! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
+mod bell;
 mod connection;
 mod durability;
 mod http;
@@ -170,7 +171,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || tokio::task::LocalSet::new().block_on(&runtime, make()))?;
+            .spawn(move || runtime.block_on(make()))?;
         self.threads.push(thread);
         Ok(())
     }
@@ -201,14 +202,14 @@ impl Worker {
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listener, senders)) = self.accepting.take() {
             let (layer, settings, stop) = (self.layer.clone(), self.settings.clone(), self.stop.clone());
-            tasks.spawn_local(connection::accept(listener, layer, settings, senders, stop));
+            tasks.spawn(connection::accept(listener, layer, settings, senders, stop));
         }
         loop {
             tokio::select! {
                 accepted = self.connections.recv() => {
                     let Some(accepted) = accepted else { break };
                     let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
-                    tasks.spawn_local(serving);
+                    tasks.spawn(serving);
                 }
                 Some(_) = tasks.join_next() => {}
             }
