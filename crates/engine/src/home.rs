@@ -15,17 +15,16 @@ use quartet_model::{EffectsWriter, KeyRange, Version};
 use quartet_store::{Cleared, Row, Snapshot, Store};
 
 use crate::changes::RecentChanges;
+use crate::epochs::Epoch;
 use crate::transaction::{SPACE_BYTES, Transaction};
 use crate::watch::{Callback, WatchId, Watches};
 use crate::{Durability, Engine, Hold, Space};
 
 /// Interactive clients may commit against a read version this old.
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
-/// Executing waits while the epoch being gathered holds more than this.
-const PENDING_BYTES_MAX: usize = 256 << 20;
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
 const PENDING_BYTES_WAKE: usize = 1 << 20;
-/// The effects of one transaction may not be larger than this.
+/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
 /// The transaction was rolled back and has changed nothing.
@@ -120,8 +119,13 @@ impl HomeState {
         self.last
     }
 
-    pub fn is_overfull(&self) -> bool {
-        self.pending.len() > PENDING_BYTES_MAX
+    /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
+    pub fn close_epoch(&mut self, spare: Vec<u8>) -> Epoch {
+        Epoch {
+            payload: self.pending.take(spare),
+            version: self.last,
+            needs_sync: std::mem::take(&mut self.pending_needs_sync),
+        }
     }
 
     pub fn snapshot(&self) -> Arc<dyn Snapshot> {
@@ -247,7 +251,8 @@ impl<'e> Home<'e> {
         self.now_micros = self.engine.now_micros();
     }
 
-    /// Runs `body` as one transaction at the latest state. `Err` rolls it back.
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits, the lock held, while the log cannot
+    /// keep up.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -271,6 +276,13 @@ impl<'e> Home<'e> {
         if has_written {
             let count = &self.engine.shared().statistics.transactions_since_checkpoint;
             count.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.state.pending.len() >= self.engine.epoch_bytes_max() {
+            let epoch = self.state.close_epoch(Vec::new());
+            self.engine
+                .shared()
+                .full_epochs
+                .push(epoch, || self.engine.wake_flusher());
         }
         Ok((answer, hold))
     }

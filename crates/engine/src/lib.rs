@@ -15,6 +15,7 @@
 
 mod changes;
 mod checkpoints;
+mod epochs;
 mod flusher;
 mod home;
 mod optimistic;
@@ -37,6 +38,7 @@ pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
+use crate::epochs::FullEpochs;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
 pub use flusher::CheckpointError;
@@ -60,15 +62,20 @@ impl Space {
 /// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
 pub type Hold = Version;
 
+/// No epoch grows larger before it is closed: with one transaction more it still fits a log record, which holds 4 GiB.
+const EPOCH_BYTES_LIMIT: usize = 2 << 30;
+
 /// One partition at its home: state, log and the threads that serve them.
 pub struct Engine {
     shared: Arc<Shared>,
     flusher: Flusher,
+    epoch_bytes_max: usize,
 }
 
 /// What the engine's threads share.
 pub(crate) struct Shared {
     home: Mutex<HomeState>,
+    full_epochs: FullEpochs,
     clock: Arc<dyn Clock>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     durable: AtomicU64,
@@ -134,6 +141,7 @@ impl Engine {
         .map_err(OpenError::Log)?;
         let shared = Arc::new(Shared {
             home: Mutex::new(HomeState::new(Box::new(store), last)),
+            full_epochs: FullEpochs::default(),
             clock,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
@@ -145,22 +153,18 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(loaded.version.0, Ordering::Relaxed);
+        let epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
         let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
-        Ok(Engine { shared, flusher })
+        Ok(Engine {
+            shared,
+            flusher,
+            epoch_bytes_max,
+        })
     }
 
-    /// Takes the partition's lock. A pipeline of commands takes it once. Waits while the epoch being gathered is larger
-    /// than the log can keep up with.
+    /// Takes the partition's lock. A pipeline of commands takes it once.
     pub fn home(&self) -> Home<'_> {
-        loop {
-            let state = self.shared.home.lock();
-            if !state.is_overfull() || self.shared.failed.load(Ordering::Relaxed) {
-                return Home::new(self, state);
-            }
-            drop(state);
-            self.flusher.wake();
-            std::thread::sleep(std::time::Duration::from_micros(200));
-        }
+        Home::new(self, self.shared.home.lock())
     }
 
     /// Everything up to this version is durable.
@@ -243,6 +247,10 @@ impl Engine {
 
     pub(crate) fn wake_flusher(&self) {
         self.flusher.wake();
+    }
+
+    pub(crate) fn epoch_bytes_max(&self) -> usize {
+        self.epoch_bytes_max
     }
 }
 

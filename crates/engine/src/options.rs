@@ -36,6 +36,9 @@ pub struct EngineOptions {
     pub segment_bytes: u64,
     /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
     pub checkpoint_log_bytes: u64,
+    /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
+    /// for the log, then whoever executes waits.
+    pub epoch_bytes_max: usize,
 }
 
 impl Default for EngineOptions {
@@ -43,6 +46,7 @@ impl Default for EngineOptions {
         EngineOptions {
             segment_bytes: 64 << 20,
             checkpoint_log_bytes: 256 << 20,
+            epoch_bytes_max: 64 << 20,
         }
     }
 }

@@ -29,6 +29,7 @@ pub struct Transaction<'h> {
     now_micros: u64,
     hold: Hold,
     unique_ids: u32,
+    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
     finished: bool,
 }
@@ -95,8 +96,8 @@ impl<'h> Transaction<'h> {
     /// Sets `key` to the concatenation of `value_parts`. Returns the row it replaced.
     pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<Row> {
         let value_bytes: usize = value_parts.iter().map(|part| part.len()).sum();
-        if key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
-            self.too_large = true;
+        self.too_large |= key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX;
+        if self.too_large {
             return None;
         }
         let version = self.commit_version();
@@ -128,8 +129,11 @@ impl<'h> Transaction<'h> {
             return None;
         };
         self.commit_version();
-        self.state.pending.clear(old.key());
+        if !self.too_large {
+            self.state.pending.clear(old.key());
+        }
         self.state.journal.push(Change::Cleared { old: old.clone() });
+        self.check_size();
         Some(old)
     }
 
@@ -144,12 +148,15 @@ impl<'h> Transaction<'h> {
         let count = cleared.count();
         if count > 0 {
             self.commit_version();
-            self.state.pending.clear_range(&range.start, &range.end);
+            if !self.too_large {
+                self.state.pending.clear_range(&range.start, &range.end);
+            }
             self.state.journal.push(Change::ClearedRange {
                 range,
                 cleared,
                 watches,
             });
+            self.check_size();
         } else {
             let newest = self.state.changes.newest_in(&range.start, &range.end);
             self.depend_on(newest);
