@@ -232,7 +232,6 @@ impl Worker {
         let version = epoch.version;
         let wrote = self.write(&epoch)?;
         self.spare = reusable(epoch.payload);
-        self.publish_if_synced();
         self.sync_if_wanted(epoch.needs_sync || stopping || snapshot.is_some())?;
         if let Some(snapshot) = snapshot {
             self.start_checkpoint(snapshot, version);
@@ -273,13 +272,6 @@ impl Worker {
         }
         self.last_sync = Instant::now();
         Ok(())
-    }
-
-    /// Versions that wrote nothing are durable with what came before them; evidence about them can then be forgotten.
-    fn publish_if_synced(&self) {
-        if self.synced && self.written > self.shared.durable() {
-            self.shared.publish_durable(self.written);
-        }
     }
 
     /// Nothing to write: leaves a confirm record behind and sleeps until woken, or until gathered effects are due.
