@@ -14,6 +14,7 @@
 //! group commit needs no timer. A failed write or sync is final: the failure callback stops the server.
 
 mod changes;
+mod check;
 mod checkpoints;
 mod epochs;
 mod flusher;
@@ -32,12 +33,15 @@ use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::Snapshot;
 
+pub use check::{CheckReport, check};
+pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
 pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
+use crate::checkpoints::Replayer;
 use crate::epochs::FullEpochs;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
@@ -111,36 +115,25 @@ impl Engine {
         failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
-        let (mut store, loaded) = checkpoints::load_newest(disk.as_ref(), progress)?;
-        let mut last = loaded.version;
+        let loaded = checkpoints::load_newest(disk.as_ref(), progress)?;
+        let position = loaded.position;
         let log_options = FileLogOptions {
             segment_bytes: options.segment_bytes,
             ..FileLogOptions::default()
         };
-        let mut replay = |sequence, payload: &[u8]| {
-            let newest = checkpoints::replay(&mut store, payload).map_err(|source| LogError::Replay {
-                sequence,
-                source: Box::new(source),
-            })?;
-            last = last.max(newest);
-            Ok(())
-        };
-        let mut log_progress = |read: ReplayProgress| {
-            progress(OpenProgress::Log {
-                bytes: read.bytes_read,
-                bytes_total: read.bytes_total,
-            })
-        };
+        let mut replayer = Replayer::after(loaded);
+        let mut log_progress = |read: ReplayProgress| progress(read.into());
         let log = FileLog::open(
             disk.clone(),
             log_options,
-            loaded.sequence.next(),
-            &mut replay,
+            position.sequence.next(),
+            &mut |sequence, payload| replayer.record(sequence, payload),
             &mut log_progress,
         )
         .map_err(OpenError::Log)?;
+        let last = replayer.version;
         let shared = Arc::new(Shared {
-            home: Mutex::new(HomeState::new(Box::new(store), last)),
+            home: Mutex::new(HomeState::new(Box::new(replayer.store), last)),
             full_epochs: FullEpochs::default(),
             clock,
             durable: AtomicU64::new(last.0),
@@ -152,7 +145,7 @@ impl Engine {
         shared
             .statistics
             .checkpoint_last_version
-            .store(loaded.version.0, Ordering::Relaxed);
+            .store(position.version.0, Ordering::Relaxed);
         let epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
         let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
         Ok(Engine {
