@@ -248,7 +248,6 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 const LISTEN_BACKLOG: u32 = 1024;
 
 fn open_engine(settings: &Settings) -> Result<Engine> {
-    std::fs::create_dir_all(&settings.data).with_context(|| format!("creating {}", settings.data.display()))?;
     let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;
     let started = std::time::Instant::now();
     let mut reported = started;
