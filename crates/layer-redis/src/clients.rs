@@ -82,7 +82,8 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub connected_micros: u64,
-    pub last_command_micros: AtomicU64,
+    /// When its latest bytes arrived or its latest command ended.
+    pub last_active_micros: AtomicU64,
     pub db: AtomicU8,
     pub resp: AtomicU8,
     /// Number of queued requests plus one while in MULTI; zero outside.
@@ -181,7 +182,7 @@ impl Clients {
             address,
             local_address,
             connected_micros: now_micros,
-            last_command_micros: AtomicU64::new(now_micros),
+            last_active_micros: AtomicU64::new(now_micros),
             db: AtomicU8::new(0),
             resp: AtomicU8::new(2),
             multi: AtomicU64::new(0),
@@ -211,7 +212,7 @@ impl Clients {
         client.kill();
     }
 
-    /// Wakes every connection: a pause has ended.
+    /// Wakes every connection: what it waits for may be over, or have moved.
     pub fn wake_all(&self) {
         self.list().iter().for_each(|client| (client.wake)());
     }

@@ -103,6 +103,8 @@ pub struct Identity {
     pub process_id: u32,
     pub tcp_port: u16,
     pub started_micros: u64,
+    /// The program's path.
+    pub executable: String,
     pub config_file: String,
 }
 

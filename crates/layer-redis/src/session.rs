@@ -73,6 +73,11 @@ impl Session {
         self.client.authenticated
     }
 
+    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
+    pub fn may_idle(&self) -> bool {
+        self.is_blocked() || self.client.shared.monitor.load(Ordering::Relaxed)
+    }
+
     /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
     /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
@@ -92,7 +97,8 @@ impl Session {
         let mut home: Option<Home<'_>> = None;
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
-            if rest.is_empty() || self.is_blocked() || received.close || received.after.is_some() {
+            let ends = received.close || self.client.close_after_reply || received.after.is_some();
+            if rest.is_empty() || self.is_blocked() || ends {
                 break;
             }
             match self.parser.parse(rest, &self.limits()) {
@@ -213,10 +219,11 @@ impl Session {
     }
 
     fn limits(&self) -> Limits {
-        if self.client.authenticated {
-            Limits::default()
-        } else {
-            Limits::unauthenticated()
+        let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
+        Limits {
+            bulk_bytes_max: bulk_bytes_max as usize,
+            authenticated: self.client.authenticated,
+            ..Limits::default()
         }
     }
 
@@ -498,7 +505,7 @@ fn account(
         counter.failed.fetch_add(1, Ordering::Relaxed);
     }
     layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
-    client.shared.last_command_micros.store(now_micros, Ordering::Relaxed);
+    client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
@@ -579,7 +586,7 @@ pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
 pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
     let mut parser = Parser::new();
     for request in requests {
-        match parser.parse(request, &Limits::default()) {
+        match parser.parse(request, &Limits::unlimited()) {
             Ok(Parsed::Request { .. }) => {
                 if step(parser.arguments(request)).is_break() {
                     return;

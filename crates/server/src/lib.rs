@@ -130,11 +130,15 @@ impl Server {
             process_id: std::process::id(),
             tcp_port,
             started_micros: self.engine.now_micros(),
+            executable: resources::executable(),
             config_file: settings.config_file.clone().unwrap_or_default(),
         };
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        let config = &layer.config;
+        config.start_with("maxclients", settings.connections_max.to_string());
+        config.start_with("client-query-buffer-limit", settings.request_bytes_max.to_string());
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }
@@ -200,8 +204,8 @@ impl Worker {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listener, senders)) = self.accepting.take() {
-            let (layer, settings, stop) = (self.layer.clone(), self.settings.clone(), self.stop.clone());
-            tasks.spawn_local(connection::accept(listener, layer, settings, senders, stop));
+            let (layer, stop) = (self.layer.clone(), self.stop.clone());
+            tasks.spawn_local(connection::accept(listener, layer, senders, stop));
         }
         loop {
             tokio::select! {

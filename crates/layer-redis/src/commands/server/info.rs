@@ -95,7 +95,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "hz", context.layer.config.text_of("hz"));
     line(out, "configured_hz", context.layer.config.text_of("hz"));
     line(out, "lru_clock", (now_micros / 1_000_000) & 0x00ff_ffff);
-    line(out, "executable", "");
+    line(out, "executable", &identity.executable);
     line(out, "config_file", &identity.config_file);
     line(out, "io_threads_active", 0);
 }

@@ -68,12 +68,17 @@ fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     let samples = u64::try_from(samples).map_err(|_| errors::SYNTAX)?;
     match context.keys().find(&arguments[2]) {
         Some(entry) => {
-            let bytes = entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, &entry, samples);
+            let bytes = key_bytes(context, &entry, samples);
             context.reply.integer(bytes as i64);
         }
         None => context.reply.null(),
     }
     Ok(())
+}
+
+/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for all.
+pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
+    entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
 /// The elements' bytes, estimated from the first `samples` of them; 0 asks for all.
