@@ -21,6 +21,8 @@ pub struct ClientState {
     pub close_after_reply: bool,
     /// The request is no request: close at once.
     pub close_without_reply: bool,
+    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
+    pub sleep_micros: u64,
     /// The error reply of the latest failed command may be sent once this version is durable.
     pub failure_hold: Hold,
 }
@@ -32,6 +34,8 @@ pub struct Queue {
     pub bytes: usize,
     /// Some request writes.
     pub writes: bool,
+    /// Some request is refused while memory is short.
+    pub may_need_memory: bool,
     /// A request was refused: EXEC will discard them all.
     pub refused: bool,
 }
@@ -71,6 +75,7 @@ impl ClientState {
             reply_mode: ReplyMode::On,
             close_after_reply: false,
             close_without_reply: false,
+            sleep_micros: 0,
             failure_hold: Hold::ZERO,
         }
     }

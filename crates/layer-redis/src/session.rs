@@ -12,7 +12,7 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ADMIN, After, Command, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG};
+use crate::command::{ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
@@ -250,6 +250,10 @@ impl Session {
             Err(Failure::Block(_)) => {}
         }
         received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+        if self.client.sleep_micros > 0 {
+            let micros = std::mem::take(&mut self.client.sleep_micros);
+            received.after = Some(After::Sleep { micros });
+        }
         if self.client.close_without_reply {
             out.truncate(replies_start);
             received.close = true;
@@ -325,7 +329,7 @@ impl Session {
                 Failure::Message(text) => text,
                 other => return other,
             };
-            let reason = text.split_once(' ').map_or("", |(_, reason)| reason);
+            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
             return format!("EXECABORT Transaction discarded because of: {reason}").into();
         }
         if let Some(queue) = &mut self.client.multi {
@@ -359,10 +363,22 @@ impl Session {
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err(refused("ERR Command not allowed inside a transaction".into()));
         }
+        if layer.is_out_of_memory() && self.may_need_memory(command) {
+            return Err(refused(errors::OUT_OF_MEMORY.into()));
+        }
         if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
             return Err(refused(errors::KEY_TOO_LARGE.into()));
         }
         Ok(command)
+    }
+
+    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
+    fn may_need_memory(&self, command: &Command) -> bool {
+        match &self.client.multi {
+            Some(queue) if command.name == "exec" => queue.may_need_memory,
+            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
+            None => command.has(DENYOOM),
+        }
     }
 
     fn enqueue(&mut self, command: &'static Command, raw: &[u8], out: &mut Vec<u8>) -> Result<Hold, Failure> {
@@ -373,6 +389,7 @@ impl Session {
         }
         queue.bytes += raw.len();
         queue.writes |= transactions::writes_or_publishes(command);
+        queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());
         self.client
             .shared
@@ -421,17 +438,12 @@ pub fn call(
         };
         (command.handler)(&mut context, arguments)
     });
+    // What DEBUG SLEEP will sleep counts as the command's duration.
+    let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
         Err(ExecuteError::Layer(Failure::Block(_), _)) => {}
-        Err(ExecuteError::Layer(Failure::After(after), _)) => {
-            // What it will sleep counts as its duration.
-            let sleep_micros = if let After::Sleep { micros } = after {
-                *micros
-            } else {
-                0
-            };
-            let started_micros = started_micros.saturating_sub(sleep_micros);
+        Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, command, arguments, started_micros, false);
         }
         outcome => account(layer, client, command, arguments, started_micros, outcome.is_err()),
@@ -460,13 +472,15 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
         arguments,
     );
     let started_micros = context.layer.engine.now_micros();
+    let slept_before = context.client.sleep_micros;
     let outcome = (command.handler)(context, arguments);
+    let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,
         context.client,
         command,
         arguments,
-        started_micros,
+        started_micros.saturating_sub(slept_micros),
         outcome.is_err(),
     );
     match outcome {

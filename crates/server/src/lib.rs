@@ -78,6 +78,7 @@ impl Server {
     /// Opens the data directory and starts to listen.
     pub fn start(settings: Settings) -> Result<Server> {
         settings.check()?;
+        let startup_bytes = resources::resident_bytes();
         let settings = Arc::new(settings);
         let engine = Arc::new(open_engine(&settings)?);
         let (stop, stopped) = watch::channel(false);
@@ -98,7 +99,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port));
+        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
         let metrics_layer = layer.clone();
         if let Some(listener) = redis_listener {
             server
@@ -118,7 +119,7 @@ impl Server {
         Ok(server)
     }
 
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16) -> Redis {
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Redis {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Redis,
@@ -130,6 +131,7 @@ impl Server {
             process_id: std::process::id(),
             tcp_port,
             started_micros: self.engine.now_micros(),
+            startup_bytes,
             executable: resources::executable(),
             config_file: settings.config_file.clone().unwrap_or_default(),
         };

@@ -26,7 +26,6 @@ pub fn used() -> Resources {
     let rss_bytes = resident_bytes();
     Resources {
         rss_bytes,
-        used_bytes: rss_bytes,
         machine_bytes: machine_bytes(),
         cpu_system_micros,
         cpu_user_micros,

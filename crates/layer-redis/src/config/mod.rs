@@ -47,6 +47,7 @@ parameters! {
     latency_tracking = 1;
     latency_monitor_threshold = 0;
     maxclients = 10_000;
+    maxmemory = 0;
     timeout = 0;
     proto_max_bulk_len = 512 << 20;
     client_query_buffer_limit = 1 << 30;

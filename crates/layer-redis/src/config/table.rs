@@ -213,7 +213,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("masterauth", None, Text, "", Modifiable, Kept),
     row("masteruser", None, Text, "", Modifiable, Kept),
     row("maxclients", None, Integer(1, UINT_MAX), "10000", Modifiable, Number(|config| &config.maxclients)),
-    row("maxmemory", None, Memory(0, i64::MAX), "0", Modifiable, Kept),
+    row("maxmemory", None, Memory(0, i64::MAX), "0", Modifiable, Number(|config| &config.maxmemory)),
     row("maxmemory-clients", None, MemoryOrPercent, "0", Modifiable, Kept),
     row("maxmemory-eviction-tenacity", None, Integer(0, 100), "10", Modifiable, Kept),
     row("maxmemory-policy", None, Choice(&["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", Modifiable, Kept),

@@ -104,12 +104,11 @@ fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let entry = context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
     let bytes = memory::key_bytes(context, &entry, 0);
-    let written_micros = entry.written_micros();
-    let idle_seconds = context.tx.now_micros().saturating_sub(written_micros) / 1_000_000;
+    let idle_seconds = keys::idle_seconds(context, &arguments[2], &entry);
     context.reply.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{} serializedlength:{bytes} lru:{} lru_seconds_idle:{idle_seconds}",
         keys::encoding(&entry),
-        written_micros / 1_000_000 % LRU_CLOCK_SECONDS,
+        (context.now_ms / 1000).saturating_sub(idle_seconds) % LRU_CLOCK_SECONDS,
     ));
     Ok(())
 }
@@ -128,10 +127,12 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 }
 
 /// The sleep itself happens after the lock is released; its duration counts as the command's all the same.
-fn sleep(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let seconds = parse::required_float(&arguments[2])?;
     let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;
-    Err(Failure::After(After::Sleep { micros }))
+    context.client.sleep_micros += micros;
+    context.reply.ok();
+    Ok(())
 }
 
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
