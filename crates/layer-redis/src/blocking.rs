@@ -217,7 +217,7 @@ fn retry(
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Hold> {
     let mut parser = Parser::new();
-    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::default()) else {
+    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
         return None;
     };
     let arguments = parser.arguments(request);

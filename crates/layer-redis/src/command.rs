@@ -42,7 +42,7 @@ pub enum After {
     Checkpoint,
     /// Shut the server down.
     Shutdown,
-    /// Sleep for so many microseconds, then answer OK.
+    /// Sleep for so many microseconds before the reply is sent.
     Sleep { micros: u64 },
 }
 

@@ -12,7 +12,9 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ADMIN, After, Command, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG};
+use crate::command::{
+    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG,
+};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
@@ -73,6 +75,11 @@ impl Session {
         self.client.authenticated
     }
 
+    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
+    pub fn may_idle(&self) -> bool {
+        self.is_blocked() || self.client.shared.monitor.load(Ordering::Relaxed)
+    }
+
     /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
     /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
@@ -92,7 +99,8 @@ impl Session {
         let mut home: Option<Home<'_>> = None;
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
-            if rest.is_empty() || self.is_blocked() || received.close || received.after.is_some() {
+            let ends = received.close || self.client.close_after_reply || received.after.is_some();
+            if rest.is_empty() || self.is_blocked() || ends {
                 break;
             }
             match self.parser.parse(rest, &self.limits()) {
@@ -213,10 +221,11 @@ impl Session {
     }
 
     fn limits(&self) -> Limits {
-        if self.client.authenticated {
-            Limits::default()
-        } else {
-            Limits::unauthenticated()
+        let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
+        Limits {
+            bulk_bytes_max: bulk_bytes_max as usize,
+            authenticated: self.client.authenticated,
+            ..Limits::default()
         }
     }
 
@@ -243,6 +252,10 @@ impl Session {
             Err(Failure::Block(_)) => {}
         }
         received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+        if self.client.sleep_micros > 0 {
+            let micros = std::mem::take(&mut self.client.sleep_micros);
+            received.after = Some(After::Sleep { micros });
+        }
         if self.client.close_without_reply {
             out.truncate(replies_start);
             received.close = true;
@@ -318,7 +331,7 @@ impl Session {
                 Failure::Message(text) => text,
                 other => return other,
             };
-            let reason = text.split_once(' ').map_or("", |(_, reason)| reason);
+            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
             return format!("EXECABORT Transaction discarded because of: {reason}").into();
         }
         if let Some(queue) = &mut self.client.multi {
@@ -352,10 +365,22 @@ impl Session {
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err(refused("ERR Command not allowed inside a transaction".into()));
         }
+        if layer.is_out_of_memory() && self.may_need_memory(command) {
+            return Err(refused(errors::OUT_OF_MEMORY.into()));
+        }
         if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
             return Err(refused(errors::KEY_TOO_LARGE.into()));
         }
         Ok(command)
+    }
+
+    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
+    fn may_need_memory(&self, command: &Command) -> bool {
+        match &self.client.multi {
+            Some(queue) if command.name == "exec" => queue.may_need_memory,
+            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
+            None => command.has(DENYOOM),
+        }
     }
 
     fn enqueue(&mut self, command: &'static Command, raw: &[u8], out: &mut Vec<u8>) -> Result<Hold, Failure> {
@@ -366,6 +391,7 @@ impl Session {
         }
         queue.bytes += raw.len();
         queue.writes |= transactions::writes_or_publishes(command);
+        queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());
         self.client
             .shared
@@ -415,17 +441,12 @@ pub fn call(
         };
         (command.handler)(&mut context, arguments)
     });
+    // What DEBUG SLEEP will sleep counts as the command's duration.
+    let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
         Err(ExecuteError::Layer(Failure::Block(_), _)) => {}
-        Err(ExecuteError::Layer(Failure::After(after), _)) => {
-            // What it will sleep counts as its duration.
-            let sleep_micros = if let After::Sleep { micros } = after {
-                *micros
-            } else {
-                0
-            };
-            let started_micros = started_micros.saturating_sub(sleep_micros);
+        Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
         outcome => account(
@@ -462,13 +483,15 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
         arguments,
     );
     let started_micros = context.layer.engine.now_micros();
+    let slept_before = context.client.sleep_micros;
     let outcome = (command.handler)(context, arguments);
+    let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,
         context.client,
         (index, command),
         arguments,
-        started_micros,
+        started_micros.saturating_sub(slept_micros),
         outcome.is_err(),
     );
     match outcome {
@@ -507,7 +530,7 @@ fn account(
         counter.failed.fetch_add(1, Ordering::Relaxed);
     }
     layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
-    client.shared.last_command_micros.store(now_micros, Ordering::Relaxed);
+    client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
@@ -588,7 +611,7 @@ pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
 pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
     let mut parser = Parser::new();
     for request in requests {
-        match parser.parse(request, &Limits::default()) {
+        match parser.parse(request, &Limits::unlimited()) {
             Ok(Parsed::Request { .. }) => {
                 if step(parser.arguments(request)).is_break() {
                     return;

@@ -34,7 +34,6 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
-    settings: Arc<Settings>,
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -49,7 +48,7 @@ pub async fn accept(
     while !*stop.borrow() {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => deal(socket, &layer, &settings, &threads, &next),
+                Ok((socket, _)) => deal(socket, &layer, &threads, &next),
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection");
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -70,14 +69,8 @@ pub struct Accepted {
     bell: Arc<Bell>,
 }
 
-fn deal(
-    socket: TcpStream,
-    layer: &Redis,
-    settings: &Settings,
-    threads: &[mpsc::UnboundedSender<Accepted>],
-    next: &AtomicUsize,
-) {
-    if layer.clients.count() >= settings.connections_max {
+fn deal(socket: TcpStream, layer: &Redis, threads: &[mpsc::UnboundedSender<Accepted>], next: &AtomicUsize) {
+    if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.
         let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
@@ -135,11 +128,14 @@ struct Connection {
 }
 
 /// Why the loop woke up.
+#[derive(Clone, Copy)]
 enum Event {
     Input(usize),
     /// Another thread left something: mail, or the wish that the connection ends.
     Rung,
     Deadline,
+    /// The peer has said nothing, or not its password, for too long.
+    Silence,
 }
 
 impl Connection {
@@ -172,24 +168,19 @@ impl Connection {
         let must_authenticate_by = Instant::now() + self.settings.authentication_timeout;
         loop {
             match self.wait(must_authenticate_by).await? {
-                Event::Input(0) => return Ok(()),
-                Event::Input(count) => {
-                    self.layer
-                        .statistics
-                        .bytes_read
-                        .fetch_add(count as u64, Ordering::Relaxed);
-                }
+                Event::Input(0) | Event::Silence => return Ok(()),
+                Event::Input(count) => self.note_input(count),
                 Event::Rung if *self.stop.borrow() => return Ok(()),
                 Event::Rung => self.collect_mail(),
                 Event::Deadline => {
-                    if !self.session.is_authenticated() && !self.session.is_blocked() {
-                        return Ok(());
-                    }
                     self.session.time_out();
                     self.collect_mail();
                 }
             }
             let close = self.execute().await?;
+            if self.has_too_much_output() {
+                return Ok(());
+            }
             self.send().await?;
             if close || self.session.client().killed.load(Ordering::SeqCst) {
                 return self.socket.shutdown().await;
@@ -199,11 +190,14 @@ impl Connection {
 
     /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
     async fn wait(&mut self, must_authenticate_by: Instant) -> io::Result<Event> {
-        let deadline = self.deadline(must_authenticate_by);
+        let (deadline, event) = match self.session.deadline_ms() {
+            Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
+            None => (self.silence_ends(must_authenticate_by), Event::Silence),
+        };
         if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
         }
-        let may_read = !self.session.is_blocked() || self.input.len() < self.settings.request_bytes_max;
+        let may_read = !self.session.is_blocked() || self.input.len() < self.request_bytes_max();
         let bell = &self.bell;
         let mut read = pin!(self.socket.read_buf(&mut self.input));
         let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
@@ -217,19 +211,59 @@ impl Connection {
             }
             let sleep = sleep.as_mut().as_pin_mut();
             match sleep.map(|sleep| sleep.poll(context)) {
-                Some(Poll::Ready(())) => Poll::Ready(Ok(Event::Deadline)),
+                Some(Poll::Ready(())) => Poll::Ready(Ok(event)),
                 _ => Poll::Pending,
             }
         })
         .await
     }
 
-    fn deadline(&self, must_authenticate_by: Instant) -> Option<Instant> {
-        if let Some(deadline_ms) = self.session.deadline_ms() {
-            let now_ms = self.layer.engine.now_micros() / 1000;
-            return Some(Instant::now() + Duration::from_millis(deadline_ms.saturating_sub(now_ms)));
+    fn instant(&self, time_ms: u64) -> Instant {
+        let now_ms = self.layer.engine.now_micros() / 1000;
+        Instant::now() + Duration::from_millis(time_ms.saturating_sub(now_ms))
+    }
+
+    /// When a peer that stays silent is disconnected: one that owes a password, or any, if `timeout` is set.
+    fn silence_ends(&self, must_authenticate_by: Instant) -> Option<Instant> {
+        if !self.session.is_authenticated() {
+            return Some(must_authenticate_by);
         }
-        (!self.session.is_authenticated()).then_some(must_authenticate_by)
+        let seconds = self.layer.config.timeout.load(Ordering::Relaxed) as u64;
+        if seconds == 0 || self.session.may_idle() {
+            return None;
+        }
+        let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
+        Some(self.instant(active_micros / 1000 + seconds * 1000))
+    }
+
+    fn note_input(&self, count: usize) {
+        let bytes_read = &self.layer.statistics.bytes_read;
+        bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        let now_micros = self.layer.engine.now_micros();
+        let active = &self.session.client().last_active_micros;
+        active.store(now_micros, Ordering::Relaxed);
+    }
+
+    fn request_bytes_max(&self) -> usize {
+        self.layer.config.client_query_buffer_limit.load(Ordering::Relaxed) as usize
+    }
+
+    /// The replies exceed the hard limit of `client-output-buffer-limit`: the connection closes and sends none of them.
+    fn has_too_much_output(&self) -> bool {
+        let bytes_max = self.layer.config.output_bytes_max();
+        bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
+    }
+
+    /// How long the peer may leave replies unread.
+    fn stall_timeout(&self) -> Duration {
+        let number = |field: &std::sync::atomic::AtomicI64| field.load(Ordering::Relaxed) as u64;
+        let config = &self.layer.config;
+        let soft = number(&config.output_bytes_soft);
+        if soft > 0 && self.output.len() as u64 > soft {
+            let soft_timeout = Duration::from_secs(number(&config.output_soft_seconds));
+            return soft_timeout.min(self.settings.output_stall_timeout);
+        }
+        self.settings.output_stall_timeout
     }
 
     fn collect_mail(&mut self) {
@@ -247,10 +281,10 @@ impl Connection {
             if let Some(after) = received.after {
                 self.perform(after).await;
             }
-            if received.close {
+            if received.close || self.has_too_much_output() {
                 return Ok(true);
             }
-            if self.input.len() - self.consumed > self.settings.request_bytes_max {
+            if self.input.len() - self.consumed > self.request_bytes_max() {
                 self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
                 return Ok(true);
             }
@@ -293,8 +327,9 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
+            let stall_timeout = self.stall_timeout();
             let rest = self.socket.write_all(&self.output[sent..]);
-            tokio::time::timeout(self.settings.output_stall_timeout, rest).await??;
+            tokio::time::timeout(stall_timeout, rest).await??;
         }
         self.layer
             .statistics

@@ -79,6 +79,7 @@ impl Server {
     /// Opens the data directory and starts to listen.
     pub fn start(settings: Settings) -> Result<Server> {
         settings.check()?;
+        let startup_bytes = resources::resident_bytes();
         let settings = Arc::new(settings);
         let engine = Arc::new(open_engine(&settings)?);
         let (stop, stopped) = watch::channel(false);
@@ -99,7 +100,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port));
+        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
         let metrics_layer = layer.clone();
         if let Some(listener) = redis_listener {
             server
@@ -119,7 +120,7 @@ impl Server {
         Ok(server)
     }
 
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16) -> Redis {
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Redis {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Redis,
@@ -131,11 +132,16 @@ impl Server {
             process_id: std::process::id(),
             tcp_port,
             started_micros: self.engine.now_micros(),
+            startup_bytes,
+            executable: resources::executable(),
             config_file: settings.config_file.clone().unwrap_or_default(),
         };
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        let config = &layer.config;
+        config.start_with("maxclients", settings.connections_max.to_string());
+        config.start_with("client-query-buffer-limit", settings.request_bytes_max.to_string());
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }
@@ -201,8 +207,8 @@ impl Worker {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listener, senders)) = self.accepting.take() {
-            let (layer, settings, stop) = (self.layer.clone(), self.settings.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, settings, senders, stop));
+            let (layer, stop) = (self.layer.clone(), self.stop.clone());
+            tasks.spawn(connection::accept(listener, layer, senders, stop));
         }
         loop {
             tokio::select! {

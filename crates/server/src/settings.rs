@@ -17,8 +17,10 @@ pub struct Settings {
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
+    /// What CONFIG's `maxclients` starts with.
     pub connections_max: usize,
-    /// Most bytes of requests that a connection may have waiting, one whole request included.
+    /// Most bytes of requests that a connection may have waiting, one whole request included: what CONFIG's
+    /// `client-query-buffer-limit` starts with.
     pub request_bytes_max: usize,
     /// How long a peer may take nothing of a reply before it is cut off.
     pub output_stall_timeout: Duration,

@@ -130,7 +130,7 @@ fn show_deadline(
     arguments: Arguments<'_>,
     show: fn(u64, u64) -> u64,
 ) -> Result<(), Failure> {
-    let answer = match context.read(&arguments[1]).map(|entry| entry.expiry_ms) {
+    let answer = match context.look_at(&arguments[1]).map(|entry| entry.expiry_ms) {
         None => -2,
         Some(None) => -1,
         Some(Some(deadline_ms)) => show(deadline_ms, context.now_ms) as i64,

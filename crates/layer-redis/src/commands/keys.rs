@@ -17,7 +17,7 @@ pub const COMMANDS: &[Command] = &[
     command("del", -2, WRITE, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys; large collections go as one range", "Removes keys.", del),
     command("unlink", -2, WRITE | FAST, ALL_KEYS, Group::Generic, "4.0.0", "O(N) in the number of keys", "Removes keys; their memory is freed in the background.", del),
     command("exists", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys", "Counts which of the keys exist.", exists),
-    command("touch", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "3.2.1", "O(N) in the number of keys", "Counts which of the keys exist.", exists),
+    command("touch", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "3.2.1", "O(N) in the number of keys", "Counts which of the keys exist, which are used thereby.", touch),
     command("type", 2, READONLY | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Tells what kind of value a key holds.", kind),
     command("rename", 3, WRITE, TWO_KEYS, Group::Generic, "1.0.0", "O(1)", "Gives a key another name, replacing a key that has it.", rename),
     command("renamenx", 3, WRITE | FAST, TWO_KEYS, Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless a key has it.", renamenx),
@@ -56,14 +56,27 @@ fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
     let found = arguments
         .iter()
         .skip(1)
-        .filter(|name| context.read(name).is_some())
+        .filter(|name| context.look_at(name).is_some())
         .count();
     context.reply.integer(found as i64);
     Ok(())
 }
 
+/// A connection that asked not to be noticed asks for it here.
+fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut found = 0;
+    for name in arguments.iter().skip(1) {
+        if context.look_at(name).is_some() {
+            context.layer.recency.note(context.client.db, name, context.now_ms);
+            found += 1;
+        }
+    }
+    context.reply.integer(found);
+    Ok(())
+}
+
 fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let name = context.read(&arguments[1]).map_or("none", |entry| entry.kind.name());
+    let name = context.look_at(&arguments[1]).map_or("none", |entry| entry.kind.name());
     context.reply.simple(name);
     Ok(())
 }
@@ -378,10 +391,17 @@ fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 
 fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     if let Some(entry) = object(context, arguments) {
-        let idle_micros = context.tx.now_micros().saturating_sub(entry.written_micros());
-        context.reply.integer((idle_micros / 1_000_000) as i64);
+        let idle_seconds = idle_seconds(context, &arguments[2], &entry);
+        context.reply.integer(idle_seconds as i64);
     }
     Ok(())
+}
+
+/// How long ago the key was last written or read.
+pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
+    let read_seconds = context.layer.recency.read_seconds(context.client.db, name);
+    let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);
+    (context.now_ms / 1000).saturating_sub(used_seconds)
 }
 
 fn object_refcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -186,7 +186,7 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         client.id,
         details.name,
         seconds_since(client.connected_micros),
-        seconds_since(client.last_command_micros.load(Ordering::Relaxed)),
+        seconds_since(client.last_active_micros.load(Ordering::Relaxed)),
         flags(client),
         client.db.load(Ordering::Relaxed),
         queued as i64 - 1,

@@ -16,7 +16,7 @@ use crate::Redis;
 use crate::command::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
 
-pub use value::{FIELD_BYTES_MAX, expire_fields, find};
+pub use value::{FIELD_BYTES_MAX, each, expire_fields, find};
 
 /// What OBJECT ENCODING answers.
 pub fn encoding(entry: &Entry) -> &'static str {

@@ -95,7 +95,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "hz", context.layer.config.text_of("hz"));
     line(out, "configured_hz", context.layer.config.text_of("hz"));
     line(out, "lru_clock", (now_micros / 1_000_000) & 0x00ff_ffff);
-    line(out, "executable", "");
+    line(out, "executable", &identity.executable);
     line(out, "config_file", &identity.config_file);
     line(out, "io_threads_active", 0);
 }
@@ -116,9 +116,10 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let layer = context.layer;
     let resources = (layer.resources)();
-    let used = resources.used_bytes;
+    let used = layer.used_bytes();
+    let startup = layer.identity.startup_bytes;
     let peak = layer.statistics.used_peak(used);
-    let maxmemory: u64 = layer.config.text_of("maxmemory").parse().unwrap_or(0);
+    let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
         ("used_memory", used),
         ("used_memory_rss", resources.rss_bytes),
@@ -140,13 +141,13 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let fragmentation = ratio(resources.rss_bytes, used);
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
-    line(out, "used_memory_dataset", used);
+    line(out, "used_memory_dataset", used - startup);
     line(out, "mem_allocator", "system");
     lines(
         out,
         &[
-            ("used_memory_overhead", 0),
-            ("used_memory_startup", 0),
+            ("used_memory_overhead", startup),
+            ("used_memory_startup", startup),
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
             ("mem_clients_slaves", 0),

@@ -4,6 +4,7 @@ pub mod acl;
 pub mod command_docs;
 pub mod config;
 pub mod debug;
+mod digest;
 mod info;
 mod key_flags;
 pub mod latency;

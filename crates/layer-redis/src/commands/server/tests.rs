@@ -223,6 +223,37 @@ fn a_sleep_counts_as_slow() {
     assert!(!statistics.contains("failed_calls=1"), "{statistics}");
 }
 
+/// DEBUG SLEEP was refused inside EXEC, where suites use it to make one slow command of several.
+#[test]
+fn a_queued_sleep_is_logged_for_itself() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "CONFIG SET slowlog-log-slower-than 100000 => OK
+         MULTI => OK
+         PING => QUEUED
+         DEBUG SLEEP 0.2 => QUEUED
+         EXEC => [PONG OK]
+         SLOWLOG LEN => 1",
+    );
+    let slowest = run(&mut connection, &["SLOWLOG", "GET"]);
+    assert!(slowest.contains("[DEBUG SLEEP 0.2]"), "{slowest}");
+}
+
+#[test]
+fn debug_object_describes_a_key() {
+    let mut connection = Fixture::new().connect();
+    connection.check("SET a 1 => OK\nDEBUG OBJECT b => !ERR no such key");
+    let line = run(&mut connection, &["DEBUG", "OBJECT", "a"]);
+    assert!(
+        line.starts_with("Value at:0x0 refcount:1 encoding:int serializedlength:"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" lru:") && line.ends_with(" lru_seconds_idle:0"),
+        "{line}"
+    );
+}
+
 #[test]
 fn debug_subcommands() {
     let mut connection = Fixture::new().connect();
