@@ -183,6 +183,15 @@ impl Header {
         }
     }
 
+    /// The header of a string whose bytes were changed, not set: it keeps its expiry, and Redis calls it raw from then on.
+    pub fn patched(old: Option<&Entry>) -> Header {
+        Header {
+            kind: Kind::String,
+            flags: FLAG_A,
+            expiry_ms: old.and_then(|entry| entry.expiry_ms),
+        }
+    }
+
     pub fn flags(self, flags: u8) -> Header {
         Header { flags, ..self }
     }

@@ -34,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
         command("object|encoding", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Names the encoding that Redis would report.", object_encoding),
         command("object|freq", 3, READONLY, SECOND_KEY, Group::Generic, "4.0.0", "O(1)", "Refused: access frequency is not tracked.", object_freq),
         command("object|idletime", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Tells how many seconds ago the key was written.", object_idletime),
-        command("object|refcount", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Answers 1 for a key that exists.", object_refcount),
+        command("object|refcount", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Answers the number of references that Redis would report.", object_refcount),
         help_command("object|help", Group::Generic, "6.2.0"),
     ]),
 ];
@@ -405,11 +405,20 @@ pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u6
 }
 
 fn object_refcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    if object(context, arguments).is_some() {
-        context.reply.integer(1);
+    if let Some(entry) = object(context, arguments) {
+        context.reply.integer(reference_count(&entry));
     }
     Ok(())
 }
+
+/// The count that Redis would report: it keeps the small integers once for all keys, and calls that 2^31 - 1 references.
+pub fn reference_count(entry: &Entry) -> i64 {
+    let is_integer = entry.kind == Kind::String && string_encoding(entry) == "int";
+    let is_shared = is_integer && parse::integer(entry.payload()).is_some_and(|value| SHARED_INTEGERS.contains(&value));
+    if is_shared { i64::from(i32::MAX) } else { 1 }
+}
+
+const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
 
 #[cfg(test)]
 mod tests {
@@ -432,6 +441,8 @@ mod tests {
              DBSIZE => 1
              RANDOMKEY => c
              OBJECT ENCODING c => int
+             OBJECT REFCOUNT c => 2147483647
+             SET c 10000 => OK
              OBJECT REFCOUNT c => 1
              OBJECT IDLETIME c => 0
              OBJECT ENCODING nosuch => nil

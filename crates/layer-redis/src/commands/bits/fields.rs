@@ -118,7 +118,7 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
         }
     }
     if changed {
-        let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+        let header = Header::patched(old.as_ref());
         context.keys().put(name, header, &value);
     }
     Ok(())

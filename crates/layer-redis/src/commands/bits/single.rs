@@ -29,7 +29,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         let byte = if on { byte | mask } else { byte & !mask };
         let before = &value[..index.min(value.len())];
         let after = value.get(index + 1..).unwrap_or_default();
-        let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+        let header = Header::patched(old.as_ref());
         keys.put_parts(name, header, &[before, &gap, &[byte], after]);
     }
     context.reply.integer(i64::from(was_on));

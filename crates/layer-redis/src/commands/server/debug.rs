@@ -100,13 +100,14 @@ fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// The line of Redis 7.0. There is no address and no counter of references to show, and the length is that of the key's rows.
+/// The line of Redis 7.0. There is no address to show, and the length is that of the key's rows.
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let entry = context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
     let bytes = memory::key_bytes(context, &entry, 0);
     let idle_seconds = keys::idle_seconds(context, &arguments[2], &entry);
     context.reply.simple(&format!(
-        "Value at:0x0 refcount:1 encoding:{} serializedlength:{bytes} lru:{} lru_seconds_idle:{idle_seconds}",
+        "Value at:0x0 refcount:{} encoding:{} serializedlength:{bytes} lru:{} lru_seconds_idle:{idle_seconds}",
+        keys::reference_count(&entry),
         keys::encoding(&entry),
         (context.now_ms / 1000).saturating_sub(idle_seconds) % LRU_CLOCK_SECONDS,
     ));

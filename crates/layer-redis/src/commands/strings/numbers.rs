@@ -42,7 +42,7 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Fa
     let mut rest = &mut text[..];
     write!(rest, "{value}").expect("twenty bytes hold every 64-bit integer");
     let length = 20 - rest.len();
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    let header = Header::new(Kind::String).expiry(old.and_then(|entry| entry.expiry_ms));
     keys.put(name, header, &text[..length]);
     context.reply.integer(value);
     Ok(())
@@ -64,7 +64,7 @@ pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let sum = sum.ok_or("ERR increment would produce NaN or Infinity")?;
     let mut text = Vec::new();
     sum.print(&mut text);
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    let header = Header::new(Kind::String).expiry(old.and_then(|entry| entry.expiry_ms));
     keys.put(name, header, &text);
     context.reply.bulk(&text);
     Ok(())
