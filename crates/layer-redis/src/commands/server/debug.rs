@@ -1,6 +1,7 @@
 //! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows it.
 //!
-//! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
+//! Subcommands that crash the server, or show structures that Quartet does not have, are unknown. DEBUG OBJECT is left to the
+//! families: their encodings are not known here.
 
 use std::ops::ControlFlow;
 
@@ -9,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::DATABASES;
 use crate::command::*;
-use crate::commands::{help, keys};
+use crate::commands::help;
 use crate::context::Context;
-use crate::keyspace::{Entry, FLAG_A, Kind};
+use crate::keyspace::{Entry, Kind};
 use crate::{errors, glob, parse};
 
 pub const COMMANDS: &[Command] = &[command(
@@ -38,7 +39,6 @@ const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
     ("listpack", 1, "Accepted for keys that exist: there are no listpacks to show.", listpack),
     ("loadaof", 0, "Writes a checkpoint.", checkpoint),
     ("log", 1, "Accepted: the layer writes no log of messages.", accept),
-    ("object", 1, "Describes the value of a key.", object),
     ("pause-cron", 1, "Accepted: there is no cron to pause.", accept),
     ("protocol", 1, "Answers a value of the type given.", protocol),
     ("quicklist-packed-threshold", 1, "Accepted: there are no quicklists.", accept),
@@ -101,37 +101,6 @@ fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
     context.reply.ok();
     Ok(())
-}
-
-/// The line of Redis. The length is that of the bytes as they are stored, which is not what DUMP would give.
-fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let entry = context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
-    let written_seconds = entry.written_micros() / 1_000_000;
-    let line = format!(
-        "Value at:{:p} refcount:{} encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
-        entry.payload().as_ptr(),
-        keys::reference_count(&entry),
-        keys::encoding(&entry),
-        stored_bytes(context, &entry),
-        written_seconds & LRU_CLOCK_MAX,
-        (context.now_ms / 1000).saturating_sub(written_seconds),
-    );
-    context.reply.simple(&line);
-    Ok(())
-}
-
-/// Redis' clock of last uses has 24 bits.
-const LRU_CLOCK_MAX: u64 = (1 << 24) - 1;
-
-fn stored_bytes(context: &mut Context<'_, '_>, entry: &Entry) -> usize {
-    let mut bytes = entry.payload().len();
-    if entry.is_large() {
-        entry.elements().scan(context.tx, b"", None, false, &mut |key, value| {
-            bytes += key.len() + value.len();
-            ControlFlow::Continue(())
-        });
-    }
-    bytes
 }
 
 fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -251,10 +220,10 @@ fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 /// The value as it is stored. Elements' keys say their place, so the elements of sets and hashes may come in any order; the
-/// id that a large collection was given does not count, nor does the encoding that Redis would report.
+/// id that a large collection was given does not count.
 fn value_hash(context: &mut Context<'_, '_>, entry: &Entry) -> [u8; 20] {
     let mut sum = Sum::default();
-    let kind = [entry.kind as u8, entry.flags & !FLAG_A];
+    let kind = [entry.kind as u8, entry.flags];
     if !entry.is_large() {
         sum.add(&[&kind, entry.payload()]);
         return sum.0;
