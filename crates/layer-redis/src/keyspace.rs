@@ -514,13 +514,15 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
     }
 }
 
-/// How many keys have an expiry, with the database and deadline of at most `count_max` of them: all, or evenly spread ones.
-pub fn expiry_sample(tx: &mut Transaction<'_>, count_max: u64) -> (u64, Vec<(u8, u64)>) {
-    let total = tx.count(b"T", b"U");
+/// How many keys have an expiry (of the key, or of some field), with the database and deadline of at most `count_max` of them:
+/// all, or evenly spread ones.
+pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
+    let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
+    let total = tx.count(start, end);
     let step = total.div_ceil(count_max).max(1);
     let mut sample = Vec::new();
     let mut index = 0;
-    while let Some(row) = (index < total).then(|| tx.nth(b"T", b"U", index)).flatten() {
+    while let Some(row) = (index < total).then(|| tx.nth(start, end, index)).flatten() {
         let key = Transaction::layer_key(&row);
         let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
         sample.push((key[9], deadline_ms));

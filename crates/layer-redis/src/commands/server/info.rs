@@ -330,26 +330,30 @@ fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
 const EXPIRY_SAMPLE: u64 = 10_000;
 
 fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
-    let (total, sample) = expiry_sample(context.tx, EXPIRY_SAMPLE);
+    let expiries = expiry_sample(context.tx, false, EXPIRY_SAMPLE);
+    let field_expiries = expiry_sample(context.tx, true, EXPIRY_SAMPLE);
     for db in 0..DATABASES {
         let keys = context.keys_of(db).key_count();
         if keys == 0 {
             continue;
         }
-        let deadlines = sample
-            .iter()
-            .filter(|(of, _)| *of == db)
-            .map(|(_, deadline_ms)| *deadline_ms);
-        let seen = deadlines.clone().count() as u64;
-        let left_ms: u64 = deadlines
-            .map(|deadline_ms| deadline_ms.saturating_sub(context.now_ms))
-            .fold(0, u64::saturating_add);
-        let expires = (seen as u128 * total as u128 / (sample.len() as u128).max(1)) as u64;
-        let average_ms = left_ms / seen.max(1);
+        let (expires, average_ms) = share(&expiries, db, context.now_ms);
+        let (subexpiry, _) = share(&field_expiries, db, context.now_ms);
         line(
             out,
             &format!("db{db}"),
-            format_args!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry=0"),
+            format_args!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry={subexpiry}"),
         );
     }
+}
+
+/// How many of the expiries are a database's, and the time left to them on average.
+fn share((total, sample): &(u64, Vec<(u8, u64)>), db: u8, now_ms: u64) -> (u64, u64) {
+    let deadlines = sample.iter().filter(|(of, _)| *of == db);
+    let seen = deadlines.clone().count() as u64;
+    let left_ms: u64 = deadlines
+        .map(|(_, deadline_ms)| deadline_ms.saturating_sub(now_ms))
+        .fold(0, u64::saturating_add);
+    let count = (u128::from(seen) * u128::from(*total) / (sample.len() as u128).max(1)) as u64;
+    (count, left_ms / seen.max(1))
 }
