@@ -9,6 +9,9 @@ use quartet_engine::Durability;
 use quartet_server::{Credentials, Listen, Settings};
 use serde::Deserialize;
 
+/// Where the data lies if nobody says otherwise.
+pub const DEFAULT_DATA: &str = "quartet-data";
+
 /// Each option may also stand in the file, under its name; a flag or variable wins over the file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -91,7 +94,7 @@ impl ServeArguments {
     }
 
     pub fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| PathBuf::from("quartet-data"))
+        self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA))
     }
 
     pub fn is_dev(&self) -> bool {
