@@ -2,12 +2,12 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::float_sum::float_sum;
 use super::limits;
 use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
+use crate::long_double::{self, Parsed};
 use crate::scan::{self, Scan};
 use crate::{errors, parse};
 
@@ -208,16 +208,14 @@ pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 }
 
 pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let increment = &arguments[3];
-    if !parse::required_float(increment)?.is_finite() {
+    let increment = long_double::parse(&arguments[3]).ok_or(errors::NOT_FLOAT)?;
+    if increment == Parsed::Infinite {
         return Err("ERR value is NaN or Infinity".into());
     }
     let sum = increment_field(context, arguments, &|old| {
-        let old = old.unwrap_or(b"0");
-        if parse::float(old).is_none() {
-            return Err("ERR hash value is not a float".into());
-        }
-        float_sum(old, increment).ok_or("ERR increment would produce NaN or Infinity".into())
+        let old = old.map_or(Some(Parsed::ZERO), long_double::parse);
+        let old = old.ok_or(Failure::Error("ERR hash value is not a float"))?;
+        Ok(old.plus(increment).ok_or(errors::NOT_FINITE)?.to_string())
     })?;
     context.reply.bulk(sum.as_bytes());
     Ok(())

@@ -61,11 +61,15 @@ fn increments() {
          HINCRBYFLOAT h t 1 => !ERR hash value is not a float
          HINCRBYFLOAT h f 0.1 => 0.1
          HINCRBYFLOAT h f 0.2 => 0.3
-         HINCRBYFLOAT h f 5e3 => 5000.3
+         HINCRBYFLOAT h f 5e3 => 5000.29999999999999982
          HINCRBYFLOAT h f x => !ERR value is not a valid float
          HINCRBYFLOAT h f +inf => !ERR value is NaN or Infinity
-         HSET h g 1.7e308 => 1
-         HINCRBYFLOAT h g 1.7e308 => !ERR increment would produce NaN or Infinity",
+         HINCRBYFLOAT h f nan => !ERR value is not a valid float
+         HSET h g 1e4932 i inf w 17179869184 => 3
+         HINCRBYFLOAT h g 1e4932 => !ERR increment would produce NaN or Infinity
+         HINCRBYFLOAT h i 1 => !ERR increment would produce NaN or Infinity
+         HINCRBYFLOAT h w 1.5 => 17179869185.5
+         HINCRBYFLOAT h w -1e-17 => 17179869185.5",
     );
 }
 
