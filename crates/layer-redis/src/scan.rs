@@ -17,7 +17,7 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::command::Failure;
@@ -140,6 +140,14 @@ pub fn page(
         ControlFlow::Continue(())
     });
     next
+}
+
+/// A page as any of these commands answers it: the next cursor, then what was found.
+pub fn write_page(reply: &mut Reply<'_>, next: u64, found: &[Vec<u8>]) {
+    reply.array(2);
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(found.len());
+    found.iter().for_each(|bytes| reply.bulk(bytes));
 }
 
 #[cfg(test)]

@@ -209,10 +209,7 @@ fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         ControlFlow::Continue(())
     });
     let next = next.map_or(0, |name| context.layer.cursors.lock().remember(db, &name));
-    context.reply.array(2);
-    context.reply.bulk(next.to_string().as_bytes());
-    context.reply.array(names.len());
-    names.iter().for_each(|name| context.reply.bulk(name));
+    scan::write_page(&mut context.reply, next, &names);
     Ok(())
 }
 
