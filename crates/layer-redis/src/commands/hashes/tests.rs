@@ -126,10 +126,12 @@ fn scanning() {
          HSCAN h 0 MATCH b* COUNT 1 => [0 [b 2]]
          HSCAN nosuch 0 => [0 []]
          HSCAN h x => !ERR invalid cursor
+         HSCAN h 18446744073709551615 => [0 [a 1 b 2]]
          HSCAN h 0 COUNT 0 => !ERR syntax error
          HSCAN h 0 TYPE hash => !ERR syntax error",
     );
     fill(&mut connection, "big", 500);
+    connection.check("HSCAN big 18446744073709551615 => [0 []]");
     let mut seen = BTreeSet::new();
     let mut cursor = "0".to_owned();
     let mut round = 0;
@@ -145,6 +147,7 @@ fn scanning() {
             "a field came twice"
         );
         cursor = show(&page[0]);
+        assert!(cursor.parse::<u64>().unwrap() < 1 << 53, "a 64-bit float holds it");
         // Concurrent writes: new fields come, and only those go.
         connection.run(&["HSET", "big", &format!("new{round}"), "x"]);
         connection.run(&["HDEL", "big", &format!("new{}", round - 3)]);
