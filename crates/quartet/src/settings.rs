@@ -120,9 +120,13 @@ impl ServeArguments {
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
-            config_file: self.config.as_ref().map(|path| path.display().to_string()),
+            config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
     }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn read_file(path: &Path) -> Result<ServeArguments> {

@@ -135,6 +135,7 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        settings.tell(&layer.config);
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }
