@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the flusher waits for the lock before it looks for full epochs again: the lock's holder may wait for these.
-const LOCK_PATIENCE: Duration = Duration::from_millis(1);
+const LOCK_PATIENCE: Duration = Duration::from_millis(5);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 

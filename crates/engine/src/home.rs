@@ -24,6 +24,8 @@ use crate::{Durability, Engine, Hold, Space};
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
 const PENDING_BYTES_WAKE: usize = 1 << 20;
+/// The journal keeps room for so many changes.
+const JOURNAL_CHANGES_KEPT: usize = 1024;
 /// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
@@ -137,35 +139,38 @@ impl HomeState {
         self.close_journal(last, Durability::Always);
     }
 
-    /// Keeps the evidence of what was cleared, and tells the watchers.
+    /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
     fn close_journal(&mut self, version: Version, durability: Durability) {
-        let keep_evidence = durability == Durability::Always || self.certification_expected();
-        for change in self.journal.drain(..) {
+        let mut journal = std::mem::take(&mut self.journal);
+        let keep = durability == Durability::Always || self.certification_expected();
+        for change in &journal {
             match change {
-                Change::Set { new, .. } if !self.watches.is_empty() => self.watches.key_changed(new.key()),
-                Change::Set { .. } => {}
-                Change::Touched { key } => self.watches.key_changed(&key),
-                Change::Cleared { old } => {
-                    self.watches.key_changed(old.key());
-                    if keep_evidence {
-                        self.changes.add_point(old.key(), version);
-                    } else {
-                        self.changes.add_unrecorded(old.key(), version);
-                    }
-                }
-                Change::ClearedRange {
-                    range,
-                    cleared,
-                    watches,
-                } => {
-                    watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
-                    if keep_evidence {
-                        self.changes.add_range(range, version);
-                    } else {
-                        self.changes.add_unrecorded(&range.start, version);
-                    }
-                    self.garbage.push(cleared);
-                }
+                Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
+                Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
+                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range.clone(), version),
+                Change::ClearedRange { range, .. } => self.changes.add_unrecorded(&range.start, version),
+                Change::Set { .. } | Change::Touched { .. } => {}
+            }
+        }
+        if !self.watches.is_empty() {
+            journal.iter().for_each(|change| self.tell_watchers(change));
+        }
+        for change in journal.drain(..) {
+            if let Change::ClearedRange { cleared, .. } = change {
+                self.garbage.push(cleared);
+            }
+        }
+        journal.shrink_to(JOURNAL_CHANGES_KEPT);
+        self.journal = journal;
+    }
+
+    fn tell_watchers(&self, change: &Change) {
+        match change {
+            Change::Set { new, .. } => self.watches.key_changed(new.key()),
+            Change::Touched { key } => self.watches.key_changed(key),
+            Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::ClearedRange { range, watches, .. } => {
+                watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
             }
         }
     }

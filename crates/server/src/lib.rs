@@ -139,9 +139,7 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
-        let config = &layer.config;
-        config.start_with("maxclients", settings.connections_max.to_string());
-        config.start_with("client-query-buffer-limit", settings.request_bytes_max.to_string());
+        settings.tell(&layer.config);
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }

@@ -5,5 +5,6 @@ mod failures;
 mod histories;
 mod holds;
 mod replay;
+mod suspicions;
 mod watches;
 mod world;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use super::DEFAULT_USER;
+use super::{DEFAULT_USER, row};
 use crate::clients::{Client, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
@@ -46,27 +46,6 @@ const SUBCOMMANDS: &[Command] = &[
     row("client|unblock", -3, ADMINISTRATOR, "5.0.0", "Ends the wait of a blocked connection.", unblock),
     row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Handler,
-) -> Command {
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Connection,
-        since,
-        "O(1)",
-        summary,
-        handler,
-    )
-}
 
 /// Tracking comes with a later release; until then it is off for everybody, which is what these two say.
 fn redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

@@ -2,6 +2,8 @@
 //!
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
+use std::net::SocketAddr;
+
 use quartet_wire_resp::Arguments;
 
 use super::digest::{digest, digest_value};
@@ -61,12 +63,17 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 }
 
 fn is_allowed(context: &Context<'_, '_>) -> bool {
-    let address = &context.client.shared.address;
     match context.layer.config.text_of("enable-debug-command").as_str() {
         "yes" => true,
-        "local" => address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with('/'),
+        "local" => is_local(&context.client.shared.address),
         _ => false,
     }
+}
+
+/// A client of this machine, also one that reached a listener of both families over IPv4.
+fn is_local(address: &str) -> bool {
+    let address: Result<SocketAddr, _> = address.parse();
+    address.is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
@@ -202,3 +209,33 @@ const PROTOCOL_DOUBLE: f64 = 3.141;
 
 const WRONG_TYPE_NAME: &str = "ERR Wrong protocol type name. Please use one of the following: \
                                string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+    use crate::testing::Fixture;
+
+    #[test]
+    fn local_is_this_machine() {
+        for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(is_local(address), "{address}");
+        }
+        for address in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1", "[fe80::1]:1", ""] {
+            assert!(!is_local(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn debug_is_refused_from_elsewhere() {
+        let fixture = Fixture::new();
+        fixture.layer.config.start_with("enable-debug-command", "local".into());
+        let elsewhere = fixture
+            .layer
+            .clients
+            .connect("10.0.0.1:1".into(), String::new(), 0, Box::new(|| {}));
+        let mut connection = fixture.connect();
+        connection.check("DEBUG CHANGE-REPL-ID => OK");
+        connection.session = crate::Session::new(fixture.layer.clone(), elsewhere);
+        connection.check(&format!("DEBUG CHANGE-REPL-ID => !{}", super::NOT_ALLOWED));
+    }
+}
