@@ -227,3 +227,24 @@ fn commands_that_need_memory_are_refused_beyond_maxmemory() {
          GET a => 1",
     );
 }
+
+/// A request that will be refused used to wait for the end of the pause before it was.
+#[test]
+fn a_pause_does_not_hold_refusals_back() {
+    Fixture::new().connect().check(
+        "CLIENT PAUSE 1000 WRITE => OK
+         SET a => !ERR wrong number of arguments for 'set' command
+         NOSUCH => !ERR unknown command 'NOSUCH', with args beginning with: ",
+    );
+}
+
+#[test]
+fn writes_are_refused_when_replicas_are_demanded() {
+    Fixture::new().connect().check(
+        "CONFIG SET min-replicas-to-write 1 => OK
+         SET a 1 => !NOREPLICAS Not enough good replicas to write.
+         GET a => nil
+         CONFIG SET min-replicas-to-write 0 => OK
+         SET a 1 => OK",
+    );
+}

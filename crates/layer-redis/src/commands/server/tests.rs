@@ -270,3 +270,15 @@ fn debug_subcommands() {
     connection.check("SET b 3 => OK\nSET b 2 => OK");
     assert_eq!(run(&mut connection, &["DEBUG", "DIGEST"]), digest);
 }
+
+#[test]
+fn this_server_is_no_cluster() {
+    Fixture::new().connect().check(
+        "CLUSTER SLOTS => !ERR This instance has cluster support disabled
+         CLUSTER HELP => !ERR This instance has cluster support disabled
+         CLUSTER MEET => !ERR wrong number of arguments for 'cluster|meet' command
+         CLUSTER nosuch => !ERR unknown subcommand 'nosuch'. Try CLUSTER HELP.
+         READONLY => !ERR This instance has cluster support disabled
+         COMMAND LIST FILTERBY PATTERN cl*help => [client|help cluster|help]",
+    );
+}
