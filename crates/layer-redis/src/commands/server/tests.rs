@@ -282,3 +282,23 @@ fn this_server_is_no_cluster() {
          COMMAND LIST FILTERBY PATTERN cl*help => [client|help cluster|help]",
     );
 }
+
+/// A wait that ended without an element was in no statistics.
+#[test]
+fn ended_waits_are_counted() {
+    let fixture = Fixture::new();
+    let (mut waiting, mut admin) = (fixture.connect(), fixture.connect());
+    let id = waiting.session.client().id.to_string();
+    assert!(waiting.bytes(&["BLPOP", "l", "0"]).is_empty());
+    assert_eq!(run(&mut admin, &["CLIENT", "UNBLOCK", &id, "ERROR"]), "1");
+    assert!(waiting.mail().starts_with(b"-UNBLOCKED "));
+    assert!(waiting.bytes(&["BLPOP", "l", "1"]).is_empty());
+    waiting.session.time_out();
+    assert_eq!(waiting.mail(), b"*-1\r\n");
+    let statistics = run(&mut admin, &["INFO", "commandstats"]);
+    assert!(
+        statistics.contains("cmdstat_blpop:calls=2,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1"),
+        "{statistics}"
+    );
+    assert!(run(&mut admin, &["INFO", "errorstats"]).contains("errorstat_UNBLOCKED:count=1"));
+}
