@@ -49,7 +49,7 @@ class Exceptions:
     def stale(self, unit: Unit) -> list[str]:
         differences = unit.differences()
         listed = [test for name, test in self.reasons if name == unit.name]
-        return [test for test in listed if not (differences if test == "*" else test in differences)]
+        return [test for test in listed if (not differences if test == "*" else test in unit.quartet.passed)]
 
 
 def faults(units: list[Unit], exceptions: Exceptions) -> list[str]:

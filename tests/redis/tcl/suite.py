@@ -22,6 +22,8 @@ from pathlib import Path
 
 TOOLS = ["redis-cli", "redis-benchmark", "redis-server"]
 UNIT_SECONDS_MAX = 900
+# The suite's own processes talk over a port of the 32 below this one. It looks for a free one, but two runs at once could find the same.
+BASE_PORT = 20032 + os.getpid() % 500 * 32
 LINE = re.compile(r"\[(\w+)\]: (.*)")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -51,7 +53,8 @@ def copy_of(checkout: Path, folder: Path) -> Path:
 
 def run_unit(suite: Path, unit: str, port: int, tags: str) -> tuple[Outcome, str]:
     """The outcome, and the raw output for whoever wants to look closer."""
-    command = ["./runtest", "--host", "127.0.0.1", "--port", str(port), "--durable", "--tags", tags, "--single", unit]
+    command = ["./runtest", "--host", "127.0.0.1", "--port", str(port), "--baseport", str(BASE_PORT)]
+    command += ["--durable", "--tags", tags, "--single", unit]
     process = subprocess.Popen(
         command, cwd=suite, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -81,6 +84,8 @@ def parse(text: str) -> Outcome:
             outcome.failed[distinct(failed_name(kind, rest), outcome)] = told
         elif kind == "ignore":
             outcome.ignored += 1
+    if not (outcome.passed or outcome.failed or outcome.ignored):
+        raise RuntimeError(f"the suite did not run:\n{text}")
     outcome.failed = {name: "\n".join(lines).split("\n!!! WARNING")[0].strip() for name, lines in outcome.failed.items()}
     return outcome
 
