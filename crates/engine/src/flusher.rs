@@ -202,6 +202,8 @@ impl Worker {
         let payload = home.pending.take(spare);
         let version = home.last_version();
         let garbage = std::mem::take(&mut home.garbage);
+        let being_freed = home.being_freed.clone();
+        being_freed.store(garbage.len(), Ordering::Relaxed);
         home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
         let snapshot = checkpoint_wanted.then(|| home.snapshot());
         if snapshot.is_some() {
@@ -210,6 +212,7 @@ impl Worker {
         }
         drop(home);
         drop(garbage);
+        being_freed.store(0, Ordering::Relaxed);
 
         let wrote = !payload.is_empty();
         if wrote {

@@ -12,7 +12,9 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE};
+use crate::command::{
+    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
+};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;

@@ -62,12 +62,7 @@ pub struct Accepted {
     mail: Arc<Notify>,
 }
 
-fn deal(
-    socket: TcpStream,
-    layer: &Redis,
-    threads: &[mpsc::UnboundedSender<Accepted>],
-    next: &AtomicUsize,
-) {
+fn deal(socket: TcpStream, layer: &Redis, threads: &[mpsc::UnboundedSender<Accepted>], next: &AtomicUsize) {
     if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.

@@ -117,7 +117,11 @@ impl Config {
 
     /// Keeps what client-output-buffer-limit says of the class `normal`: hard and soft limit, and the soft one's seconds.
     pub(crate) fn limit_output(&self, text: &str) {
-        let fields = [&self.output_bytes_hard, &self.output_bytes_soft, &self.output_soft_seconds];
+        let fields = [
+            &self.output_bytes_hard,
+            &self.output_bytes_soft,
+            &self.output_soft_seconds,
+        ];
         for (field, number) in fields.iter().zip(text.split(' ').skip(1)) {
             field.store(values::number(number), Ordering::Relaxed);
         }
@@ -125,7 +129,9 @@ impl Config {
 
     /// Most bytes of replies that a connection may have waiting, if there is a limit.
     pub fn output_bytes_max(&self) -> Option<usize> {
-        usize::try_from(self.output_bytes_hard.load(Ordering::Relaxed)).ok().filter(|bytes| *bytes > 0)
+        usize::try_from(self.output_bytes_hard.load(Ordering::Relaxed))
+            .ok()
+            .filter(|bytes| *bytes > 0)
     }
 
     /// The names and values that match one of the patterns, in the table's order, an alias beside its parameter. Hidden

@@ -191,7 +191,11 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         flags(client),
         client.db.load(Ordering::Relaxed),
         queued as i64 - 1,
-        if is_self { request_bytes(arguments) } else { load(&client.buffers.input) },
+        if is_self {
+            request_bytes(arguments)
+        } else {
+            load(&client.buffers.input)
+        },
         load(&client.buffers.input_free),
         load(&client.buffers.output),
         client.buffers.total(),

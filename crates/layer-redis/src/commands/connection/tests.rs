@@ -195,7 +195,14 @@ fn the_longest_bulk_string_is_configured() {
     connection.check("MULTI => OK");
     assert_eq!(run(&mut connection, &["SET", "a", &long]), "QUEUED");
     other.check("CONFIG SET proto-max-bulk-len 1mb => OK");
-    connection.check("EXEC => [OK]\nSTRLEN a => 1048577");
+    connection.check(
+        "EXEC => [OK]
+         STRLEN a => 1048577
+         APPEND a x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETRANGE b 1048576 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388608 1 => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388607 1 => 0",
+    );
     assert_eq!(
         run(&mut connection, &["SET", "a", &long]),
         "!ERR Protocol error: invalid bulk length"

@@ -50,7 +50,17 @@ const SUBCOMMANDS: &[Command] = &[
 ];
 
 const fn row(name: &'static str, arity: i32, flags: u32, since: &'static str) -> Command {
-    command(name, arity, flags, NO_KEYS, Group::Cluster, since, "O(1)", REFUSES, refuse)
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::Cluster,
+        since,
+        "O(1)",
+        REFUSES,
+        refuse,
+    )
 }
 
 fn refuse(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

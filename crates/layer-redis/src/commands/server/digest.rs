@@ -122,7 +122,10 @@ mod tests {
     fn history_does_not_count() {
         let long = "x".repeat(5000);
         check(&["SADD k a b c"], &["SADD k c", "SADD k b a"]);
-        check(&["SADD k 1 2"], &[&format!("SADD k {long} 1 2"), &format!("SREM k {long}")]);
+        check(
+            &["SADD k 1 2"],
+            &[&format!("SADD k {long} 1 2"), &format!("SREM k {long}")],
+        );
         check(&["HSET k f 1 g 2"], &[&format!("HSET k g {long} f 1"), "HSET k g 2"]);
         check(&["RPUSH k a b"], &[&format!("RPUSH k {long} a b"), "LPOP k"]);
         check(&["ZADD k 1 a 2 b"], &[&format!("ZADD k 3 {long} 2 b 1 a"), "ZPOPMAX k"]);
@@ -133,7 +136,16 @@ mod tests {
     fn contents_count() {
         let mut connection = Fixture::new().connect();
         let mut seen = Vec::new();
-        for command in ["SET k 1", "SET k 2", "RPUSH l a b", "RPUSH l a", "ZADD z 1 a", "ZADD z 2 a", "EXPIRE k 9", "HSET h f v"] {
+        for command in [
+            "SET k 1",
+            "SET k 2",
+            "RPUSH l a b",
+            "RPUSH l a",
+            "ZADD z 1 a",
+            "ZADD z 2 a",
+            "EXPIRE k 9",
+            "HSET h f v",
+        ] {
             connection.run(&command.split(' ').collect::<Vec<_>>());
             seen.push(show(&connection.run(&["DEBUG", "DIGEST"])));
         }

@@ -158,7 +158,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("number_of_functions", 0),
             ("number_of_libraries", 0),
             ("active_defrag_running", 0),
-            ("lazyfree_pending_objects", 0),
+            ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
             ("lazyfreed_objects", 0),
         ],
     );

@@ -244,8 +244,14 @@ fn debug_object_describes_a_key() {
     let mut connection = Fixture::new().connect();
     connection.check("SET a 1 => OK\nDEBUG OBJECT b => !ERR no such key");
     let line = run(&mut connection, &["DEBUG", "OBJECT", "a"]);
-    assert!(line.starts_with("Value at:0x0 refcount:1 encoding:int serializedlength:"), "{line}");
-    assert!(line.contains(" lru:") && line.ends_with(" lru_seconds_idle:0"), "{line}");
+    assert!(
+        line.starts_with("Value at:0x0 refcount:1 encoding:int serializedlength:"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" lru:") && line.ends_with(" lru_seconds_idle:0"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -301,4 +307,24 @@ fn ended_waits_are_counted() {
         "{statistics}"
     );
     assert!(run(&mut admin, &["INFO", "errorstats"]).contains("errorstat_UNBLOCKED:count=1"));
+}
+
+/// A large value's memory is given back by the flusher, and INFO said that nothing was pending before it was.
+#[test]
+fn memory_in_use_follows_the_data() {
+    let mut connection = Fixture::new().connect();
+    let figure = |connection: &mut Connection, name: &str| -> u64 {
+        let text = run(connection, &["INFO", "memory"]);
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().parse().unwrap()
+    };
+    let before = figure(&mut connection, "used_memory:");
+    let value = "x".repeat(64 << 20);
+    connection.run(&["SET", "a", &value]);
+    assert!(figure(&mut connection, "used_memory:") >= before + (32 << 20));
+    connection.check("UNLINK a => 1");
+    while figure(&mut connection, "lazyfree_pending_objects:") > 0 {
+        std::thread::yield_now();
+    }
+    assert!(figure(&mut connection, "used_memory:") < before + (32 << 20));
 }
