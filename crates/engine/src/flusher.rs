@@ -220,6 +220,8 @@ impl Worker {
     fn flush_gathered(&mut self, mut home: MutexGuard<'_, HomeState>, stopping: bool) -> Result<bool, LogError> {
         let epoch = home.close_epoch(std::mem::take(&mut self.spare));
         let garbage = std::mem::take(&mut home.garbage);
+        let being_freed = home.being_freed.clone();
+        being_freed.store(garbage.len(), Ordering::Relaxed);
         home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
         let snapshot = self.checkpoint_wanted().then(|| home.snapshot());
         if snapshot.is_some() {
@@ -228,6 +230,7 @@ impl Worker {
         }
         drop(home);
         drop(garbage);
+        being_freed.store(0, Ordering::Relaxed);
 
         let version = epoch.version;
         let wrote = self.write(&epoch)?;

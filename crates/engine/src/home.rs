@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::MutexGuard;
 use quartet_model::{EffectsWriter, KeyRange, Version};
@@ -79,6 +79,8 @@ pub(crate) struct HomeState {
     interactive_until_micros: u64,
     /// Cleared rows, dropped by the flusher outside the lock.
     pub garbage: Vec<Cleared>,
+    /// How many of them the flusher has taken and not dropped yet.
+    pub being_freed: Arc<AtomicUsize>,
 }
 
 impl HomeState {
@@ -95,6 +97,7 @@ impl HomeState {
             readers: BTreeMap::new(),
             interactive_until_micros: 0,
             garbage: Vec::new(),
+            being_freed: Arc::default(),
         }
     }
 

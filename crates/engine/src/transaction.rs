@@ -4,6 +4,7 @@
 //! reach outside its logical database. Dropped without a commit (an error, a panic in the layer), it takes everything back.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
@@ -149,6 +150,11 @@ impl<'h> Transaction<'h> {
         self.state.journal.push(Change::Cleared { old: old.clone() });
         self.check_size();
         Some(old)
+    }
+
+    /// Cleared ranges whose rows still take memory. The flusher frees them.
+    pub fn unfreed_count(&self) -> usize {
+        self.state.garbage.len() + self.state.being_freed.load(Ordering::Relaxed)
     }
 
     /// Removes every key of `start..end`. Returns how many there were.

@@ -99,11 +99,30 @@ pub struct Client {
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     pub killed: AtomicBool,
+    pub buffers: Buffers,
     /// Index of the latest command in the table.
     last_command: AtomicUsize,
     pub details: Mutex<ClientDetails>,
     mailbox: Mutex<Mailbox>,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Bytes of the buffers, as their owner last told: for CLIENT LIST and INFO.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Requests that are not executed yet.
+    pub input: AtomicUsize,
+    /// Room behind them.
+    pub input_free: AtomicUsize,
+    /// Replies that are not sent yet.
+    pub output: AtomicUsize,
+}
+
+impl Buffers {
+    pub fn total(&self) -> usize {
+        let parts = [&self.input, &self.input_free, &self.output];
+        parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -197,6 +216,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            buffers: Buffers::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),
             mailbox: Mutex::default(),

@@ -8,8 +8,8 @@ use quartet_wire_resp::Reply;
 use crate::Redis;
 use crate::clients::ClientState;
 use crate::command::{EmptyReply, Failure};
-use crate::keyspace::{Entry, Keyspace, Kind};
-use crate::parse;
+use crate::keyspace::{Entry, Keyspace, Kind, Missing};
+use crate::{errors, parse};
 
 pub struct Context<'c, 't> {
     pub tx: &'c mut Transaction<'t>,
@@ -60,9 +60,12 @@ impl<'c, 't> Context<'c, 't> {
 
     /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
-        let found = self.keys().find(name);
-        self.layer.statistics.key_read(found.is_some());
-        found
+        let found = self.keys().look_up(name);
+        self.layer.statistics.key_read(found.is_ok());
+        if matches!(found, Err(Missing::Expired)) {
+            self.layer.expired.note(self.client.db, name);
+        }
+        found.ok()
     }
 
     fn note_use(&self, name: &[u8]) {
@@ -73,12 +76,10 @@ impl<'c, 't> Context<'c, 't> {
 
     /// A key that a command reads and that must hold `kind` if it is there.
     pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
-        let found = self.keys().find_kind(name, kind)?;
-        self.layer.statistics.key_read(found.is_some());
-        if found.is_some() {
-            self.note_use(name);
+        match self.read(name) {
+            Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
+            found => Ok(found),
         }
-        Ok(found)
     }
 
     /// The command has waited. It has been told of keys of a wrong kind long ago, and passes them over.

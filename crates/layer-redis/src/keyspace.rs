@@ -157,6 +157,14 @@ impl Entry {
     }
 }
 
+/// Why a reader finds no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Absent,
+    /// Its rows are still there.
+    Expired,
+}
+
 /// What a key is to become.
 #[derive(Clone, Copy)]
 pub struct Header {
@@ -231,8 +239,17 @@ pub struct Keyspace<'k, 't> {
 impl Keyspace<'_, '_> {
     /// The key's row, unless it is absent or has expired.
     pub fn find(&mut self, name: &[u8]) -> Option<Entry> {
-        let entry = Entry::from_row(self.tx.get(&key_row(self.db, name))?);
-        (!entry.is_expired(self.now_ms)).then_some(entry)
+        self.look_up(name).ok()
+    }
+
+    /// The key, or why there is none.
+    pub fn look_up(&mut self, name: &[u8]) -> Result<Entry, Missing> {
+        let row = self.tx.get(&key_row(self.db, name)).ok_or(Missing::Absent)?;
+        let entry = Entry::from_row(row);
+        if entry.is_expired(self.now_ms) {
+            return Err(Missing::Expired);
+        }
+        Ok(entry)
     }
 
     /// The key, if it holds `kind`; an error if it holds another.

@@ -36,7 +36,7 @@ pub mod statistics;
 pub mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use quartet_engine::{Engine, Space};
@@ -47,6 +47,7 @@ use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::expiry::FoundExpired;
 use crate::latency::LatencyEvents;
 use crate::pause::Pause;
 use crate::random::Random;
@@ -79,6 +80,8 @@ pub struct Redis {
     pub recency: Recency,
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub active_expiry: AtomicBool,
+    /// Keys that a reader has found to be expired.
+    pub expired: FoundExpired,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
@@ -133,6 +136,7 @@ impl Redis {
             random: Random::default(),
             recency: Recency::default(),
             active_expiry: AtomicBool::new(true),
+            expired: FoundExpired::default(),
             shutdown,
             resources: Box::new(Resources::default),
         }
@@ -147,5 +151,11 @@ impl Redis {
     pub fn is_out_of_memory(&self) -> bool {
         let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
         maxmemory > 0 && self.used_bytes() > maxmemory
+    }
+
+    /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.
+    pub fn lacks_replicas(&self) -> bool {
+        let is_set = |field: &AtomicI64| field.load(Ordering::Relaxed) > 0;
+        is_set(&self.config.min_replicas_to_write) && is_set(&self.config.min_replicas_max_lag)
     }
 }

@@ -13,7 +13,7 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
-    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG,
+    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
 };
 use crate::commands::transactions;
 use crate::commands::{self, table};
@@ -108,7 +108,7 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
-                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest)) {
+                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest), consumed) {
                         break;
                     }
                     let home = home.get_or_insert_with(|| layer.engine.home());
@@ -179,9 +179,12 @@ impl Session {
         self.client.protocol = quartet_wire_resp::Protocol::Resp3;
     }
 
-    /// Holds the request back if CLIENT PAUSE says so.
-    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>) -> bool {
-        let writes = commands::find(arguments).is_ok_and(|command| self.may_write(command));
+    /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
+    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>, request_bytes: usize) -> bool {
+        let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
+            return false;
+        };
+        let writes = self.may_write(command);
         self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
         let is_paused = self.paused_until_ms.is_some();
         if is_paused {
@@ -192,8 +195,13 @@ impl Session {
     }
 
     fn may_write(&self, command: &Command) -> bool {
-        let queue_writes = || self.client.multi.as_ref().is_some_and(|queue| queue.writes);
-        transactions::writes_or_publishes(command) || command.name == "exec" && queue_writes()
+        transactions::writes_or_publishes(command) || self.executes_writes(command)
+    }
+
+    /// The command is EXEC, and something in its queue may write.
+    fn executes_writes(&self, command: &Command) -> bool {
+        let queue = self.client.multi.as_ref();
+        command.name == "exec" && queue.is_some_and(|queue| queue.writes)
     }
 
     /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
@@ -272,6 +280,7 @@ impl Session {
             }
             ReplyMode::Off => out.truncate(replies_start),
         }
+        layer.expire_found(home);
         layer.blocking.serve(home, layer);
     }
 
@@ -340,36 +349,48 @@ impl Session {
         refused
     }
 
-    /// Finds the command and checks everything that needs no key.
+    /// The command, or a refusal, which is counted.
     fn admit(
-        &mut self,
+        &self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> Result<&'static Command, Failure> {
+        let admitted = self.admissible(layer, arguments, request_bytes);
+        if admitted.is_err()
+            && let Ok(command) = commands::find(arguments)
+        {
+            let counter = &layer.statistics.commands.0[table().index(command)];
+            counter.rejected.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    /// Finds the command and checks everything that needs no key.
+    fn admissible(
+        &self,
         layer: &Redis,
         arguments: Arguments<'_>,
         request_bytes: usize,
     ) -> Result<&'static Command, Failure> {
         let command = commands::find(arguments)?;
-        let refused = |failure: Failure| {
-            layer.statistics.commands.0[table().index(command)]
-                .rejected
-                .fetch_add(1, Ordering::Relaxed);
-            failure
-        };
         if !command.accepts(arguments.len()) {
-            return Err(refused(
-                format!("ERR wrong number of arguments for '{}' command", command.name).into(),
-            ));
+            return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
         }
         if !self.may_run_unauthenticated(command) {
-            return Err(refused("NOAUTH Authentication required.".into()));
+            return Err("NOAUTH Authentication required.".into());
         }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
-            return Err(refused("ERR Command not allowed inside a transaction".into()));
+            return Err("ERR Command not allowed inside a transaction".into());
         }
         if layer.is_out_of_memory() && self.may_need_memory(command) {
-            return Err(refused(errors::OUT_OF_MEMORY.into()));
+            return Err(errors::OUT_OF_MEMORY.into());
+        }
+        if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
+            return Err("NOREPLICAS Not enough good replicas to write.".into());
         }
         if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
-            return Err(refused(errors::KEY_TOO_LARGE.into()));
+            return Err(errors::KEY_TOO_LARGE.into());
         }
         Ok(command)
     }

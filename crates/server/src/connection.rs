@@ -169,7 +169,10 @@ impl Connection {
         loop {
             match self.wait(must_authenticate_by).await? {
                 Event::Input(0) | Event::Silence => return Ok(()),
-                Event::Input(count) => self.note_input(count),
+                Event::Input(count) => {
+                    self.note_input(count);
+                    self.note_buffers();
+                }
                 Event::Rung if *self.stop.borrow() => return Ok(()),
                 Event::Rung => self.collect_mail(),
                 Event::Deadline => {
@@ -181,6 +184,7 @@ impl Connection {
             if self.has_too_much_output() {
                 return Ok(());
             }
+            self.note_buffers();
             self.send().await?;
             if close || self.session.client().killed.load(Ordering::SeqCst) {
                 return self.socket.shutdown().await;
@@ -239,9 +243,21 @@ impl Connection {
     fn note_input(&self, count: usize) {
         let bytes_read = &self.layer.statistics.bytes_read;
         bytes_read.fetch_add(count as u64, Ordering::Relaxed);
-        let now_micros = self.layer.engine.now_micros();
-        let active = &self.session.client().last_active_micros;
-        active.store(now_micros, Ordering::Relaxed);
+        // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
+        if self.layer.config.timeout.load(Ordering::Relaxed) > 0 {
+            let active = &self.session.client().last_active_micros;
+            active.store(self.layer.engine.now_micros(), Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the others how much is in the buffers.
+    fn note_buffers(&self) {
+        let buffers = &self.session.client().buffers;
+        let input = self.input.len() - self.consumed;
+        buffers.input.store(input, Ordering::Relaxed);
+        let free = self.input.capacity() - self.input.len();
+        buffers.input_free.store(free, Ordering::Relaxed);
+        buffers.output.store(self.output.len(), Ordering::Relaxed);
     }
 
     fn request_bytes_max(&self) -> usize {
@@ -336,6 +352,7 @@ impl Connection {
             .bytes_written
             .fetch_add(self.output.len() as u64, Ordering::Relaxed);
         self.output.clear();
+        self.session.client().buffers.output.store(0, Ordering::Relaxed);
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }

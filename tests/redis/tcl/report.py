@@ -46,6 +46,9 @@ class Exceptions:
     def reason(self, unit: str, test: str) -> str | None:
         return self.reasons.get((unit, test)) or self.reasons.get((unit, "*"))
 
+    def tests(self, unit: str) -> list[str]:
+        return [test for name, test in self.reasons if name == unit and test != "*"]
+
     def stale(self, unit: Unit) -> list[str]:
         differences = unit.differences()
         listed = [test for name, test in self.reasons if name == unit.name]

@@ -39,6 +39,7 @@ static FAMILIES: &[&[Command]] = &[
     connection::client::COMMANDS,
     server::COMMANDS,
     server::acl::COMMANDS,
+    server::cluster::COMMANDS,
     server::command_docs::COMMANDS,
     server::config::COMMANDS,
     server::debug::COMMANDS,

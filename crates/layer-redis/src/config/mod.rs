@@ -48,6 +48,8 @@ parameters! {
     latency_monitor_threshold = 0;
     maxclients = 10_000;
     maxmemory = 0;
+    min_replicas_to_write = 0;
+    min_replicas_max_lag = 10;
     timeout = 0;
     proto_max_bulk_len = 512 << 20;
     client_query_buffer_limit = 1 << 30;

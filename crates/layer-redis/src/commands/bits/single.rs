@@ -4,7 +4,7 @@ use quartet_wire_resp::Arguments;
 
 use super::offset;
 use crate::command::Failure;
-use crate::commands::strings::check_length;
+use crate::commands::strings::check_growth;
 use crate::context::Context;
 use crate::keyspace::{Header, Kind};
 
@@ -16,9 +16,9 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         b"1" => true,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
+    let old = context.keys().find_kind(name, Kind::String)?;
+    check_growth(context.layer, offset / 8 + 1)?;
     let mut keys = context.keys();
-    let old = keys.find_kind(name, Kind::String)?;
-    check_length(offset / 8 + 1)?;
     let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
     let was_on = bit(value, offset);
     let index = (offset / 8) as usize;

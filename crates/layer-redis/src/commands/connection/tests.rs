@@ -195,7 +195,14 @@ fn the_longest_bulk_string_is_configured() {
     connection.check("MULTI => OK");
     assert_eq!(run(&mut connection, &["SET", "a", &long]), "QUEUED");
     other.check("CONFIG SET proto-max-bulk-len 1mb => OK");
-    connection.check("EXEC => [OK]\nSTRLEN a => 1048577");
+    connection.check(
+        "EXEC => [OK]
+         STRLEN a => 1048577
+         APPEND a x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETRANGE b 1048576 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388608 1 => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388607 1 => 0",
+    );
     assert_eq!(
         run(&mut connection, &["SET", "a", &long]),
         "!ERR Protocol error: invalid bulk length"
@@ -225,5 +232,26 @@ fn commands_that_need_memory_are_refused_beyond_maxmemory() {
         "EXEC => !EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.
          CONFIG SET maxmemory 0 => OK
          GET a => 1",
+    );
+}
+
+/// A request that will be refused used to wait for the end of the pause before it was.
+#[test]
+fn a_pause_does_not_hold_refusals_back() {
+    Fixture::new().connect().check(
+        "CLIENT PAUSE 1000 WRITE => OK
+         SET a => !ERR wrong number of arguments for 'set' command
+         NOSUCH => !ERR unknown command 'NOSUCH', with args beginning with: ",
+    );
+}
+
+#[test]
+fn writes_are_refused_when_replicas_are_demanded() {
+    Fixture::new().connect().check(
+        "CONFIG SET min-replicas-to-write 1 => OK
+         SET a 1 => !NOREPLICAS Not enough good replicas to write.
+         GET a => nil
+         CONFIG SET min-replicas-to-write 0 => OK
+         SET a 1 => OK",
     );
 }

@@ -278,7 +278,7 @@ fn encodings_by_value() {
     assert!(show(&connection.run(&["OBJECT", "FREQ", "list"])).starts_with("!ERR An LFU maxmemory policy"));
     assert!(show(&connection.run(&["OBJECT", "HELP"])).starts_with("[OBJECT <subcommand>"));
     fixture.advance_ms(3000);
-    connection.check("OBJECT IDLETIME list => 2");
+    connection.check("OBJECT IDLETIME list => 3");
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
     line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
+    let client_bytes: usize = layer.clients.list().iter().map(|client| client.buffers.total()).sum();
     let fragmentation = ratio(resources.rss_bytes, used);
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
@@ -151,13 +152,13 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
             ("mem_clients_slaves", 0),
-            ("mem_clients_normal", 0),
+            ("mem_clients_normal", client_bytes as u64),
             ("mem_aof_buffer", 0),
             ("number_of_cached_scripts", 0),
             ("number_of_functions", 0),
             ("number_of_libraries", 0),
             ("active_defrag_running", 0),
-            ("lazyfree_pending_objects", 0),
+            ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
             ("lazyfreed_objects", 0),
         ],
     );

@@ -1,6 +1,7 @@
 //! Commands about the server, a topic a file. Here: those that answer in a line or two.
 
 pub mod acl;
+pub mod cluster;
 pub mod command_docs;
 pub mod config;
 pub mod debug;

@@ -2,7 +2,7 @@
 
 use quartet_wire_resp::Arguments;
 
-use super::check_length;
+use super::check_growth;
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Header, Kind};
@@ -10,11 +10,12 @@ use crate::parse;
 
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, more) = (&arguments[1], &arguments[2]);
+    let layer = context.layer;
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;
     let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
     let length = (value.len() + more.len()) as u64;
-    check_length(length)?;
+    check_growth(layer, length)?;
     let header = match &old {
         Some(_) => Header::patched(old.as_ref()),
         None => Header::new(Kind::String),
@@ -71,7 +72,7 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         return Ok(());
     }
     let end = (offset as u64).saturating_add(patch.len() as u64);
-    check_length(end)?;
+    check_growth(context.layer, end)?;
     let (offset, end) = (offset as usize, end as usize);
     let before = &value[..offset.min(value.len())];
     let gap = vec![0; offset - before.len()];
