@@ -1,15 +1,18 @@
-//! Epochs that are full, on their way from the lock's holder to the flusher.
+//! Epochs that are full, and how the lock's holder waits until the flusher has taken them.
 //!
 //! One hold of the lock may commit more than a log record can carry, or than memory should keep. So an epoch that has grown
-//! to its limit is closed at the end of a transaction and queued here, and the holder waits while too many are queued.
+//! to its limit is closed at the end of a transaction and queued, and the holder waits while too many are queued.
 //!
-//! The holder waits with the lock in its hand: letting somebody in between its transactions would surprise it. Therefore
-//! the flusher takes from here without the lock, and never waits long for the lock before it looks here again.
+//! Letting somebody in between two transactions of one hold would surprise the holder. So it only *lends* the lock while it
+//! waits: the flusher takes it, everybody else who gets hold of it sees that it is lent, and waits until it is returned.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_model::Version;
+
+use crate::home::HomeState;
 
 /// Committed transactions that become durable together, as one log record.
 pub(crate) struct Epoch {
@@ -20,52 +23,85 @@ pub(crate) struct Epoch {
     pub needs_sync: bool,
 }
 
-/// With these queued, the holder of the lock waits.
+/// With more queued, the holder of the lock waits.
 const QUEUED_MAX: usize = 2;
 
+/// What the lock guards of all this.
 #[derive(Default)]
 pub(crate) struct FullEpochs {
-    queue: Mutex<Queue>,
-    taken: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
     /// Oldest first.
-    epochs: VecDeque<Epoch>,
-    /// Nobody takes epochs any more: the log has failed.
-    abandoned: bool,
+    queue: VecDeque<Epoch>,
+    is_lent: bool,
 }
 
-impl FullEpochs {
-    /// Queues `epoch`, tells the flusher, and waits while more are queued than memory should keep.
-    pub fn push(&self, epoch: Epoch, wake_flusher: impl FnOnce()) {
-        let mut queue = self.queue.lock();
-        if queue.abandoned {
-            return;
-        }
-        queue.epochs.push_back(epoch);
-        wake_flusher();
-        while queue.epochs.len() > QUEUED_MAX {
-            self.taken.wait(&mut queue);
+/// The lock around the partition's state.
+pub(crate) struct HomeLock {
+    state: Mutex<HomeState>,
+    taken: Condvar,
+    returned: Condvar,
+    /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
+    failed: AtomicBool,
+}
+
+impl HomeLock {
+    pub fn new(state: HomeState) -> HomeLock {
+        HomeLock {
+            state: Mutex::new(state),
+            taken: Condvar::new(),
+            returned: Condvar::new(),
+            failed: AtomicBool::new(false),
         }
     }
 
-    pub fn pop(&self) -> Option<Epoch> {
-        let epoch = self.queue.lock().epochs.pop_front();
-        self.taken.notify_all();
+    /// For whoever executes transactions.
+    pub fn lock(&self) -> MutexGuard<'_, HomeState> {
+        let mut state = self.state.lock();
+        while state.full_epochs.is_lent {
+            self.returned.wait(&mut state);
+        }
+        state
+    }
+
+    /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock
+    /// that is lent.
+    pub fn borrow(&self) -> MutexGuard<'_, HomeState> {
+        self.state.lock()
+    }
+
+    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued.
+    pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, wake_flusher: impl FnOnce()) {
+        if self.has_failed() {
+            return;
+        }
+        state.full_epochs.queue.push_back(epoch);
+        wake_flusher();
+        while state.full_epochs.queue.len() > QUEUED_MAX && !self.has_failed() {
+            state.full_epochs.is_lent = true;
+            self.taken.wait(state);
+        }
+        if std::mem::take(&mut state.full_epochs.is_lent) {
+            self.returned.notify_all();
+        }
+    }
+
+    /// The oldest full epoch, for the flusher.
+    pub fn pop(&self, state: &mut MutexGuard<'_, HomeState>) -> Option<Epoch> {
+        let epoch = state.full_epochs.queue.pop_front();
+        if epoch.is_some() {
+            self.taken.notify_all();
+        }
         epoch
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.queue.lock().epochs.is_empty()
+    /// The flusher has ended: lets those go who wait for it.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::SeqCst);
+        // Whoever found the flag unset holds the lock until it waits, and then is notified.
+        drop(self.state.lock());
+        self.taken.notify_all();
     }
 
-    /// Lets those go who wait. What is queued, and what comes, is never acknowledged.
-    pub fn abandon(&self) {
-        let mut queue = self.queue.lock();
-        queue.abandoned = true;
-        queue.epochs.clear();
-        self.taken.notify_all();
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
     }
 }

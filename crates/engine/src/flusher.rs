@@ -26,8 +26,6 @@ use crate::{EngineOptions, Shared, checkpoints};
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the flusher waits for the lock before it looks for full epochs again: the lock's holder may wait for these.
-const LOCK_PATIENCE: Duration = Duration::from_millis(5);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -172,8 +170,7 @@ impl Worker {
         let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve()));
         let outcome = served.unwrap_or(Err(LogError::Failed));
         if let Err(error) = &outcome {
-            self.shared.failed.store(true, Ordering::SeqCst);
-            self.shared.full_epochs.abandon();
+            self.shared.home.fail();
             failure(error);
         }
         if let Some(thread) = self.checkpoint.take() {
@@ -201,16 +198,11 @@ impl Worker {
     /// Takes one epoch to the log, if any waits. False if there is nothing more to do.
     fn flush_epoch(&mut self, stopping: bool) -> Result<bool, LogError> {
         let shared = self.shared.clone();
-        if let Some(epoch) = shared.full_epochs.pop() {
+        let mut home = shared.home.borrow();
+        if let Some(epoch) = shared.home.pop(&mut home) {
+            drop(home);
             self.write(&epoch)?;
             self.sync_if_wanted(epoch.needs_sync)?;
-            return Ok(true);
-        }
-        let Some(home) = shared.home.try_lock_for(LOCK_PATIENCE) else {
-            return Ok(true);
-        };
-        if !shared.full_epochs.is_empty() {
-            // They were filled before the one that gathers now, and nobody can add to them while the lock is held.
             return Ok(true);
         }
         self.flush_gathered(home, stopping)

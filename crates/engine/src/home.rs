@@ -3,8 +3,9 @@
 //! A [`Home`] is the lock held. Whoever holds it executes any number of transactions, each atomic on its own; dropping it
 //! lets the next thread in and, if something was written that must become durable, wakes the flusher.
 //!
-//! Invariants: versions of committed transactions strictly increase, and reach the log; `pending` holds exactly the effects of committed transactions that
-//! the flusher has not taken yet, in version order; the journal is empty between transactions.
+//! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
+//! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
+//! between transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use quartet_model::{EffectsWriter, KeyRange, Version};
 use quartet_store::{Cleared, Row, Snapshot, Store};
 
 use crate::changes::RecentChanges;
-use crate::epochs::Epoch;
+use crate::epochs::{Epoch, FullEpochs};
 use crate::transaction::{SPACE_BYTES, Transaction};
 use crate::watch::{Callback, WatchId, Watches};
 use crate::{Durability, Engine, Hold, Space};
@@ -65,6 +66,7 @@ pub(crate) struct HomeState {
     /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
     /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
     last: Version,
+    pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
     /// `pending` holds effects whose acknowledgement waits for a sync.
     pub pending_needs_sync: bool,
@@ -88,6 +90,7 @@ impl HomeState {
         HomeState {
             store,
             last,
+            full_epochs: FullEpochs::default(),
             pending: EffectsWriter::default(),
             pending_needs_sync: false,
             changes: RecentChanges::after(last),
@@ -261,8 +264,8 @@ impl<'e> Home<'e> {
         self.now_micros = self.engine.now_micros();
     }
 
-    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits, the lock held, while the log cannot
-    /// keep up.
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log cannot keep up; no
+    /// other transaction comes in between.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -289,10 +292,8 @@ impl<'e> Home<'e> {
         }
         if self.state.pending.len() >= self.engine.epoch_bytes_max() {
             let epoch = self.state.close_epoch(Vec::new());
-            self.engine
-                .shared()
-                .full_epochs
-                .push(epoch, || self.engine.wake_flusher());
+            let home = &self.engine.shared().home;
+            home.push(&mut self.state, epoch, || self.engine.wake_flusher());
         }
         Ok((answer, hold))
     }

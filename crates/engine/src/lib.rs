@@ -42,7 +42,7 @@ pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
 use crate::checkpoints::Replayer;
-use crate::epochs::FullEpochs;
+use crate::epochs::HomeLock;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
 pub use flusher::CheckpointError;
@@ -78,15 +78,13 @@ pub struct Engine {
 
 /// What the engine's threads share.
 pub(crate) struct Shared {
-    home: Mutex<HomeState>,
-    full_epochs: FullEpochs,
+    home: HomeLock,
     clock: Arc<dyn Clock>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     durable: AtomicU64,
     /// Somebody waits for `durable` to move: the flusher calls the listeners.
     waited_for: AtomicBool,
     listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
-    failed: AtomicBool,
     statistics: Statistics,
 }
 
@@ -133,13 +131,11 @@ impl Engine {
         .map_err(OpenError::Log)?;
         let last = replayer.version;
         let shared = Arc::new(Shared {
-            home: Mutex::new(HomeState::new(Box::new(replayer.store), last)),
-            full_epochs: FullEpochs::default(),
+            home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
             clock,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
-            failed: AtomicBool::new(false),
             statistics: Statistics::default(),
         });
         shared
@@ -188,7 +184,7 @@ impl Engine {
     /// False if the log failed and `hold` never will be.
     pub fn wait_durable(&self, hold: Hold) -> bool {
         while !self.is_durable(hold) {
-            if self.shared.failed.load(Ordering::Relaxed) {
+            if self.shared.home.has_failed() {
                 return false;
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
@@ -198,7 +194,7 @@ impl Engine {
 
     /// The state at the latest commit, and the hold of everything read from it.
     pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
-        let state = self.shared.home.lock();
+        let state = self.shared.home.borrow();
         let version = state.last_version();
         let hold = state.hold_of_everything(self.durable());
         (state.snapshot(), version, hold)

@@ -374,7 +374,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.shared().home.lock().reader_ended(self.version);
+            self.engine.shared().home.borrow().reader_ended(self.version);
         }
     }
 }

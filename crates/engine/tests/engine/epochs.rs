@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Engine, ExecuteError, Hold};
+use quartet_engine::{Engine, ExecuteError, Hold, Home};
 use quartet_env::WriteFault;
 use quartet_model::Version;
 
-use crate::world::{ALWAYS, World, execute};
+use crate::world::{ALWAYS, World, execute, set};
 
 const EPOCH_BYTES: usize = 1000;
 /// Epochs that may be on their way: two queued, and one that the flusher has in hand.
@@ -42,6 +42,34 @@ fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     let expected = engine.state_hash(None);
     world.disk.crash();
     assert_eq!(world.open().state_hash(None), expected);
+}
+
+/// Whoever waits for the log within its hold lends the lock to the flusher, and to nobody else.
+#[test]
+fn nobody_comes_between_the_transactions_of_one_hold() {
+    let engine = world().open();
+    let seen_by_holder = |home: &mut Home<'_>| {
+        let seen: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| {
+            tx.set(b"filler", &[1; EPOCH_BYTES]);
+            Ok(tx.get(b"intruder"))
+        });
+        seen.unwrap().0
+    };
+    std::thread::scope(|scope| {
+        let intruder = scope.spawn(|| {
+            (0..300u64).for_each(|count| {
+                set(&engine, ALWAYS, b"intruder", &count.to_be_bytes());
+            })
+        });
+        for _ in 0..10 {
+            let mut home = engine.home();
+            let first = seen_by_holder(&mut home);
+            assert!((0..20).all(|_| seen_by_holder(&mut home) == first));
+        }
+        intruder.join().unwrap();
+    });
+    let mut home = engine.home();
+    assert_eq!(seen_by_holder(&mut home).unwrap().value(), 299u64.to_be_bytes());
 }
 
 #[test]

@@ -221,6 +221,25 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
     assert_eq!(commit(3, b"l"), Ok(()));
 }
 
+/// While a transaction runs, what it may be judged by is kept, durable or not: it is not refused for clears elsewhere.
+#[test]
+fn a_running_transaction_can_be_judged() {
+    let engine = World::default().open();
+    for key in [b"a", b"b"] {
+        engine.wait_durable(set(&engine, ALWAYS, key, b"v"));
+    }
+    let outcome = engine.run(ALWAYS, 1, |tx| {
+        for _ in 0..3 {
+            engine.wait_durable(execute(&engine, ALWAYS, |tx| drop(tx.clear(b"b"))).1);
+            engine.wait_durable(set(&engine, ALWAYS, b"b", b"v"));
+        }
+        tx.get(b"a");
+        tx.set(b"c", b"v");
+        Ok::<_, Infallible>(())
+    });
+    assert!(outcome.is_ok());
+}
+
 /// A relaxed database keeps no evidence of its clears while nobody can be judged; who read before is then refused.
 #[test]
 fn a_read_version_without_evidence_is_too_old() {
