@@ -2,12 +2,12 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::float_sum::float_sum;
 use super::limits;
 use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
+use crate::long_double::{self, LongDouble, Parsed};
 use crate::scan::{self, Scan};
 use crate::{errors, parse};
 
@@ -200,41 +200,45 @@ pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         let old = old.map_or(Some(0), parse::integer);
         let old = old.ok_or(Failure::Error("ERR hash value is not an integer"))?;
         let sum = old.checked_add(increment).ok_or(Failure::Error(errors::OVERFLOW))?;
-        Ok(sum.to_string())
+        Ok(sum.to_string().into_bytes())
     })?;
-    let sum = sum.parse().expect("it was printed as an integer");
+    let sum = parse::integer(&sum).expect("it was printed as an integer");
     context.reply.integer(sum);
     Ok(())
 }
 
 pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let increment = &arguments[3];
-    if !parse::required_float(increment)?.is_finite() {
-        return Err("ERR value is NaN or Infinity".into());
-    }
+    let increment = match long_double::parse(&arguments[3]).ok_or(errors::NOT_FLOAT)? {
+        Parsed::Finite(increment) => increment,
+        Parsed::Infinite => return Err("ERR value is NaN or Infinity".into()),
+    };
     let sum = increment_field(context, arguments, &|old| {
-        let old = old.unwrap_or(b"0");
-        if parse::float(old).is_none() {
-            return Err("ERR hash value is not a float".into());
-        }
-        float_sum(old, increment).ok_or("ERR increment would produce NaN or Infinity".into())
+        let old = old.map_or(Some(Parsed::Finite(LongDouble::ZERO)), long_double::parse);
+        let sum = match old.ok_or("ERR hash value is not a float")? {
+            Parsed::Finite(old) => old.plus(increment),
+            Parsed::Infinite => None,
+        };
+        let mut text = Vec::new();
+        let sum = sum.ok_or("ERR increment would produce NaN or Infinity")?;
+        sum.print(&mut text);
+        Ok(text)
     })?;
-    context.reply.bulk(sum.as_bytes());
+    context.reply.bulk(&sum);
     Ok(())
 }
 
 /// A field's new value, given its old one.
-type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<String, Failure>;
+type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<Vec<u8>, Failure>;
 
 /// Replaces the value of the field `arguments[2]`, which keeps its deadline. Returns the new value.
-fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<String, Failure> {
+fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<Vec<u8>, Failure> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
     let found = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
     let new = sum(found.as_ref().map(|found| found.value()))?;
     check_field(field)?;
-    set_one(context, name, entry.as_ref(), field, new.as_bytes(), Deadline::Keep);
+    set_one(context, name, entry.as_ref(), field, &new, Deadline::Keep);
     Ok(new)
 }
 

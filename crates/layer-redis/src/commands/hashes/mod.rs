@@ -1,11 +1,9 @@
 //! Hashes: the table of their commands.
 //!
-//! [`value`] is a hash as rows, [`fields`] the commands on fields and values, [`fields_expiry`] those on fields' deadlines,
-//! [`float_sum`] the arithmetic of HINCRBYFLOAT.
+//! [`value`] is a hash as rows, [`fields`] the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
 
 mod fields;
 mod fields_expiry;
-mod float_sum;
 #[cfg(test)]
 mod tests;
 mod value;

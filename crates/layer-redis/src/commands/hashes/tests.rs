@@ -61,11 +61,16 @@ fn increments() {
          HINCRBYFLOAT h t 1 => !ERR hash value is not a float
          HINCRBYFLOAT h f 0.1 => 0.1
          HINCRBYFLOAT h f 0.2 => 0.3
-         HINCRBYFLOAT h f 5e3 => 5000.3
+         HINCRBYFLOAT h f 5e3 => 5000.29999999999999982
          HINCRBYFLOAT h f x => !ERR value is not a valid float
          HINCRBYFLOAT h f +inf => !ERR value is NaN or Infinity
-         HSET h g 1.7e308 => 1
-         HINCRBYFLOAT h g 1.7e308 => !ERR increment would produce NaN or Infinity",
+         HSET h g 1e20 => 1
+         HINCRBYFLOAT h g 1e20 => 200000000000000000000
+         HSET h g 1e4932 => 0
+         HINCRBYFLOAT h g 1e4932 => !ERR increment would produce NaN or Infinity
+         SET s x => OK
+         HINCRBYFLOAT s g 1e400 => !WRONGTYPE Operation against a key holding the wrong kind of value
+         HINCRBYFLOAT s g 1e5000 => !ERR value is not a valid float",
     );
 }
 
@@ -250,7 +255,7 @@ fn the_encoding_is_that_of_redis() {
     connection.run(&["HSET", "h", "a", &"x".repeat(65)]);
     connection.run(&["HSET", "h", "a", "short"]);
     assert_eq!(encoding_of(&fixture, "h"), "hashtable");
-    fill(&mut connection, "big", 128);
+    fill(&mut connection, "big", 512);
     assert_eq!(encoding_of(&fixture, "big"), "listpack");
     connection.run(&["HSET", "big", "one more", "x"]);
     connection.run(&["HDEL", "big", "one more"]);
