@@ -35,9 +35,8 @@ macro_rules! parameters {
 }
 
 parameters! {
-    hash_max_listpack_entries = 128;
+    hash_max_listpack_entries = 512;
     hash_max_listpack_value = 64;
-    list_max_listpack_size = 128;
     set_max_intset_entries = 512;
     zset_max_listpack_entries = 128;
     zset_max_listpack_value = 64;

@@ -281,7 +281,10 @@ fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure>
 
 pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[2])?;
-    let set = read(context, &arguments[1])?;
+    let Some(set) = read(context, &arguments[1])? else {
+        scan::write_page(&mut context.reply, 0, &[]);
+        return Ok(());
+    };
     let options = scan::options(arguments.tail(3), Scan::Members)?;
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |member: &[u8], score: f64| {
@@ -293,15 +296,13 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         }
     };
     let mut next = 0;
-    match &set {
-        Some(set) if set.entry().is_large() => {
-            let elements = set.entry().elements();
-            next = scan::page(&elements, context.tx, cursor, options.count, &mut |member, value| {
-                visit(member, row_score(value));
-            });
-        }
-        Some(set) => set.visit(context.tx, 0..set.len(), false, &mut visit),
-        None => {}
+    if set.entry().is_large() {
+        let elements = set.entry().elements();
+        next = scan::page(&elements, context.tx, cursor, options.count, &mut |member, value| {
+            visit(member, row_score(value));
+        });
+    } else {
+        set.visit(context.tx, 0..set.len(), false, &mut visit);
     }
     scan::write_page(&mut context.reply, next, &found);
     Ok(())
