@@ -221,8 +221,9 @@ impl Connection {
     }
 
     fn note_input(&self, count: usize) {
-        let bytes_read = &self.layer.statistics.bytes_read;
-        bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        let statistics = &self.layer.statistics;
+        statistics.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        statistics.reads.fetch_add(1, Ordering::Relaxed);
         let now_micros = self.layer.engine.now_micros();
         let active = &self.session.client().last_active_micros;
         active.store(now_micros, Ordering::Relaxed);
@@ -325,10 +326,10 @@ impl Connection {
             let rest = self.socket.write_all(&self.output[sent..]);
             tokio::time::timeout(stall_timeout, rest).await??;
         }
-        self.layer
-            .statistics
-            .bytes_written
-            .fetch_add(self.output.len() as u64, Ordering::Relaxed);
+        let statistics = &self.layer.statistics;
+        let written = self.output.len() as u64;
+        statistics.bytes_written.fetch_add(written, Ordering::Relaxed);
+        statistics.writes.fetch_add(1, Ordering::Relaxed);
         self.output.clear();
         self.session.client().buffers.output.store(0, Ordering::Relaxed);
         if self.output.capacity() > 16 * BUFFER_BYTES {
