@@ -1,7 +1,8 @@
 //! One Redis connection: the loop between its socket and its session.
 //!
 //! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
-//! announced length; a peer that sends without reading is not read from while its replies are unsent.
+//! announced length; a peer that sends without reading is not read from while its replies are unsent. A connection that
+//! has been idle for a while holds no buffers at all.
 
 use std::io;
 use std::sync::Arc;

@@ -141,9 +141,11 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        // Parameters are signed; nobody means more than that.
+        let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
         let config = &layer.config;
-        config.start_with("maxclients", settings.connections_max.to_string());
-        config.start_with("client-query-buffer-limit", settings.request_bytes_max.to_string());
+        config.start_with("maxclients", number(settings.connections_max));
+        config.start_with("client-query-buffer-limit", number(settings.request_bytes_max));
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }
