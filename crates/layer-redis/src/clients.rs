@@ -242,6 +242,16 @@ impl Clients {
         self.list().iter().for_each(|client| (client.wake)());
     }
 
+    /// Wakes the connections that hold buffers and have been idle since `micros`: they can give them back.
+    pub fn wake_idle(&self, micros: u64) {
+        for client in self.list() {
+            let is_idle = client.last_active_micros.load(Ordering::Relaxed) <= micros;
+            if is_idle && client.buffers.total() > 0 {
+                (client.wake)();
+            }
+        }
+    }
+
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.all.lock().get(&id).cloned()
     }

@@ -35,6 +35,9 @@ const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
 
+/// How often connections are looked through for buffers that nobody uses.
+const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
     engine: Arc<Engine>,
@@ -116,7 +119,7 @@ impl Server {
             let stopped = stopped.clone();
             server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
         }
-        server.spawn("expiry", move || expire(layer, stopped))?;
+        server.spawn("cycles", move || run_cycles(layer, stopped))?;
         Ok(server)
     }
 
@@ -223,11 +226,13 @@ impl Worker {
     }
 }
 
-async fn expire(layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
+async fn run_cycles(layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
+    let mut idle_cycle = tokio::time::interval(IDLE_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
             _ = cycle.tick() => layer.expire_due(),
+            _ = idle_cycle.tick() => connection::wake_idle(&layer),
             _ = stop.changed() => {}
         }
     }

@@ -91,8 +91,10 @@ impl Settings {
         let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
         config.start_with("dir", data.display().to_string());
         config.start_with("appendfsync", appendfsync(self.durability).into());
-        config.start_with("maxclients", self.connections_max.to_string());
-        config.start_with("client-query-buffer-limit", self.request_bytes_max.to_string());
+        // Parameters are signed; nobody means more than that.
+        let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
+        config.start_with("maxclients", number(self.connections_max));
+        config.start_with("client-query-buffer-limit", number(self.request_bytes_max));
         if let Some(address) = self.redis.address() {
             config.start_with("bind", address.ip().to_string());
             let debug = if address.ip().is_loopback() { "yes" } else { "local" };

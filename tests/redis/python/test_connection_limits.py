@@ -69,3 +69,19 @@ def test_input_beyond_the_query_buffer_limit_closes(connect, config):
     with pytest.raises((Closed, ConnectionError)):
         connection.do("SET", "a", "x" * (2 << 20))
         connection.do("PING")
+
+
+def test_an_idle_connection_gives_its_buffers_back(raw, connect):
+    """It used to keep sixteen kilobytes for as long as it lived, and CLIENT LIST said that it had none."""
+    idle = connect(protocol=2)
+    idle.do("CLIENT", "SETNAME", "idle")
+
+    def buffer_bytes():
+        line = next(line for line in raw.do("CLIENT", "LIST").splitlines() if " name=idle " in line)
+        return int(line.split(" tot-mem=")[1].split()[0])
+
+    assert buffer_bytes() >= 16 * 1024
+    while buffer_bytes() > 0:
+        pass
+    assert idle.pipeline(["PING"], ["GET", "nosuch"]) == ["PONG", None]
+    assert buffer_bytes() >= 16 * 1024
