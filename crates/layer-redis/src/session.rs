@@ -607,7 +607,7 @@ fn tell_monitors(layer: &Redis, client: &ClientState, command: &Command, now_mic
         quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
     }
     line.extend_from_slice(b"\r\n");
-    layer.clients.tell_monitors(&line);
+    layer.clients.tell_monitors(&line, layer.config.output_bytes_max());
 }
 
 /// A byte string in double quotes, with escapes for what is not printable.

@@ -385,9 +385,7 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
-            let stall_timeout = self.stall_timeout();
-            let rest = self.socket.write_all(&self.output[sent..]);
-            tokio::time::timeout(stall_timeout, rest).await??;
+            self.send_rest(sent).await?;
         }
         let statistics = &self.layer.statistics;
         let written = self.output.len() as u64;
@@ -399,6 +397,20 @@ impl Connection {
             self.output = Vec::new();
         }
         self.hold = Hold::ZERO;
+        Ok(())
+    }
+
+    /// Waits for the peer to read, until it has done so, has taken too long, or is to be disconnected.
+    async fn send_rest(&mut self, sent: usize) -> io::Result<()> {
+        let stall_timeout = self.stall_timeout();
+        let rest = self.socket.write_all(&self.output[sent..]);
+        tokio::select! {
+            biased;
+            sent = tokio::time::timeout(stall_timeout, rest) => sent??,
+            () = until_killed(self.session.client(), &self.bell) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+        // What was posted meanwhile has woken only the wait above.
+        self.bell.ring();
         Ok(())
     }
 
@@ -422,5 +434,11 @@ impl Connection {
 
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
+    }
+}
+
+async fn until_killed(client: &Client, bell: &Bell) {
+    while !client.killed.load(Ordering::SeqCst) {
+        poll_fn(|context| bell.poll_rung(context)).await;
     }
 }

@@ -85,3 +85,21 @@ def test_an_idle_connection_gives_its_buffers_back(raw, connect):
         pass
     assert idle.pipeline(["PING"], ["GET", "nosuch"]) == ["PONG", None]
     assert buffer_bytes() >= 16 * 1024
+
+
+@pytest.mark.parametrize("how", ["limit", "kill"])
+def test_a_client_that_does_not_read_can_be_disconnected(raw, connect, config, how):
+    """It used to be left alone for as long as its replies could not be sent: a minute."""
+    if how == "limit":
+        config("client-output-buffer-limit", "normal 1000000 0 0")
+    stuck = connect(protocol=2)
+    assert stuck.do("MONITOR") == "OK"
+    number = raw.do("CLIENT", "LIST").split(" flags=O ")[0].rsplit("id=", 1)[1].split()[0]
+    for _ in range(30):
+        raw.do("SET", "big", "x" * 1_000_000 if how == "kill" else "x" * 500_000)
+    if how == "kill":
+        assert raw.do("CLIENT", "KILL", "ID", number) == 1
+    while f"id={number} " in raw.do("CLIENT", "LIST"):
+        pass
+    # The end arrives behind what the kernel had taken already.
+    assert len(stuck.read_to_close()) < 30_000_000
