@@ -111,6 +111,22 @@ pub struct CommitRequest {
     pub mutations: Vec<Mutation>,
 }
 
+impl CommitRequest {
+    fn judge(&self, state: &HomeState, prefix: &[u8]) -> Result<(), CommitError> {
+        if self.read_version > state.last_version() {
+            return Err(CommitError::FutureVersion);
+        }
+        if !self.read_conflicts.is_empty() && !state.changes.can_judge(self.read_version) {
+            return Err(CommitError::TooOld);
+        }
+        for range in &self.read_conflicts {
+            let range = prefixed(prefix, range);
+            unchanged_range(state, &range, self.read_version).map_err(|Changed| CommitError::Conflict)?;
+        }
+        Ok(())
+    }
+}
+
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {
     snapshot: Arc<dyn Snapshot>,
@@ -324,18 +340,9 @@ impl Engine {
     pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
         let mut home = self.home();
         let prefix = space.prefix();
-        if request.read_version > home.state().last_version() {
-            return Err(CommitError::FutureVersion);
-        }
-        if !request.read_conflicts.is_empty() {
-            if !home.state().changes.can_judge(request.read_version) {
-                return Err(CommitError::TooOld);
-            }
-            let read = request.read_conflicts.iter().map(|range| prefixed(&prefix, range));
-            for range in read {
-                unchanged_range(home.state(), &range, request.read_version).map_err(|_| CommitError::Conflict)?;
-            }
-        }
+        request.judge(home.state(), &prefix).inspect_err(|_| {
+            self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
+        })?;
         if request.mutations.is_empty() && request.write_conflicts.is_empty() {
             return Ok((home.state().last_version(), home.latest_hold(space)));
         }

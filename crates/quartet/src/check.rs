@@ -92,6 +92,9 @@ fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
     }
     let log = &report.log;
     writeln!(out, "log         {} segments, {} bytes", log.segments, log.bytes)?;
+    if log.segments == 0 && report.checkpoint.is_some() {
+        writeln!(out, "            whatever came after the checkpoint is not here")?;
+    }
     if log.segments_unread > 0 {
         let unread = log.segments_unread;
         writeln!(
@@ -280,6 +283,22 @@ mod tests {
             let kept = text.split("but record ").nth(1).unwrap().split(' ').next().unwrap();
             follow(data.path(), &text, kept.parse::<u64>().unwrap() - 1);
         }
+    }
+
+    /// As after restoring a backup, which is a checkpoint.
+    #[test]
+    fn a_checkpoint_without_a_log_is_sound_and_said() {
+        let (data, _) = directory();
+        log_files(data.path())
+            .iter()
+            .for_each(|file| fs::remove_file(file).unwrap());
+        let (code, text) = run(data.path());
+        assert_eq!(code, 0, "{text}");
+        assert!(
+            text.contains("whatever came after the checkpoint is not here"),
+            "{text}"
+        );
+        open(data.path()).close().unwrap();
     }
 
     #[test]
