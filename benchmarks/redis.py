@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-QUARTET = ROOT / "target" / "release" / "quartet"
+QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
