@@ -89,12 +89,11 @@ impl DynamoDb {
         }
     }
 
-    /// Answers a request. `target` is what the header X-Amz-Target says; `body` is the JSON, decompressed.
-    pub fn answer(&self, target: &Target, body: &[u8]) -> Reply {
-        let (result, hold) = match Json::parse(body) {
-            Ok(request @ Json::Object(_)) => self.run(target, &request),
-            Ok(_) => settled(Err(Failure::serialization("Unexpected value type in payload"))),
-            Err(_) => settled(Err(Failure::serialization(""))),
+    /// Answers a request. `target` is what the header X-Amz-Target says, `request` the parsed body.
+    pub fn answer(&self, target: &Target, request: &Json<'_>) -> Reply {
+        let (result, hold) = match request {
+            Json::Object(_) => self.run(target, request),
+            _ => settled(Err(Failure::serialization("Unexpected value type in payload"))),
         };
         let (status, body) = match result {
             Ok(body) => (200, body),

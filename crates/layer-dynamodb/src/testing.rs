@@ -10,6 +10,7 @@ use quartet_engine::{Durability, Engine, EngineOptions, Space};
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 
+use crate::json::Json;
 use crate::{DynamoDb, Reply, Target};
 
 pub struct Fixture {
@@ -39,7 +40,8 @@ impl Fixture {
         let target = Target::parse(&format!("DynamoDB_20120810.{operation}"))
             .or_else(|_| Target::parse(&format!("DynamoDBStreams_20120810.{operation}")))
             .unwrap_or_else(|_| panic!("no operation {operation}"));
-        self.layer.answer(&target, body.as_bytes())
+        let request = Json::parse(body.as_bytes()).unwrap();
+        self.layer.answer(&target, &request)
     }
 }
 
