@@ -25,7 +25,7 @@ impl Definitions {
             };
             if definitions.find(&part.name).is_some() {
                 return Err(Failure::invalid(format!(
-                    "Cannot have two attributes with the same name: {} in AttributeDefinitions",
+                    "Duplicate attribute name in AttributeDefinitions: {}",
                     part.name
                 )));
             }
@@ -79,6 +79,12 @@ impl Definitions {
     fn keys(&self, json: &Json<'_>, parts_max: usize) -> Result<(Vec<KeyPart>, Vec<KeyPart>), Failure> {
         let (mut hash, mut range) = (Vec::new(), Vec::new());
         let elements = json.get("KeySchema").map_or(&[][..], Json::elements);
+        if elements.len() > 2 * parts_max {
+            return Err(Failure::validation(format!(
+                "Invalid KeySchema: there may be at most {} key elements",
+                2 * parts_max
+            )));
+        }
         for (position, element) in elements.iter().enumerate() {
             let text = |name| element.get(name).and_then(Json::text).unwrap_or_default();
             let is_hash = text("KeyType") == "HASH";
@@ -88,9 +94,9 @@ impl Definitions {
                 ));
             }
             if is_hash && (hash.len() == parts_max || !range.is_empty()) {
-                return Err(Failure::validation(match position {
+                return Err(Failure::validation(match parts_max {
                     1 => "Invalid KeySchema: The second KeySchemaElement is not a RANGE key type",
-                    _ => "Invalid KeySchema: Too many HASH key elements or a HASH element after a RANGE element",
+                    _ => "Invalid KeySchema: at most four HASH key elements must precede the RANGE key elements",
                 }));
             }
             if !is_hash && range.len() == parts_max {

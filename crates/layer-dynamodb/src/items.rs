@@ -60,7 +60,7 @@ impl Write {
         match &self.action {
             Action::Put(item) => {
                 table.check_item_keys(item)?;
-                table.check_index_keys(item, false)?;
+                table.check_index_keys(item)?;
             }
             Action::Update { key, update } => {
                 table.check_key(key)?;
@@ -122,17 +122,17 @@ fn refuse_key_updates(table: &Table, update: &Update) -> Result<(), Failure> {
 
 /// The item after the update; `None` if there is none before and after.
 fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Option<Item>, Failure> {
-    let mut item = old.item().unwrap_or(key).clone();
-    update.apply(&mut item)?;
     if old.row().is_none() && update.only_removes() {
         return Ok(None);
     }
+    let mut item = old.item().unwrap_or(key).clone();
+    update.apply(&mut item)?;
     if item_size(&item) > ITEM_BYTES_MAX {
         return Err(Failure::validation(
             "Item size to update has exceeded the maximum allowed size",
         ));
     }
-    table.check_index_keys(&item, true)?;
+    table.check_index_keys(&item)?;
     Ok(Some(item))
 }
 

@@ -286,7 +286,10 @@ fn key_term(name: &str, test: &Json<'_>) -> Result<KeyTerm, Failure> {
 
 /// AttributeUpdates, as an update.
 pub fn attribute_updates(updates: &Json<'_>) -> Result<Update, Failure> {
-    let mut update = Update::default();
+    let mut update = Update {
+        legacy: true,
+        ..Update::default()
+    };
     for (name, action) in updates.members() {
         check_attribute_name(name)?;
         let path = Path::top(name);

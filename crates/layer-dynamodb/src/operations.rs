@@ -635,8 +635,8 @@ const DESCRIBE_STREAM: &[Member] = &[
     optional(
         "ShardFilter",
         Shape::Structure(&[
-            optional("Type", Shape::Choice(&["CHILD_SHARDS"])),
-            optional("ShardId", Shape::Text { min: 28, max: 65 }),
+            required("Type", Shape::Choice(&["CHILD_SHARDS"])),
+            required("ShardId", Shape::Text { min: 28, max: 65 }),
         ]),
     ),
 ];

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
 use crate::table::{Index, Projection, Table, has_type};
-use crate::value::{Item, Value, parse_item, write_item};
+use crate::value::{Item, Value, item_json, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
 /// A page holds no more than this, measured before the filter.
@@ -87,9 +87,10 @@ impl Search {
         let mut search = Search::parse(request)?;
         legacy::check_not_mixed(
             request,
-            &["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"],
+            &["AttributesToGet", "QueryFilter", "ConditionalOperator"],
             &["KeyConditionExpression", "FilterExpression", "ProjectionExpression"],
         )?;
+        legacy::check_not_mixed(request, &["KeyConditions"], &["KeyConditionExpression"])?;
         let expressions = ["FilterExpression", "KeyConditionExpression", "ProjectionExpression"];
         let mut placeholders = Placeholders::read(request, &expressions)?;
         search.keys = Some(match request.get("KeyConditionExpression").and_then(Json::text) {
@@ -254,6 +255,12 @@ impl Search {
             }
         };
         if let Some(start) = &self.start {
+            if self.keys.is_some() && source.index.is_none() && source.range_parts().is_empty() {
+                return Err(Failure::validation(format!(
+                    "The provided exclusive start key is invalid: ExclusiveStartKey: {}",
+                    item_json(start)
+                )));
+            }
             let start = source.start_key(start)?;
             self.check_start(&range, &start)?;
             if self.forward {
@@ -402,8 +409,8 @@ impl<'t> Source<'t> {
         let term = |part: &KeyPart| terms.iter().find(|term| term.attribute == part.name);
         let mut hash = Vec::new();
         for part in self.hash_parts() {
-            let term = term(part).ok_or_else(|| missed(part))?;
-            hash.push(term.test.equal_to().ok_or_else(not_supported)?);
+            let term = term(part).ok_or_else(|| self.missed(part))?;
+            hash.push(term.test.equal_to().ok_or_else(|| self.not_supported("HASH"))?);
         }
         let mut prefix = self.prefix();
         key::write_partition(&hash, &mut prefix);
@@ -414,12 +421,12 @@ impl<'t> Source<'t> {
             match term.test.equal_to() {
                 Some(value) => key::write_range(value, &mut prefix),
                 None if used == terms.len() => return Ok(key::test_range(&prefix, &term.test)),
-                None => return Err(not_supported()),
+                None => return Err(self.not_supported("RANGE")),
             }
         }
         if used < terms.len() {
             let skipped = self.range_parts().iter().find(|part| term(part).is_none());
-            return Err(skipped.map_or_else(not_supported, missed));
+            return Err(skipped.map_or_else(|| self.not_supported("RANGE"), |part| self.missed(part)));
         }
         Ok(KeyRange::prefix(&prefix))
     }
@@ -439,7 +446,7 @@ impl<'t> Source<'t> {
                 return Err(Failure::validation("Conditions can be of length 1 or 2 only"));
             }
             if terms.iter().filter(known).count() == most {
-                return Err(not_supported());
+                return Err(self.not_supported("RANGE"));
             }
         }
         for term in terms {
@@ -456,6 +463,32 @@ impl<'t> Source<'t> {
             }
         }
         Ok(())
+    }
+
+    fn is_composite(&self) -> bool {
+        self.hash_parts().len() > 1 || self.range_parts().len() > 1
+    }
+
+    fn missed(&self, part: &KeyPart) -> Failure {
+        if self.is_composite() {
+            let is_hash = self.hash_parts().contains(part);
+            return self.not_supported(if is_hash { "HASH" } else { "RANGE" });
+        }
+        Failure::validation(format!("Query condition missed key schema element: {}", part.name))
+    }
+
+    /// `kind` is the kind of key that the condition does not suit.
+    fn not_supported(&self, kind: &str) -> Failure {
+        Failure::validation(match (self.is_composite(), kind) {
+            (false, _) => "Query key condition not supported",
+            (true, "HASH") => {
+                "Query key condition not supported: each HASH key attribute must have an equality condition"
+            }
+            (true, _) => {
+                "Query key condition not supported: RANGE key attributes must be used in their order, and each but the last \
+                 must have an equality condition"
+            }
+        })
     }
 
     /// The row after which a page starts. It need not exist.
@@ -495,14 +528,6 @@ fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failu
          empty {kind} value. Key: {}",
         part.name
     )))
-}
-
-fn missed(part: &KeyPart) -> Failure {
-    Failure::validation(format!("Query condition missed key schema element: {}", part.name))
-}
-
-fn not_supported() -> Failure {
-    Failure::validation("Query key condition not supported")
 }
 
 /// The rows of one page, in order.

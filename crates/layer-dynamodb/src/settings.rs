@@ -117,13 +117,22 @@ pub fn check_tags(tags: &[(String, String)]) -> Result<(), Failure> {
 /// The table that an operation on tags or policies names by ARN.
 fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Result<Table, Failure> {
     let prefix = layer.table_arn("");
-    let Some(rest) = arn.strip_prefix(&prefix) else {
+    if !arn.starts_with("arn:") {
+        return Err(Failure::validation(format!(
+            "Invalid TableArn: ARNs must start with 'arn:': {arn}"
+        )));
+    }
+    let Some(rest) = arn.strip_prefix(&prefix).filter(|rest| !rest.contains("/index/")) else {
         let parts: Vec<&str> = arn.splitn(6, ':').collect();
         return Err(match parts.as_slice() {
-            ["arn", "aws", "dynamodb", _, _, resource] if resource.starts_with("table/") => Failure::new(
-                Exception::AccessDenied,
-                format!("User is not authorized to perform this operation on resource: {arn}"),
-            ),
+            ["arn", "aws", "dynamodb", _, _, resource]
+                if resource.starts_with("table/") && !resource.contains("/index/") =>
+            {
+                Failure::new(
+                    Exception::AccessDenied,
+                    format!("User is not authorized to perform this operation on resource: {arn}"),
+                )
+            }
             _ => Failure::validation(format!("Invalid TableArn: Invalid ResourceArn provided as input {arn}")),
         });
     };
@@ -321,7 +330,7 @@ fn backups_of(layer: &DynamoDb, request: &Json<'_>, enabled: Option<bool>) -> Ou
     layer.respond(Ok(()), execute, |(), _| {
         Writer::object(|writer| {
             writer.nested("ContinuousBackupsDescription", |writer| {
-                writer.member("ContinuousBackupsStatus", "ENABLED");
+                writer.member("ContinuousBackupsStatus", "DISABLED");
                 writer.nested("PointInTimeRecoveryDescription", |writer| {
                     writer.member("PointInTimeRecoveryStatus", "DISABLED");
                 });

@@ -411,6 +411,11 @@ pub fn shard_iterator(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             "Missing required parameter: SequenceNumber is required for ShardIteratorType {kind}"
         ))));
     }
+    if !by_sequence && sequence.is_some() {
+        return settled(Err(Failure::validation(format!(
+            "SequenceNumber must not be given for ShardIteratorType {kind}"
+        ))));
+    }
     layer.respond(
         Ok(()),
         |transaction, ()| {

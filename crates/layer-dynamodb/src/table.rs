@@ -220,24 +220,19 @@ impl Table {
         }
     }
 
-    /// Refuses an item whose index attributes have a wrong type, are empty or too long. `updated`: by an expression.
-    pub fn check_index_keys(&self, item: &Item, updated: bool) -> Result<(), Failure> {
+    /// Refuses an item whose index attributes have a wrong type, are empty or too long.
+    pub fn check_index_keys(&self, item: &Item) -> Result<(), Failure> {
         for index in &self.indexes {
             for (part, bytes_max) in index.own_keys() {
                 let Some(value) = item.get(&part.name) else { continue };
                 if !has_type(value, part.kind) {
-                    return Err(match updated {
-                        true => Failure::validation(
-                            "The update expression attempted to update the secondary index key to unsupported type",
-                        ),
-                        false => Failure::invalid(format!(
-                            "Type mismatch for Index Key {} Expected: {} Actual: {} IndexName: {}",
-                            part.name,
-                            part.kind.name(),
-                            value.type_name(),
-                            index.name
-                        )),
-                    });
+                    return Err(Failure::invalid(format!(
+                        "Type mismatch for Index Key {} Expected: {} Actual: {} IndexName: {}",
+                        part.name,
+                        part.kind.name(),
+                        value.type_name(),
+                        index.name
+                    )));
                 }
                 index.check_value(part, value, bytes_max)?;
             }

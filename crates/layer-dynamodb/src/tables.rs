@@ -369,14 +369,17 @@ fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, 
     let (count, bytes) = sizes.part(0);
     writer.member("TableName", &table.name);
     writer.member("TableStatus", status);
-    write_seconds(writer, "CreationDateTime", table.created_micros);
-    writer.list("AttributeDefinitions", &table.definitions, |writer, part| {
-        writer.open('{');
-        writer.member("AttributeName", &part.name);
-        writer.member("AttributeType", part.kind.name());
-        writer.close('}');
-    });
-    write_key_schema(writer, std::slice::from_ref(&table.hash), table.range.as_slice());
+    // A table that goes away is described without what it was made of.
+    if status != "DELETING" {
+        write_seconds(writer, "CreationDateTime", table.created_micros);
+        writer.list("AttributeDefinitions", &table.definitions, |writer, part| {
+            writer.open('{');
+            writer.member("AttributeName", &part.name);
+            writer.member("AttributeType", part.kind.name());
+            writer.close('}');
+        });
+        write_key_schema(writer, std::slice::from_ref(&table.hash), table.range.as_slice());
+    }
     writer.name("ItemCount").raw(count);
     writer.name("TableSizeBytes").raw(bytes);
     writer.member("TableArn", &layer.table_arn(&table.name));
@@ -404,7 +407,7 @@ fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, 
             .enumerate()
             .filter(|(_, index)| index.global == global);
         let indexes: Vec<(usize, &Index)> = indexes.collect();
-        if !indexes.is_empty() {
+        if !indexes.is_empty() && status != "DELETING" {
             writer.list(member, indexes, |writer, (position, index)| {
                 let creating = index.filling || status == "CREATING";
                 describe_index(layer, table, index, creating, sizes.part(position + 1), writer);
@@ -721,6 +724,17 @@ impl Change<'_, '_> {
             .request
             .get("GlobalSecondaryIndexUpdates")
             .map_or(&[][..], Json::elements);
+        for update in updates {
+            let kinds = ["Update", "Create", "Delete"]
+                .iter()
+                .filter(|kind| update.get(kind).is_some());
+            if kinds.count() != 1 {
+                return Err(Failure::invalid(
+                    "Exactly one of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, \
+                     GlobalSecondaryIndexUpdate.Delete must be given",
+                ));
+            }
+        }
         let online = updates.iter().filter(|update| update.get("Update").is_none()).count();
         if online > 1 {
             return Err(Failure::new(
@@ -735,11 +749,6 @@ impl Change<'_, '_> {
                 delete_index(transaction, table, json)?;
             } else if let Some(json) = update.get("Update") {
                 update_index(table, json)?;
-            } else {
-                return Err(Failure::invalid(
-                    "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, \
-                     GlobalSecondaryIndexUpdate.Delete must not be null",
-                ));
             }
         }
         Ok(!updates.is_empty())
@@ -763,7 +772,9 @@ impl Change<'_, '_> {
         if let Some(given) = &self.definitions {
             definitions.extend(given)?;
         }
-        let mut index = index_from(json, &definitions, true)?;
+        // What a table knows already must be said again.
+        let given = self.definitions.as_ref().map_or(&[][..], |given| &given.parts);
+        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, true)?;
         set_index_capacity(&mut index, json, &table.capacity)?;
         table.last_index += 1;
         index.id = table.last_index;

@@ -287,11 +287,16 @@ impl Writes {
                     return Err(failure);
                 }
                 Err(failure) if failure.message.contains("This attribute is part of the key") => return Err(failure),
-                checked => reasons.push(checked.err()),
+                // The first fault ends the check; the actions after it have none.
+                Err(failure) => {
+                    reasons.push(Some(failure));
+                    reasons.resize(self.writes.len(), None);
+                    return Err(cancelled(&reasons));
+                }
+                Ok(_) => reasons.push(None),
             }
             tables.push(table);
         }
-        refuse_if_any(reasons)?;
         let keys = self
             .writes
             .iter()

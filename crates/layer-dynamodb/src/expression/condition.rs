@@ -36,7 +36,7 @@ pub enum Condition {
     In(Operand, Vec<Operand>),
     Exists(Path),
     NotExists(Path),
-    HasType(Path, String),
+    HasType(Operand, String),
     BeginsWith(Operand, Operand),
     Contains(Operand, Operand),
     And(Vec<Condition>),
@@ -202,7 +202,7 @@ impl Condition {
             }),
             Condition::Exists(path) => path.resolve(item).is_some(),
             Condition::NotExists(path) => path.resolve(item).is_none(),
-            Condition::HasType(path, name) => path.resolve(item).is_some_and(|value| value.type_name() == name),
+            Condition::HasType(operand, name) => operand.evaluate(item).is_some_and(|value| value.type_name() == name),
             Condition::BeginsWith(operand, start) => match (operand.evaluate(item), start.evaluate(item)) {
                 (Some(value), Some(start)) => begins_with(&value, &start),
                 _ => false,
@@ -231,7 +231,8 @@ impl Condition {
             Condition::In(operand, list) => {
                 found.extend(std::iter::once(operand).chain(list).filter_map(Operand::path));
             }
-            Condition::Exists(path) | Condition::NotExists(path) | Condition::HasType(path, _) => found.push(path),
+            Condition::Exists(path) | Condition::NotExists(path) => found.push(path),
+            Condition::HasType(operand, _) => found.extend(operand.path()),
             Condition::And(conditions) | Condition::Or(conditions) => {
                 conditions.iter().for_each(|condition| condition.paths(found));
             }
@@ -454,10 +455,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     match (name, arguments.next()) {
         ("attribute_exists", _) => document_path(parser, name, first).map(Condition::Exists),
         ("attribute_not_exists", _) => document_path(parser, name, first).map(Condition::NotExists),
-        ("attribute_type", Some(kind)) => {
-            let path = document_path(parser, name, first)?;
-            Ok(Condition::HasType(path, type_name(parser, kind)?))
-        }
+        ("attribute_type", Some(kind)) => Ok(Condition::HasType(first, type_name(parser, kind)?)),
         ("begins_with", Some(start)) => {
             check_type(parser, &first, name, &["S", "B"])?;
             check_type(parser, &start, name, &["S", "B"])?;

@@ -69,7 +69,7 @@ fn next(rest: &str) -> (Option<Kind>, usize) {
             length => (Some(Kind::Value), 1 + length),
         },
         b'0'..=b'9' => (Some(Kind::Digits), rest.bytes().take_while(u8::is_ascii_digit).count()),
-        first if is_word_byte(first) => (Some(Kind::Word), word_length(rest)),
+        first if first.is_ascii_alphabetic() => (Some(Kind::Word), word_length(rest)),
         _ if ["<>", "<=", ">="].iter().any(|symbol| rest.starts_with(symbol)) => (Some(Kind::Symbol), 2),
         b'=' | b'<' | b'>' | b'(' | b')' | b'[' | b']' | b',' | b'.' | b'+' | b'-' => (Some(Kind::Symbol), 1),
         _ => (Some(Kind::Unknown), rest.chars().next().map_or(1, char::len_utf8)),

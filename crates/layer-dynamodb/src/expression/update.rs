@@ -7,6 +7,7 @@ use super::lexer::Kind;
 use super::parser::Parser;
 use super::path::{Path, Step, refuse_clashes};
 use crate::failure::Failure;
+use crate::number::NumberError;
 use crate::value::{Item, Value, number_failure};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub struct Update {
     pub remove: Vec<Path>,
     pub add: Vec<(Path, Value)>,
     pub delete: Vec<(Path, Value)>,
+    /// It was AttributeUpdates, whose mismatches have a text of their own.
+    pub legacy: bool,
 }
 
 impl Update {
@@ -46,15 +49,19 @@ impl Update {
         for (path, term) in &self.set {
             values.push((path, term.evaluate(item)?));
         }
-        let sums = self
-            .add
-            .iter()
-            .map(|(path, value)| Ok((path, added(path.resolve(item), value)?)));
+        let mismatch = || match self.legacy {
+            true => Failure::validation("Type mismatch for attribute to update"),
+            false => wrong_data_type(),
+        };
+        let sums = self.add.iter().map(|(path, value)| {
+            let sum = added(path.resolve(item), value).ok_or_else(mismatch)?;
+            Ok((path, sum.map_err(arithmetic_failure)?))
+        });
         values.extend(sums.collect::<Result<Vec<_>, Failure>>()?);
         let differences = self
             .delete
             .iter()
-            .map(|(path, value)| Ok((path, deleted(path.resolve(item), value)?)));
+            .map(|(path, value)| Ok((path, deleted(path.resolve(item), value).ok_or_else(mismatch)?)));
         let differences = differences.collect::<Result<Vec<_>, Failure>>()?;
         // Elements beyond a list's end are appended in the order of their indexes.
         values.sort_by_key(|(path, _)| last_index(path));
@@ -82,7 +89,7 @@ fn last_index(path: &Path) -> usize {
     }
 }
 
-pub fn wrong_data_type() -> Failure {
+fn wrong_data_type() -> Failure {
     Failure::validation("An operand in the update expression has an incorrect data type")
 }
 
@@ -94,11 +101,11 @@ impl Term {
             }),
             Term::Value(value) => Ok(value.clone()),
             Term::Plus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
-                (Value::N(left), Value::N(right)) => left.plus(right).map(Value::N).map_err(number_failure),
+                (Value::N(left), Value::N(right)) => left.plus(right).map(Value::N).map_err(arithmetic_failure),
                 _ => Err(wrong_data_type()),
             },
             Term::Minus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
-                (Value::N(left), Value::N(right)) => left.minus(right).map(Value::N).map_err(number_failure),
+                (Value::N(left), Value::N(right)) => left.minus(right).map(Value::N).map_err(arithmetic_failure),
                 _ => Err(wrong_data_type()),
             },
             Term::IfNotExists(path, otherwise) => match path.resolve(item) {
@@ -116,34 +123,43 @@ impl Term {
     }
 }
 
-/// ADD: a sum, or a union of sets. Also of the legacy AttributeUpdates, where lists are appended.
-pub fn added(old: Option<&Value>, value: &Value) -> Result<Value, Failure> {
-    Ok(match (old, value) {
+/// A result with too many digits is told as an overflow.
+fn arithmetic_failure(error: NumberError) -> Failure {
+    number_failure(match error {
+        NumberError::TooManyDigits => NumberError::Overflow,
+        other => other,
+    })
+}
+
+/// ADD: a sum, or a union of sets. In AttributeUpdates lists are appended. `None` if the types do not match.
+fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError>> {
+    Some(Ok(match (old, value) {
         (None, value) => value.clone(),
-        (Some(Value::N(old)), Value::N(value)) => Value::N(old.plus(*value).map_err(number_failure)?),
+        (Some(Value::N(old)), Value::N(value)) => return Some(old.plus(*value).map(Value::N)),
         (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old | value),
         (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old | value),
         (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old | value),
         (Some(Value::L(old)), Value::L(value)) => Value::L([old.as_slice(), value].concat()),
-        _ => return Err(wrong_data_type()),
-    })
+        _ => return None,
+    }))
 }
 
 /// What DELETE leaves of a set.
-pub enum Difference {
+enum Difference {
     /// There was nothing to take from.
     Kept,
     Left(Value),
     Empty,
 }
 
-pub fn deleted(old: Option<&Value>, value: &Value) -> Result<Difference, Failure> {
+/// `None` if the types do not match.
+fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
     let left = match (old, value) {
-        (None, _) => return Ok(Difference::Kept),
+        (None, _) => return Some(Difference::Kept),
         (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old - value),
         (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old - value),
         (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old - value),
-        _ => return Err(wrong_data_type()),
+        _ => return None,
     };
     let is_empty = match &left {
         Value::SS(set) => set.is_empty(),
@@ -151,7 +167,7 @@ pub fn deleted(old: Option<&Value>, value: &Value) -> Result<Difference, Failure
         Value::BS(set) => set.is_empty(),
         _ => false,
     };
-    Ok(if is_empty {
+    Some(if is_empty {
         Difference::Empty
     } else {
         Difference::Left(left)
@@ -272,6 +288,12 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     }
     let (second, first) = (arguments.remove(1), arguments.remove(0));
     if name == "list_append" {
+        if [&first, &second]
+            .into_iter()
+            .any(|term| matches!(term, Term::ListAppend(..)))
+        {
+            return Err(misused(parser, name));
+        }
         check_literal(parser, &first, name, "L")?;
         check_literal(parser, &second, name, "L")?;
         return Ok(Term::ListAppend(Box::new(first), Box::new(second)));

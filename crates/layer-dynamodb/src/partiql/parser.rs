@@ -402,8 +402,8 @@ impl Parser {
         match (function, first, second) {
             ("begins_with", first, second) => Ok(Condition::BeginsWith(first, second)),
             ("contains", first, second) => Ok(Condition::Contains(first, second)),
-            (_, Operand::Path(path), Operand::Value(Value::S(name))) if TYPE_NAMES.contains(&name.as_str()) => {
-                Ok(Condition::HasType(path, name))
+            (_, operand, Operand::Value(Value::S(name))) if TYPE_NAMES.contains(&name.as_str()) => {
+                Ok(Condition::HasType(operand, name))
             }
             _ => Err(malformed("attribute_type needs a path and the name of a type")),
         }
@@ -418,7 +418,7 @@ impl Parser {
             Condition::NotExists(path)
         } else {
             self.expect_word("NULL")?;
-            Condition::HasType(path, "NULL".into())
+            Condition::HasType(Operand::Path(path), "NULL".into())
         };
         Ok(if negated {
             Condition::Not(Box::new(condition))

@@ -62,29 +62,41 @@ pub fn encoded(headers: &HeaderMap, body: &[u8]) -> Option<(&'static str, Bytes)
     Some((encoding, written.ok()?.into()))
 }
 
-/// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); the first of equals.
+/// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); of equals the first that is named. A weight
+/// that cannot be read, or is above one, counts as one, as it does for the service.
 fn preferred(headers: &HeaderMap) -> Option<&'static str> {
-    let mut best: Option<(&'static str, f32)> = None;
+    let mut named: Vec<(&'static str, f32)> = Vec::new();
+    let mut others = 0.0;
     let values = headers
         .get_all(ACCEPT_ENCODING)
         .iter()
         .filter_map(|value| value.to_str().ok());
     for element in values.flat_map(|value| value.split(',')) {
         let (name, parameters) = element.split_once(';').unwrap_or((element, ""));
-        let weight = parameters
-            .trim()
-            .strip_prefix("q=")
-            .map_or(Some(1.0), |text| text.trim().parse().ok())?;
-        let name = match name.trim().to_ascii_lowercase().as_str() {
-            "gzip" | "*" => "gzip",
-            "deflate" => "deflate",
-            _ => continue,
-        };
-        if weight > best.map_or(0.0, |(_, weight)| weight) {
-            best = Some((name, weight));
+        let weight = weight(parameters);
+        match name.trim().to_ascii_lowercase().as_str() {
+            "gzip" => named.push(("gzip", weight)),
+            "deflate" => named.push(("deflate", weight)),
+            "*" => others = weight,
+            _ => {}
         }
     }
-    best.map(|(name, _)| name)
+    for name in ["gzip", "deflate"] {
+        if !named.iter().any(|(known, _)| *known == name) {
+            named.push((name, others));
+        }
+    }
+    let best = named.into_iter().filter(|(_, weight)| *weight > 0.0);
+    best.reduce(|best, next| if next.1 > best.1 { next } else { best })
+        .map(|(name, _)| name)
+}
+
+fn weight(parameters: &str) -> f32 {
+    let Some((_, rest)) = parameters.split_once("q=") else {
+        return 1.0;
+    };
+    let text = rest.split(';').next().unwrap_or_default().trim();
+    text.parse::<f32>().map_or(1.0, |weight| weight.min(1.0))
 }
 
 #[cfg(test)]
@@ -124,6 +136,9 @@ mod tests {
             ("deflate, gzip", Some("deflate")),
             ("deflate;q=0.5, gzip;q=0.7", Some("gzip")),
             ("*", Some("gzip")),
+            ("*, deflate", Some("deflate")),
+            ("*, gzip;q=0.5", Some("deflate")),
+            ("deflate;q=0.5, gzip;q=31", Some("gzip")),
             ("br", None),
         ] {
             assert_eq!(preferred(&headers(ACCEPT_ENCODING, value)), expected, "{value}");

@@ -1,6 +1,6 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in the service's order: method and content type, size, JSON, target, signature; the rest is the layer's.
+//! Checked in this order: method and content type, size, target, signature, JSON; the rest is the layer's.
 
 mod compression;
 mod signature;
@@ -8,7 +8,7 @@ mod signature;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use hyper::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, ORIGIN, SERVER};
+use hyper::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, SERVER};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use quartet_engine::Hold;
@@ -62,22 +62,14 @@ impl DynamoDbHttp {
     }
 
     fn reply(&self, head: &Parts, sent: &[u8], body: &[u8]) -> Reply {
-        let request = Json::parse(body);
         let target = head.headers.get("x-amz-target").and_then(|value| value.to_str().ok());
-        let checked = match &request {
-            Err(_) => Err(Failure::serialization("")),
-            Ok(_) => Target::parse(target.unwrap_or_default()),
-        };
-        let checked = checked.and_then(|target| {
+        let checked = Target::parse(target.unwrap_or_default()).and_then(|target| {
             let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
             self.verifier.check(head, sent, now_seconds)?;
-            Ok(target)
+            let request = Json::parse(body).map_err(|_| Failure::serialization(""))?;
+            Ok(self.layer.answer(&target, &request))
         });
-        match (checked, &request) {
-            (Ok(target), Ok(request)) => self.layer.answer(&target, request),
-            (Err(failure), _) => refused(&failure),
-            (_, Err(_)) => refused(&Failure::serialization("")),
-        }
+        checked.unwrap_or_else(|failure| refused(&failure))
     }
 
     fn json(&self, head: &Parts, kind: &'static str, reply: Reply) -> HttpAnswer {
@@ -97,9 +89,6 @@ impl DynamoDbHttp {
         headers.insert(SERVER, HeaderValue::from_static("Server"));
         if let Some(encoding) = encoding {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
-        }
-        if head.headers.contains_key(ORIGIN) {
-            headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
         }
         HttpAnswer {
             response,
@@ -123,16 +112,27 @@ impl HttpLayer for DynamoDbHttp {
         if header_bytes > HEAD_BYTES_MAX || line_bytes > HEAD_BYTES_MAX {
             return plain(StatusCode::BAD_REQUEST, "");
         }
-        match (&head.method, head.uri.path()) {
+        let mut answer = match (&head.method, head.uri.path()) {
             (&Method::POST, "/") => self.post(head, body),
-            (&Method::GET, "/") => plain(
-                StatusCode::OK,
-                format!("healthy: dynamodb.{}.amazonaws.com ", self.layer.region),
-            ),
+            (&Method::GET, "/") => plain(StatusCode::OK, format!("healthy: {} ", host(head))),
             (&Method::OPTIONS, _) if head.headers.contains_key(ORIGIN) => preflight(&head.headers),
             _ => plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n"),
+        };
+        if head.headers.contains_key(ORIGIN) {
+            let headers = answer.response.headers_mut();
+            headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
+            let exposed = HeaderValue::from_static("x-amzn-requestid,x-amz-crc32,date");
+            headers.insert("access-control-expose-headers", exposed);
         }
+        answer
     }
+}
+
+/// The name by which the client reached the server.
+fn host(head: &Parts) -> &str {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    host.or_else(|| head.uri.authority().map(|authority| authority.as_str()))
+        .unwrap_or_default()
 }
 
 fn refused(failure: &Failure) -> Reply {
@@ -168,7 +168,6 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpAnswer {
 fn preflight(asked: &HeaderMap) -> HttpAnswer {
     let mut answer = plain(StatusCode::OK, "");
     let headers = answer.response.headers_mut();
-    headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
     headers.insert("access-control-max-age", HeaderValue::from_static("172800"));
     for (question, reply) in [
         ("access-control-request-headers", "access-control-allow-headers"),
