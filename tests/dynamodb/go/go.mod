@@ -1,0 +1,3 @@
+module quartet/tests/dynamodb
+
+go 1.24
