@@ -19,6 +19,7 @@ mod flusher;
 mod home;
 mod optimistic;
 mod options;
+mod reader;
 mod transaction;
 mod watch;
 
@@ -32,8 +33,9 @@ use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::Snapshot;
 
 pub use home::{ExecuteError, Home};
-pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Visit};
+pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Stamp, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
+pub use reader::Reader;
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
