@@ -152,5 +152,6 @@ fn every_recorded_request_is_answered_as_it_was() {
             wrong.push(format!("{}: {why}\n  asked {}\n  was {}\n  is  {}", text("name"), text("request_body"), text("response_body"), reply.body));
         }
     }
+    eprintln!("{count} compared, {} pairs", pairs.known.len());
     assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
 }
