@@ -101,12 +101,10 @@ def bench(server, workload, *options, db=0):
         return json.loads((Path(report) / f"{workload}.json").read_text())["cells"]
 
 
-def percentile(cell, wanted):
-    return next(point["latency_us"] for point in cell["latency_us"]["percentiles"] if abs(point["percentile"] - wanted) < 1e-4)
-
-
 def figures(cell):
-    return {"per_second": cell["requests_per_second"], "p50_us": percentile(cell, 0.5), "p99_us": percentile(cell, 0.99),
+    latency = cell["latency_us"]
+    p50 = next(point["latency_us"] for point in latency["percentiles"] if point["percentile"] == 0.5)
+    return {"per_second": cell["requests_per_second"], "p50_us": p50, "p99_us": latency["p99"],
             "cpu_us": cell["server_cpu_us_per_request"], "errors": cell["errors"]}
 
 
@@ -276,7 +274,7 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=200_000, help="redis-benchmark requests without pipelining")
     parser.add_argument("--keys", type=int, default=1_000_000)

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,10 +36,15 @@ def free_port() -> int:
 
 
 class Server:
-    """`durability` is always | interval | none. `port` (RESP) and `http_port` may change with each start."""
+    """`durability` is always | interval | none. `port` (RESP) and `http_port` may change with each start.
 
-    def __init__(self, durability: str = "none", data: str | None = None, target: str = TARGET):
+    `options` go to the command line of the target as they are."""
+
+    def __init__(
+        self, durability: str = "none", data: str | None = None, target: str = TARGET, options: Sequence[str] = ()
+    ):
         self.target = target
+        self.options = options
         self.durability = durability
         self.own_data = data is None
         self.data = data or tempfile.mkdtemp(prefix="quartet-test-")
@@ -87,7 +93,7 @@ class Server:
         command = [binary(), "serve", "--dev", "--data", self.data]
         command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]
         command += ["--durability", self.durability]
-        command += os.environ.get("QUARTET_SERVE_OPTIONS", "").split()
+        command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)
         ready = threading.Event()
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
@@ -114,7 +120,7 @@ class Server:
             self.port = free_port()
             command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.data]
             command += ["--save", "", "--appendonly", "no" if append == "no" else "yes"]
-            command += ["--appendfsync", append, "--aof-use-rdb-preamble", "no", "--logfile", "log"]
+            command += ["--appendfsync", append, "--aof-use-rdb-preamble", "no", "--logfile", "log", *self.options]
             self._spawn(command)
             if self._answers_ping():
                 return

@@ -7,8 +7,9 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use quartet_env::{Disk, File};
+use quartet_log::LogError;
 use quartet_model::{Effect, EffectsError, EffectsReader, LogSequence, Version};
-use quartet_store::checkpoint::{self, Position};
+use quartet_store::checkpoint::{self, CheckpointSummary, Position};
 use quartet_store::{MemoryBuilder, MemoryStore, Row, Snapshot, Store};
 
 use crate::{OpenError, OpenProgress};
@@ -26,25 +27,42 @@ pub(crate) struct Written {
     pub bytes: u64,
 }
 
-/// The newest checkpoint's state and position. Without one, an empty state and the position before the first epoch.
-pub(crate) fn load_newest(
-    disk: &dyn Disk,
-    progress: &mut dyn FnMut(OpenProgress),
-) -> Result<(MemoryStore, Position), OpenError> {
+/// A checkpoint that was found whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundCheckpoint {
+    pub file: String,
+    pub summary: CheckpointSummary,
+}
+
+/// What the newest checkpoint holds. Without one, an empty state and the position before the first epoch.
+pub(crate) struct Loaded {
+    pub store: MemoryStore,
+    pub position: Position,
+    pub found: Option<FoundCheckpoint>,
+}
+
+pub(crate) fn load_newest(disk: &dyn Disk, progress: &mut dyn FnMut(OpenProgress)) -> Result<Loaded, OpenError> {
     let Some(name) = newest(disk)? else {
-        return Ok((MemoryStore::new(), BEFORE_THE_FIRST));
+        return Ok(Loaded {
+            store: MemoryStore::new(),
+            position: BEFORE_THE_FIRST,
+            found: None,
+        });
     };
     let file = disk.open(&name)?;
     let mut input = io::BufReader::with_capacity(1 << 20, Reading { file, offset: 0 });
     let mut builder = MemoryBuilder::new();
     let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
-    let summary = checkpoint::read(&mut input, &mut |row| builder.push(row), &mut count_rows).map_err(|error| {
-        OpenError::Checkpoint {
-            file: name,
-            reason: error.to_string(),
-        }
+    let read = checkpoint::read(&mut input, &mut |row| builder.push(row), &mut count_rows);
+    let summary = read.map_err(|source| OpenError::Checkpoint {
+        file: name.clone(),
+        source,
     })?;
-    Ok((builder.finish(), summary.position))
+    Ok(Loaded {
+        store: builder.finish(),
+        position: summary.position,
+        found: Some(FoundCheckpoint { file: name, summary }),
+    })
 }
 
 /// Writes a checkpoint of `snapshot` and removes the older ones.
@@ -71,17 +89,53 @@ pub(crate) fn write(disk: &dyn Disk, snapshot: Arc<dyn Snapshot>, position: Posi
     })
 }
 
-/// Applies an epoch's effects. Returns the newest version in it.
-pub(crate) fn replay(store: &mut dyn Store, payload: &[u8]) -> Result<Version, EffectsError> {
-    let mut reader = EffectsReader::new(payload);
-    let mut newest = Version::ZERO;
-    while let Some((version, effects)) = reader.next_transaction()? {
-        for effect in effects {
-            apply(store, version, effect?);
+/// Applies the log's records, in order, to the state of the checkpoint before them.
+pub(crate) struct Replayer {
+    pub store: MemoryStore,
+    /// Of the newest transaction applied.
+    pub version: Version,
+    pub transactions: u64,
+}
+
+impl Replayer {
+    pub fn after(loaded: Loaded) -> Replayer {
+        Replayer {
+            store: loaded.store,
+            version: loaded.position.version,
+            transactions: 0,
         }
-        newest = newest.max(version);
     }
-    Ok(newest)
+
+    pub fn record(&mut self, sequence: LogSequence, payload: &[u8]) -> Result<(), LogError> {
+        self.apply_epoch(payload).map_err(|source| LogError::Replay {
+            sequence,
+            source: Box::new(source),
+        })
+    }
+
+    fn apply_epoch(&mut self, payload: &[u8]) -> Result<(), EpochError> {
+        let mut reader = EffectsReader::new(payload);
+        while let Some((version, effects)) = reader.next_transaction()? {
+            if version <= self.version {
+                return Err(EpochError::VersionsOutOfOrder);
+            }
+            for effect in effects {
+                apply(&mut self.store, version, effect?);
+            }
+            self.version = version;
+            self.transactions += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A record that was written whole but cannot be what an engine wrote.
+#[derive(Debug, thiserror::Error)]
+enum EpochError {
+    #[error(transparent)]
+    Effects(#[from] EffectsError),
+    #[error("a transaction is not newer than the one before it")]
+    VersionsOutOfOrder,
 }
 
 fn apply(store: &mut dyn Store, version: Version, effect: Effect<'_>) {

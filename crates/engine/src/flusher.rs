@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_env::Disk;
 use quartet_log::{Log, LogError};
 use quartet_model::Version;
 
 use quartet_store::checkpoint::Position;
 
+use crate::epochs::Epoch;
+use crate::home::HomeState;
 use crate::{EngineOptions, Shared, checkpoints};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
@@ -168,7 +170,7 @@ impl Worker {
         let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.serve()));
         let outcome = served.unwrap_or(Err(LogError::Failed));
         if let Err(error) = &outcome {
-            self.shared.failed.store(true, Ordering::SeqCst);
+            self.shared.home.fail();
             failure(error);
         }
         if let Some(thread) = self.checkpoint.take() {
@@ -181,59 +183,79 @@ impl Worker {
         loop {
             let stopping = self.control.stop.load(Ordering::SeqCst);
             self.control.wake.store(false, Ordering::SeqCst);
-            let wrote = self.flush_epoch(stopping)?;
+            let more = self.flush_epoch(stopping)?;
             self.finish_checkpoint()?;
-            if stopping && !wrote {
+            if stopping && !more {
                 self.sync()?;
                 return self.log.confirm();
             }
-            if !wrote {
+            if !more {
                 self.rest()?;
             }
         }
     }
 
-    /// Takes the gathered epoch, if any, to the log. True if there was one.
+    /// Takes one epoch to the log, if any waits. False if there is nothing more to do.
     fn flush_epoch(&mut self, stopping: bool) -> Result<bool, LogError> {
-        let checkpoint_wanted = self.checkpoint_wanted();
-        let spare = std::mem::take(&mut self.spare);
-        let mut home = self.shared.home.lock();
-        let needs_sync = std::mem::take(&mut home.pending_needs_sync);
-        let payload = home.pending.take(spare);
-        let version = home.last_version();
+        let shared = self.shared.clone();
+        let mut home = shared.home.borrow();
+        if let Some(epoch) = shared.home.pop(&mut home) {
+            drop(home);
+            self.write(&epoch)?;
+            self.sync_if_wanted(epoch.needs_sync)?;
+            return Ok(true);
+        }
+        self.flush_gathered(home, stopping)
+    }
+
+    /// Takes what has gathered since the last full epoch to the log. True if there was something.
+    fn flush_gathered(&mut self, mut home: MutexGuard<'_, HomeState>, stopping: bool) -> Result<bool, LogError> {
+        let epoch = home.close_epoch(std::mem::take(&mut self.spare));
         let garbage = std::mem::take(&mut home.garbage);
+        let being_freed = home.being_freed.clone();
+        being_freed.store(garbage.len(), Ordering::Relaxed);
         home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
-        let snapshot = checkpoint_wanted.then(|| home.snapshot());
+        let snapshot = self.checkpoint_wanted().then(|| home.snapshot());
         if snapshot.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
         }
         drop(home);
         drop(garbage);
+        being_freed.store(0, Ordering::Relaxed);
 
-        let wrote = !payload.is_empty();
-        if wrote {
-            self.log.append(self.log.tail(), &payload)?;
-            self.shared.statistics.epochs.fetch_add(1, Ordering::Relaxed);
-            self.shared
-                .statistics
-                .epoch_bytes
-                .fetch_add(payload.len() as u64, Ordering::Relaxed);
-            self.synced = false;
-            self.confirmed = false;
-            self.log_bytes_since_checkpoint += payload.len() as u64;
-        }
-        self.written = version;
-        self.spare = reusable(payload);
-        self.publish_if_synced();
-        let waited_for = self.shared.waited_for.load(Ordering::SeqCst);
-        if needs_sync || waited_for || stopping || snapshot.is_some() || self.last_sync.elapsed() >= SYNC_INTERVAL {
-            self.sync()?;
-        }
+        let version = epoch.version;
+        let wrote = self.write(&epoch)?;
+        self.spare = reusable(epoch.payload);
+        self.sync_if_wanted(epoch.needs_sync || stopping || snapshot.is_some())?;
         if let Some(snapshot) = snapshot {
             self.start_checkpoint(snapshot, version);
         }
         Ok(wrote)
+    }
+
+    /// Appends `epoch` to the log unless it is empty. True if it was not.
+    fn write(&mut self, epoch: &Epoch) -> Result<bool, LogError> {
+        let bytes = epoch.payload.len() as u64;
+        if bytes > 0 {
+            self.log.append(self.log.tail(), &epoch.payload)?;
+            let statistics = &self.shared.statistics;
+            statistics.epochs.fetch_add(1, Ordering::Relaxed);
+            statistics.epoch_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.synced = false;
+            self.confirmed = false;
+            self.log_bytes_since_checkpoint += bytes;
+        }
+        self.written = epoch.version;
+        Ok(bytes > 0)
+    }
+
+    fn sync_if_wanted(&mut self, wanted: bool) -> Result<(), LogError> {
+        let waited_for = self.shared.waited_for.load(Ordering::SeqCst);
+        if wanted || waited_for || self.last_sync.elapsed() >= SYNC_INTERVAL {
+            self.sync()?;
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
@@ -245,13 +267,6 @@ impl Worker {
         }
         self.last_sync = Instant::now();
         Ok(())
-    }
-
-    /// Versions that wrote nothing are durable with what came before them; evidence about them can then be forgotten.
-    fn publish_if_synced(&self) {
-        if self.synced && self.written > self.shared.durable() {
-            self.shared.publish_durable(self.written);
-        }
     }
 
     /// Nothing to write: leaves a confirm record behind and sleeps until woken, or until gathered effects are due.

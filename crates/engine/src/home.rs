@@ -3,29 +3,31 @@
 //! A [`Home`] is the lock held. Whoever holds it executes any number of transactions, each atomic on its own; dropping it
 //! lets the next thread in and, if something was written that must become durable, wakes the flusher.
 //!
-//! Invariants: versions handed out strictly increase; `pending` holds exactly the effects of committed transactions that
-//! the flusher has not taken yet, in version order; the journal is empty between transactions.
+//! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
+//! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
+//! between transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::MutexGuard;
 use quartet_model::{EffectsWriter, KeyRange, Version};
 use quartet_store::{Cleared, Row, Snapshot, Store};
 
 use crate::changes::RecentChanges;
+use crate::epochs::{Epoch, FullEpochs};
 use crate::transaction::{SPACE_BYTES, Transaction};
 use crate::watch::{Callback, WatchId, Watches};
 use crate::{Durability, Engine, Hold, Space};
 
 /// Interactive clients may commit against a read version this old.
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
-/// Executing waits while the epoch being gathered holds more than this.
-const PENDING_BYTES_MAX: usize = 256 << 20;
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
 const PENDING_BYTES_WAKE: usize = 1 << 20;
-/// The effects of one transaction may not be larger than this.
+/// The journal keeps room for so many changes.
+const JOURNAL_CHANGES_KEPT: usize = 1024;
+/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
 /// The transaction was rolled back and has changed nothing.
@@ -61,9 +63,10 @@ pub(crate) enum Change {
 
 pub(crate) struct HomeState {
     pub store: Box<dyn Store>,
+    /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
+    /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
     last: Version,
-    /// The newest version with effects: `last_written <= last`. Only these reach the log, so only these are waited for.
-    last_written: Version,
+    pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
     /// `pending` holds effects whose acknowledgement waits for a sync.
     pub pending_needs_sync: bool,
@@ -78,6 +81,8 @@ pub(crate) struct HomeState {
     interactive_until_micros: u64,
     /// Cleared rows, dropped by the flusher outside the lock.
     pub garbage: Vec<Cleared>,
+    /// How many of them the flusher has taken and not dropped yet.
+    pub being_freed: Arc<AtomicUsize>,
 }
 
 impl HomeState {
@@ -85,7 +90,7 @@ impl HomeState {
         HomeState {
             store,
             last,
-            last_written: last,
+            full_epochs: FullEpochs::default(),
             pending: EffectsWriter::default(),
             pending_needs_sync: false,
             changes: RecentChanges::after(last),
@@ -95,6 +100,7 @@ impl HomeState {
             readers: BTreeMap::new(),
             interactive_until_micros: 0,
             garbage: Vec::new(),
+            being_freed: Arc::default(),
         }
     }
 
@@ -102,17 +108,9 @@ impl HomeState {
         self.last
     }
 
-    pub fn last_written(&self) -> Version {
-        self.last_written
-    }
-
     /// What a reader of everything has to wait for.
     pub fn hold_of_everything(&self, durable: Version) -> Hold {
-        if self.last_written > durable {
-            self.last_written
-        } else {
-            Version::ZERO
-        }
+        if self.last > durable { self.last } else { Version::ZERO }
     }
 
     pub fn next_version(&mut self, now_micros: u64) -> Version {
@@ -120,54 +118,73 @@ impl HomeState {
         self.last
     }
 
-    pub fn is_overfull(&self) -> bool {
-        self.pending.len() > PENDING_BYTES_MAX
+    /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
+    pub fn close_epoch(&mut self, spare: Vec<u8>) -> Epoch {
+        Epoch {
+            payload: self.pending.take(spare),
+            version: self.last,
+            needs_sync: std::mem::take(&mut self.pending_needs_sync),
+        }
     }
 
     pub fn snapshot(&self) -> Arc<dyn Snapshot> {
         self.store.snapshot()
     }
 
-    /// Closes the open transaction: its effects join the epoch, the watchers are told.
+    /// Closes the open transaction: its version and effects join the epoch.
     pub fn commit(&mut self, version: Version, durability: Durability) {
-        if self.pending.commit(version) {
-            self.last_written = version;
-            self.pending_needs_sync |= durability == Durability::Always;
-        }
-        let keep_evidence = durability == Durability::Always || self.certification_expected();
-        for change in self.journal.drain(..) {
+        self.pending.commit(version);
+        self.pending_needs_sync |= durability == Durability::Always;
+        self.close_journal(version, durability);
+    }
+
+    /// Closes the open transaction, which had no effects. `last` is the version before it: its own is taken back.
+    pub fn commit_without_effects(&mut self, last: Version) {
+        self.pending.rollback();
+        self.last = last;
+        self.close_journal(last, Durability::Always);
+    }
+
+    /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
+    fn close_journal(&mut self, version: Version, durability: Durability) {
+        let mut journal = std::mem::take(&mut self.journal);
+        let keep = durability == Durability::Always || self.certification_expected();
+        for change in &journal {
             match change {
-                Change::Set { new, .. } if !self.watches.is_empty() => self.watches.key_changed(new.key()),
-                Change::Set { .. } => {}
-                Change::Touched { key } => self.watches.key_changed(&key),
-                Change::Cleared { old } => {
-                    self.watches.key_changed(old.key());
-                    if keep_evidence {
-                        self.changes.add_point(old.key(), version);
-                    } else {
-                        self.changes.add_unrecorded(old.key(), version);
-                    }
-                }
-                Change::ClearedRange {
-                    range,
-                    cleared,
-                    watches,
-                } => {
-                    watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
-                    if keep_evidence {
-                        self.changes.add_range(range, version);
-                    } else {
-                        self.changes.add_unrecorded(&range.start, version);
-                    }
-                    self.garbage.push(cleared);
-                }
+                Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
+                Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
+                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range.clone(), version),
+                Change::ClearedRange { range, .. } => self.changes.add_unrecorded(&range.start, version),
+                Change::Set { .. } | Change::Touched { .. } => {}
+            }
+        }
+        if !self.watches.is_empty() {
+            journal.iter().for_each(|change| self.tell_watchers(change));
+        }
+        for change in journal.drain(..) {
+            if let Change::ClearedRange { cleared, .. } = change {
+                self.garbage.push(cleared);
+            }
+        }
+        journal.shrink_to(JOURNAL_CHANGES_KEPT);
+        self.journal = journal;
+    }
+
+    fn tell_watchers(&self, change: &Change) {
+        match change {
+            Change::Set { new, .. } => self.watches.key_changed(new.key()),
+            Change::Touched { key } => self.watches.key_changed(key),
+            Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::ClearedRange { range, watches, .. } => {
+                watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
             }
         }
     }
 
-    /// Takes back the open transaction.
-    pub fn rollback(&mut self) {
+    /// Takes back the open transaction. `last` is the version before it.
+    pub fn rollback(&mut self, last: Version) {
         self.pending.rollback();
+        self.last = last;
         while let Some(change) = self.journal.pop() {
             match change {
                 Change::Set { old: Some(old), .. } | Change::Cleared { old } => {
@@ -247,7 +264,8 @@ impl<'e> Home<'e> {
         self.now_micros = self.engine.now_micros();
     }
 
-    /// Runs `body` as one transaction at the latest state. `Err` rolls it back.
+    /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log cannot keep up; no
+    /// other transaction comes in between.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -271,6 +289,11 @@ impl<'e> Home<'e> {
         if has_written {
             let count = &self.engine.shared().statistics.transactions_since_checkpoint;
             count.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.state.pending.len() >= self.engine.epoch_bytes_max() {
+            let epoch = self.state.close_epoch(Vec::new());
+            let home = &self.engine.shared().home;
+            home.push(&mut self.state, epoch, || self.engine.wake_flusher());
         }
         Ok((answer, hold))
     }

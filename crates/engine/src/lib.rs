@@ -14,7 +14,9 @@
 //! group commit needs no timer. A failed write or sync is final: the failure callback stops the server.
 
 mod changes;
+mod check;
 mod checkpoints;
+mod epochs;
 mod flusher;
 mod home;
 mod optimistic;
@@ -32,6 +34,8 @@ use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::Snapshot;
 
+pub use check::{CheckReport, check};
+pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
 pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Stamp, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
@@ -39,6 +43,8 @@ pub use reader::Reader;
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 
+use crate::checkpoints::Replayer;
+use crate::epochs::HomeLock;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
 pub use flusher::CheckpointError;
@@ -62,22 +68,25 @@ impl Space {
 /// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
 pub type Hold = Version;
 
+/// No epoch grows larger before it is closed: with one transaction more it still fits a log record, which holds 4 GiB.
+const EPOCH_BYTES_LIMIT: usize = 2 << 30;
+
 /// One partition at its home: state, log and the threads that serve them.
 pub struct Engine {
     shared: Arc<Shared>,
     flusher: Flusher,
+    epoch_bytes_max: usize,
 }
 
 /// What the engine's threads share.
 pub(crate) struct Shared {
-    home: Mutex<HomeState>,
+    home: HomeLock,
     clock: Arc<dyn Clock>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     durable: AtomicU64,
     /// Somebody waits for `durable` to move: the flusher calls the listeners.
     waited_for: AtomicBool,
     listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
-    failed: AtomicBool,
     statistics: Statistics,
 }
 
@@ -106,63 +115,47 @@ impl Engine {
         failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
-        let (mut store, loaded) = checkpoints::load_newest(disk.as_ref(), progress)?;
-        let mut last = loaded.version;
+        let loaded = checkpoints::load_newest(disk.as_ref(), progress)?;
+        let position = loaded.position;
         let log_options = FileLogOptions {
             segment_bytes: options.segment_bytes,
             ..FileLogOptions::default()
         };
-        let mut replay = |sequence, payload: &[u8]| {
-            let newest = checkpoints::replay(&mut store, payload).map_err(|source| LogError::Replay {
-                sequence,
-                source: Box::new(source),
-            })?;
-            last = last.max(newest);
-            Ok(())
-        };
-        let mut log_progress = |read: ReplayProgress| {
-            progress(OpenProgress::Log {
-                bytes: read.bytes_read,
-                bytes_total: read.bytes_total,
-            })
-        };
+        let mut replayer = Replayer::after(loaded);
+        let mut log_progress = |read: ReplayProgress| progress(read.into());
         let log = FileLog::open(
             disk.clone(),
             log_options,
-            loaded.sequence.next(),
-            &mut replay,
+            position.sequence.next(),
+            &mut |sequence, payload| replayer.record(sequence, payload),
             &mut log_progress,
         )
         .map_err(OpenError::Log)?;
+        let last = replayer.version;
         let shared = Arc::new(Shared {
-            home: Mutex::new(HomeState::new(Box::new(store), last)),
+            home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
             clock,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
-            failed: AtomicBool::new(false),
             statistics: Statistics::default(),
         });
         shared
             .statistics
             .checkpoint_last_version
-            .store(loaded.version.0, Ordering::Relaxed);
+            .store(position.version.0, Ordering::Relaxed);
+        let epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
         let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
-        Ok(Engine { shared, flusher })
+        Ok(Engine {
+            shared,
+            flusher,
+            epoch_bytes_max,
+        })
     }
 
-    /// Takes the partition's lock. A pipeline of commands takes it once. Waits while the epoch being gathered is larger
-    /// than the log can keep up with.
+    /// Takes the partition's lock. A pipeline of commands takes it once.
     pub fn home(&self) -> Home<'_> {
-        loop {
-            let state = self.shared.home.lock();
-            if !state.is_overfull() || self.shared.failed.load(Ordering::Relaxed) {
-                return Home::new(self, state);
-            }
-            drop(state);
-            self.flusher.wake();
-            std::thread::sleep(std::time::Duration::from_micros(200));
-        }
+        Home::new(self, self.shared.home.lock())
     }
 
     /// Everything up to this version is durable.
@@ -193,7 +186,7 @@ impl Engine {
     /// False if the log failed and `hold` never will be.
     pub fn wait_durable(&self, hold: Hold) -> bool {
         while !self.is_durable(hold) {
-            if self.shared.failed.load(Ordering::Relaxed) {
+            if self.shared.home.has_failed() {
                 return false;
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
@@ -203,7 +196,7 @@ impl Engine {
 
     /// The state at the latest commit, and the hold of everything read from it.
     pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
-        let state = self.shared.home.lock();
+        let state = self.shared.home.borrow();
         let version = state.last_version();
         let hold = state.hold_of_everything(self.durable());
         (state.snapshot(), version, hold)
@@ -245,6 +238,10 @@ impl Engine {
 
     pub(crate) fn wake_flusher(&self) {
         self.flusher.wake();
+    }
+
+    pub(crate) fn epoch_bytes_max(&self) -> usize {
+        self.epoch_bytes_max
     }
 }
 

@@ -410,7 +410,8 @@ impl Engine {
         (version, home.state().snapshot(), hold)
     }
 
-    /// Judges an interactive transaction and lands its writes. The version is where it committed.
+    /// Judges an interactive transaction and lands its writes. The version is where it committed; of one that writes nothing,
+    /// the newest at which what it read still held.
     pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
         let mut home = self.home();
         let prefix = space.prefix();
@@ -425,6 +426,9 @@ impl Engine {
             for range in read {
                 unchanged_range(home.state(), &range, request.read_version).map_err(|_| CommitError::Conflict)?;
             }
+        }
+        if request.mutations.is_empty() && request.write_conflicts.is_empty() {
+            return Ok((home.state().last_version(), home.latest_hold(space)));
         }
         let committed = home.execute(space, |target| -> Result<Version, std::convert::Infallible> {
             for mutation in &request.mutations {
@@ -461,7 +465,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.shared().home.lock().reader_ended(self.version);
+            self.engine.shared().home.borrow().reader_ended(self.version);
         }
     }
 }

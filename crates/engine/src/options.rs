@@ -1,6 +1,7 @@
 //! How a partition is opened, and why that may fail.
 
-use quartet_log::LogError;
+use quartet_log::{LogError, ReplayProgress};
+use quartet_store::checkpoint;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,6 +37,9 @@ pub struct EngineOptions {
     pub segment_bytes: u64,
     /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
     pub checkpoint_log_bytes: u64,
+    /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
+    /// for the log, then whoever executes waits.
+    pub epoch_bytes_max: usize,
 }
 
 impl Default for EngineOptions {
@@ -43,6 +47,7 @@ impl Default for EngineOptions {
         EngineOptions {
             segment_bytes: 64 << 20,
             checkpoint_log_bytes: 256 << 20,
+            epoch_bytes_max: 64 << 20,
         }
     }
 }
@@ -54,12 +59,39 @@ pub enum OpenProgress {
     Log { bytes: u64, bytes_total: u64 },
 }
 
+impl From<ReplayProgress> for OpenProgress {
+    fn from(read: ReplayProgress) -> OpenProgress {
+        OpenProgress::Log {
+            bytes: read.bytes_read,
+            bytes_total: read.bytes_total,
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{0}")]
     Log(LogError),
-    #[error("checkpoint {file}: {reason}; restore it from a backup or a replica: the log before it has been trimmed")]
-    Checkpoint { file: String, reason: String },
+    #[error("checkpoint {file}: {source}; restore it from a backup or a replica: the log before it has been trimmed")]
+    Checkpoint {
+        file: String,
+        source: checkpoint::CheckpointError,
+    },
     #[error("reading the data directory: {0}")]
     Io(#[from] std::io::Error),
+}
+
+impl OpenError {
+    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
+    pub fn is_damage(&self) -> bool {
+        use LogError::{Damaged, Gap, Replay};
+        matches!(
+            self,
+            OpenError::Log(Damaged { .. } | Gap { .. } | Replay { .. })
+                | OpenError::Checkpoint {
+                    source: checkpoint::CheckpointError::Damaged { .. },
+                    ..
+                }
+        )
+    }
 }

@@ -4,6 +4,7 @@
 //! reach outside its logical database. Dropped without a commit (an error, a panic in the layer), it takes everything back.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
@@ -24,11 +25,16 @@ pub struct Transaction<'h> {
     prefix: [u8; SPACE_BYTES],
     /// The durable version when the transaction began: whatever it reads above it must be waited for.
     durable: Version,
+    /// The newest version when the transaction began.
+    last: Version,
     /// Zero until the first write.
     version: Version,
+    /// The layer may tell its version, so the version goes to the log even if nothing else does.
+    version_told: bool,
     now_micros: u64,
     hold: Hold,
     unique_ids: u32,
+    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
     finished: bool,
 }
@@ -40,12 +46,15 @@ pub(crate) struct TooLarge(pub Hold);
 impl<'h> Transaction<'h> {
     pub(crate) fn new(state: &'h mut HomeState, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
         state.pending.begin();
+        let last = state.last_version();
         Transaction {
             state,
             space,
             prefix: space.prefix(),
             durable,
+            last,
             version: Version::ZERO,
+            version_told: false,
             now_micros,
             hold: Version::ZERO,
             unique_ids: 0,
@@ -59,21 +68,28 @@ impl<'h> Transaction<'h> {
         self.now_micros
     }
 
-    /// The version at which this transaction will commit.
+    /// The version at which this transaction will commit. Asking makes it a write, also if nothing else does: a version
+    /// that somebody knows must not be given again after a restart.
     pub fn commit_version(&mut self) -> Version {
+        self.version_told = true;
+        self.take_version()
+    }
+
+    fn take_version(&mut self) -> Version {
         if self.version == Version::ZERO {
             self.version = self.state.next_version(self.now_micros);
         }
         self.version
     }
 
-    /// An identifier that no other call in this space returns, ever. At most 2^24 in a transaction; panics beyond.
+    /// An identifier that nothing else written in this space carries, ever. For keys and values; one told to a client by a
+    /// transaction that writes nothing may come again. At most 2^24 in a transaction; panics beyond.
     pub fn unique_id(&mut self) -> UniqueId {
         self.unique_ids += 1;
         assert!(self.unique_ids < 1 << 24, "at most 2^24 unique ids in a transaction");
         let mut id = [0; 10];
         // Seven bytes of microseconds last until the year 4253.
-        id[..7].copy_from_slice(&self.commit_version().0.to_be_bytes()[1..]);
+        id[..7].copy_from_slice(&self.take_version().0.to_be_bytes()[1..]);
         id[7..].copy_from_slice(&self.unique_ids.to_be_bytes()[1..]);
         id
     }
@@ -95,11 +111,11 @@ impl<'h> Transaction<'h> {
     /// Sets `key` to the concatenation of `value_parts`. Returns the row it replaced.
     pub fn set_parts(&mut self, key: &[u8], value_parts: &[&[u8]]) -> Option<Row> {
         let value_bytes: usize = value_parts.iter().map(|part| part.len()).sum();
-        if key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX {
-            self.too_large = true;
+        self.too_large |= key.len() + SPACE_BYTES > KEY_BYTES_MAX || value_bytes > VALUE_BYTES_MAX;
+        if self.too_large {
             return None;
         }
-        let version = self.commit_version();
+        let version = self.take_version();
         let row = Row::from_parts(&[&self.prefix, key], value_parts, version);
         self.set_row(row)
     }
@@ -127,10 +143,18 @@ impl<'h> Transaction<'h> {
             self.depend_on(version);
             return None;
         };
-        self.commit_version();
-        self.state.pending.clear(old.key());
+        self.take_version();
+        if !self.too_large {
+            self.state.pending.clear(old.key());
+        }
         self.state.journal.push(Change::Cleared { old: old.clone() });
+        self.check_size();
         Some(old)
+    }
+
+    /// Cleared ranges whose rows still take memory. The flusher frees them.
+    pub fn unfreed_count(&self) -> usize {
+        self.state.garbage.len() + self.state.being_freed.load(Ordering::Relaxed)
     }
 
     /// Removes every key of `start..end`. Returns how many there were.
@@ -143,13 +167,16 @@ impl<'h> Transaction<'h> {
         let cleared = self.state.store.clear_range(&range.start, &range.end);
         let count = cleared.count();
         if count > 0 {
-            self.commit_version();
-            self.state.pending.clear_range(&range.start, &range.end);
+            self.take_version();
+            if !self.too_large {
+                self.state.pending.clear_range(&range.start, &range.end);
+            }
             self.state.journal.push(Change::ClearedRange {
                 range,
                 cleared,
                 watches,
             });
+            self.check_size();
         } else {
             let newest = self.state.changes.newest_in(&range.start, &range.end);
             self.depend_on(newest);
@@ -215,15 +242,11 @@ impl<'h> Transaction<'h> {
             return Err(TooLarge(self.failure_hold()));
         }
         self.finished = true;
-        if self.version == Version::ZERO {
-            match self.state.journal.is_empty() {
-                true => self.state.pending.rollback(),
-                false => self.state.commit(Version::ZERO, self.space.durability),
-            }
-        } else {
+        if self.version_told || self.state.pending.open_bytes() > 0 {
             self.state.commit(self.version, self.space.durability);
-            // A version without effects never reaches the log, and nobody has to wait for it.
-            self.depend_on(self.version.min(self.state.last_written()));
+            self.depend_on(self.version);
+        } else {
+            self.state.commit_without_effects(self.last);
         }
         Ok(self.hold)
     }
@@ -234,7 +257,7 @@ impl<'h> Transaction<'h> {
         if self.has_written() {
             self.depend_on_everything();
         }
-        self.hold.min(self.state.last_written())
+        self.hold.min(self.last)
     }
 
     fn check_size(&mut self) {
@@ -251,8 +274,7 @@ impl<'h> Transaction<'h> {
 
     /// Counting does not see the versions of what it counts, so it depends on the latest commit.
     fn depend_on_everything(&mut self) {
-        let last = self.state.last_written();
-        self.depend_on(last);
+        self.depend_on(self.last);
     }
 
     fn build_key(&mut self, key: &[u8]) {
@@ -269,7 +291,7 @@ impl<'h> Transaction<'h> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.state.rollback();
+            self.state.rollback(self.last);
         }
     }
 }

@@ -11,4 +11,4 @@ mod real_disk;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, File};
 pub use faulty_disk::{FaultyDisk, SECTOR_BYTES, WriteFault};
-pub use real_disk::RealDisk;
+pub use real_disk::{RealDisk, create_directory_durably};

@@ -1,7 +1,8 @@
 //! A directory of the operating system.
 //!
-//! Holds an exclusive lock on the file `LOCK` inside it for as long as it lives, so that two servers never write to the
-//! same directory. The kernel drops the lock when the process ends, however it ends.
+//! Holds a lock on the file `LOCK` inside it for as long as it lives, so that two servers never write to the same
+//! directory, and nobody reads one that a server writes to. The kernel drops the lock when the process ends, however it
+//! ends.
 
 use crate::disk::{Disk, File, check_name};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
@@ -16,8 +17,9 @@ const LOCK_NAME: &str = "LOCK";
 pub struct RealDisk {
     path: PathBuf,
     directory: fs::File,
-    /// Held, never read: closing it gives the directory free.
-    _lock: fs::File,
+    is_writable: bool,
+    /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no server has opened.
+    _lock: Option<fs::File>,
 }
 
 impl RealDisk {
@@ -26,14 +28,50 @@ impl RealDisk {
     /// Errors: `ResourceBusy` if another process (or this one) has it open already; whatever the system says otherwise.
     pub fn open(path: impl AsRef<Path>) -> io::Result<RealDisk> {
         let path = path.as_ref().to_path_buf();
-        create_durably(&path)?;
-        let lock = lock(&path)?;
+        create_directory_durably(&path)?;
+        let file = fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK_NAME))?;
+        lock(&path, &file, FlockOperation::NonBlockingLockExclusive)?;
         let directory = fs::File::open(&path)?;
         Ok(RealDisk {
             path,
             directory,
-            _lock: lock,
+            is_writable: true,
+            _lock: Some(file),
         })
+    }
+
+    /// Opens `path` to read it only; whatever would change it answers `ReadOnlyFilesystem`. Needs no permission to write.
+    ///
+    /// Errors: `ResourceBusy` if a server has it open; `NotFound` if there is no such directory.
+    pub fn open_to_read(path: impl AsRef<Path>) -> io::Result<RealDisk> {
+        let path = path.as_ref().to_path_buf();
+        let directory = fs::File::open(&path)?;
+        let file = match fs::File::open(path.join(LOCK_NAME)) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(file) = &file {
+            lock(&path, file, FlockOperation::NonBlockingLockShared)?;
+        }
+        Ok(RealDisk {
+            path,
+            directory,
+            is_writable: false,
+            _lock: file,
+        })
+    }
+
+    fn resolve_to_write(&self, name: &str) -> io::Result<PathBuf> {
+        if self.is_writable {
+            self.resolve(name)
+        } else {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        }
     }
 
     fn resolve(&self, name: &str) -> io::Result<PathBuf> {
@@ -48,30 +86,31 @@ impl RealDisk {
     }
 }
 
-/// Creates the directory and makes its entry in its parent durable.
-fn create_durably(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
+/// Creates the directory and those above it, and makes their entries durable. An existing one is made durable too, if its
+/// parent may be read: whoever created it may not have done so.
+pub fn create_directory_durably(path: &Path) -> io::Result<()> {
+    let missing = path
+        .ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && !path.is_dir());
+    let created = missing.count();
     fs::create_dir_all(path)?;
-    match path.canonicalize()?.parent() {
-        Some(parent) => fs::File::open(parent)?.sync_all(),
-        None => Ok(()),
+    for directory in path.canonicalize()?.ancestors().skip(1).take(created.max(1)) {
+        match fs::File::open(directory) {
+            Ok(directory) => directory.sync_all()?,
+            Err(error) if created == 0 && error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(())
 }
 
-fn lock(path: &Path) -> io::Result<fs::File> {
-    let file = fs::File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path.join(LOCK_NAME))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+fn lock(path: &Path, file: &fs::File, operation: FlockOperation) -> io::Result<()> {
+    match flock(file, operation) {
+        Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             format!(
-                "directory {} is in use by another server: its LOCK file is held",
+                "directory {} is in use by another process: its LOCK file is held",
                 path.display()
             ),
         )),
@@ -86,12 +125,15 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(true)
-            .open(self.resolve(name)?)?;
+            .open(self.resolve_to_write(name)?)?;
         Ok(Box::new(RealFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let file = fs::File::options().read(true).write(true).open(self.resolve(name)?)?;
+        let file = fs::File::options()
+            .read(true)
+            .write(self.is_writable)
+            .open(self.resolve(name)?)?;
         Ok(Box::new(RealFile(file)))
     }
 
@@ -116,11 +158,11 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.resolve(from)?, self.resolve(to)?)
+        fs::rename(self.resolve_to_write(from)?, self.resolve_to_write(to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.resolve(name)?)
+        fs::remove_file(self.resolve_to_write(name)?)
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -179,9 +221,47 @@ mod tests {
         let first = RealDisk::open(&path).unwrap();
         let error = RealDisk::open(&path).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
-        assert!(error.to_string().contains("in use by another server"), "{error}");
+        assert!(error.to_string().contains("in use by another process"), "{error}");
+        assert_eq!(
+            RealDisk::open_to_read(&path).err().unwrap().kind(),
+            io::ErrorKind::ResourceBusy
+        );
         drop(first);
+        let reader = RealDisk::open_to_read(&path).unwrap();
+        RealDisk::open_to_read(&path).expect("readers are many");
+        assert_eq!(RealDisk::open(&path).err().unwrap().kind(), io::ErrorKind::ResourceBusy);
+        drop(reader);
         RealDisk::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_opened_to_read_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a"), "content").unwrap();
+        let disk = RealDisk::open_to_read(directory.path()).unwrap();
+        let refused = [
+            disk.create("b").err(),
+            disk.rename("a", "b").err(),
+            disk.remove("a").err(),
+        ];
+        for error in refused {
+            assert_eq!(error.unwrap().kind(), io::ErrorKind::ReadOnlyFilesystem);
+        }
+        assert_eq!(disk.list().unwrap(), ["a"]);
+        let file = disk.open("a").unwrap();
+        assert_eq!(file.len().unwrap(), 7);
+        assert!(file.write_at(0, b"x").is_err());
+        let nowhere = RealDisk::open_to_read(directory.path().join("nowhere"));
+        assert_eq!(nowhere.err().unwrap().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn directories_are_created_down_to_the_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/c");
+        create_directory_durably(&path).unwrap();
+        create_directory_durably(&path).unwrap();
+        assert!(path.is_dir());
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Blocking {
             Some(error) => reply.error(error),
             None => reply.null_array(),
         }
+        layer.statistics.wait_ended(waiter.command, error);
         // That there was nothing to take may rest on what is not durable yet.
         waiter.client.post(&bytes, home.latest_hold(layer.space), true);
         true
@@ -217,23 +218,20 @@ fn retry(
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Hold> {
     let mut parser = Parser::new();
-    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::default()) else {
+    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
         return None;
     };
     let arguments = parser.arguments(request);
-    match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
-        Ok(hold) => Some(hold),
-        Err(Failure::Block(_) | Failure::After(_)) => None,
-        Err(Failure::Error(errors::WRONG_TYPE)) => None,
-        Err(Failure::Error(text)) => {
-            Reply::new(bytes, client.protocol).error(text);
-            Some(client.failure_hold)
-        }
-        Err(Failure::Message(text)) => {
-            Reply::new(bytes, client.protocol).error(&text);
-            Some(client.failure_hold)
-        }
-    }
+    let text = match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
+        Ok(hold) => return Some(hold),
+        Err(Failure::Block(_) | Failure::After(_)) => return None,
+        Err(Failure::Error(errors::WRONG_TYPE)) => return None,
+        Err(Failure::Error(text)) => text.to_owned(),
+        Err(Failure::Message(text)) => text,
+    };
+    layer.statistics.error_sent(text.as_bytes());
+    Reply::new(bytes, client.protocol).error(&text);
+    Some(client.failure_hold)
 }
 
 fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {

@@ -21,6 +21,8 @@ pub struct ClientState {
     pub close_after_reply: bool,
     /// The request is no request: close at once.
     pub close_without_reply: bool,
+    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
+    pub sleep_micros: u64,
     /// The error reply of the latest failed command may be sent once this version is durable.
     pub failure_hold: Hold,
 }
@@ -32,6 +34,8 @@ pub struct Queue {
     pub bytes: usize,
     /// Some request writes.
     pub writes: bool,
+    /// Some request is refused while memory is short.
+    pub may_need_memory: bool,
     /// A request was refused: EXEC will discard them all.
     pub refused: bool,
 }
@@ -71,6 +75,7 @@ impl ClientState {
             reply_mode: ReplyMode::On,
             close_after_reply: false,
             close_without_reply: false,
+            sleep_micros: 0,
             failure_hold: Hold::ZERO,
         }
     }
@@ -82,7 +87,8 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub connected_micros: u64,
-    pub last_command_micros: AtomicU64,
+    /// When its latest bytes arrived or its latest command ended.
+    pub last_active_micros: AtomicU64,
     pub db: AtomicU8,
     pub resp: AtomicU8,
     /// Number of queued requests plus one while in MULTI; zero outside.
@@ -93,11 +99,30 @@ pub struct Client {
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     pub killed: AtomicBool,
+    pub buffers: Buffers,
     /// Index of the latest command in the table.
     last_command: AtomicUsize,
     pub details: Mutex<ClientDetails>,
     mailbox: Mutex<Mailbox>,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Bytes of the buffers, as their owner last told: for CLIENT LIST and INFO.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Requests that are not executed yet.
+    pub input: AtomicUsize,
+    /// Room behind them.
+    pub input_free: AtomicUsize,
+    /// Replies that are not sent yet.
+    pub output: AtomicUsize,
+}
+
+impl Buffers {
+    pub fn total(&self) -> usize {
+        let parts = [&self.input, &self.input_free, &self.output];
+        parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -181,7 +206,7 @@ impl Clients {
             address,
             local_address,
             connected_micros: now_micros,
-            last_command_micros: AtomicU64::new(now_micros),
+            last_active_micros: AtomicU64::new(now_micros),
             db: AtomicU8::new(0),
             resp: AtomicU8::new(2),
             multi: AtomicU64::new(0),
@@ -191,6 +216,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            buffers: Buffers::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),
             mailbox: Mutex::default(),
@@ -211,7 +237,7 @@ impl Clients {
         client.kill();
     }
 
-    /// Wakes every connection: a pause has ended.
+    /// Wakes every connection: what it waits for may be over, or have moved.
     pub fn wake_all(&self) {
         self.list().iter().for_each(|client| (client.wake)());
     }

@@ -42,7 +42,7 @@ pub enum After {
     Checkpoint,
     /// Shut the server down.
     Shutdown,
-    /// Sleep for so many microseconds, then answer OK.
+    /// Sleep for so many microseconds before the reply is sent.
     Sleep { micros: u64 },
 }
 
@@ -154,6 +154,7 @@ pub enum Group {
     Transactions,
     Connection,
     Server,
+    Cluster,
 }
 
 impl Group {
@@ -171,6 +172,7 @@ impl Group {
             Group::Transactions => "transactions",
             Group::Connection => "connection",
             Group::Server => "server",
+            Group::Cluster => "cluster",
         }
     }
 
@@ -187,7 +189,7 @@ impl Group {
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Connection => Some("connection"),
-            Group::Server => None,
+            Group::Server | Group::Cluster => None,
         }
     }
 }

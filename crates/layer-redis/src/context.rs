@@ -1,13 +1,15 @@
 //! What a handler gets: the transaction, the connection, the reply, and what all connections share.
 
+use std::sync::atomic::Ordering;
+
 use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
 use crate::Redis;
 use crate::clients::ClientState;
 use crate::command::{EmptyReply, Failure};
-use crate::keyspace::{Entry, Keyspace, Kind};
-use crate::parse;
+use crate::keyspace::{Entry, Keyspace, Kind, Missing};
+use crate::{errors, parse};
 
 pub struct Context<'c, 't> {
     pub tx: &'c mut Transaction<'t>,
@@ -47,18 +49,37 @@ impl<'c, 't> Context<'c, 't> {
         (keys, &mut self.reply)
     }
 
-    /// A key that a command reads: counted as a hit or a miss.
+    /// A key that a command reads: counted as a hit or a miss, and as used now.
     pub fn read(&mut self, name: &[u8]) -> Option<Entry> {
-        let found = self.keys().find(name);
-        self.layer.statistics.key_read(found.is_some());
+        let found = self.look_at(name);
+        if found.is_some() {
+            self.note_use(name);
+        }
         found
+    }
+
+    /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not as used.
+    pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
+        let found = self.keys().look_up(name);
+        self.layer.statistics.key_read(found.is_ok());
+        if matches!(found, Err(Missing::Expired)) {
+            self.layer.expired.note(self.client.db, name);
+        }
+        found.ok()
+    }
+
+    fn note_use(&self, name: &[u8]) {
+        if !self.client.shared.no_touch.load(Ordering::Relaxed) {
+            self.layer.recency.note(self.client.db, name, self.now_ms);
+        }
     }
 
     /// A key that a command reads and that must hold `kind` if it is there.
     pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
-        let found = self.keys().find_kind(name, kind)?;
-        self.layer.statistics.key_read(found.is_some());
-        Ok(found)
+        match self.read(name) {
+            Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
+            found => Ok(found),
+        }
     }
 
     /// The command has waited. It has been told of keys of a wrong kind long ago, and passes them over.

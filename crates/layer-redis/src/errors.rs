@@ -3,6 +3,7 @@
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const SYNTAX: &str = "ERR syntax error";
 pub const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+pub const NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 pub const NOT_FLOAT: &str = "ERR value is not a valid float";
 pub const OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub const NO_SUCH_KEY: &str = "ERR no such key";
@@ -16,3 +17,4 @@ pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";
 pub const COUNT_OUT_OF_RANGE: &str =
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -2,19 +2,74 @@
 //!
 //! Readers already treat them as absent; the cycle gives their memory back, a few hundred at a time so that nobody waits
 //! long for the lock. What it removes is logged like any other transaction, so replaying needs no clock.
+//!
+//! A key that a reader has found to be expired is removed right after the reader's command, in a transaction of its own: no
+//! reader writes, and none waits until the removal is durable.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use quartet_engine::Home;
 
 use crate::Redis;
 use crate::commands;
-use crate::keyspace::{Keyspace, due};
+use crate::keyspace::{Keyspace, Missing, due};
 
 /// Keys removed under one hold of the lock.
 const BATCH: usize = 200;
 
+/// Keys whose rows a reader found although they had expired.
+#[derive(Default)]
+pub struct FoundExpired {
+    any: AtomicBool,
+    /// Database and name.
+    keys: Mutex<Vec<(u8, Vec<u8>)>>,
+}
+
+/// Keys remembered for one command; the cycle removes the others.
+const FOUND_MAX: usize = 1000;
+
+impl FoundExpired {
+    pub fn note(&self, db: u8, name: &[u8]) {
+        let mut keys = self.keys.lock();
+        if keys.len() < FOUND_MAX {
+            keys.push((db, name.to_vec()));
+        }
+        self.any.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Redis {
+    /// Removes the keys that the command before has found to be expired. Called with the lock held, after each command.
+    #[inline]
+    pub fn expire_found(&self, home: &mut Home<'_>) {
+        if self.expired.any.load(Ordering::Relaxed) {
+            self.expired.any.store(false, Ordering::Relaxed);
+            let found = std::mem::take(&mut *self.expired.keys.lock());
+            self.expire_these(home, &found);
+        }
+    }
+
+    fn expire_these(&self, home: &mut Home<'_>, found: &[(u8, Vec<u8>)]) {
+        let now_ms = home.now_micros() / 1000;
+        if self.pause.holds_back(true, now_ms).is_some() {
+            return;
+        }
+        let removed = home.execute(self.space, |tx| -> Result<u64, ()> {
+            let mut removed = 0;
+            for (db, name) in found {
+                let mut keys = Keyspace { tx, db: *db, now_ms };
+                if matches!(keys.look_up(name), Err(Missing::Expired)) {
+                    keys.remove(name);
+                    removed += 1;
+                }
+            }
+            Ok(removed)
+        });
+        let removed = removed.map_or(0, |(removed, _)| removed);
+        self.statistics.expired_keys.fetch_add(removed, Ordering::Relaxed);
+    }
+
     /// Removes what is due. Call it about ten times a second.
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
@@ -62,5 +117,31 @@ impl Redis {
         let (hashes, fields) = removed.map_or((0, 0), |(removed, _)| removed);
         self.statistics.expired_fields.fetch_add(fields, Ordering::Relaxed);
         hashes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Fixture;
+
+    /// An expired key that somebody asked for used to stay in DBSIZE, and out of `expired_keys`, until the cycle came by.
+    #[test]
+    fn a_reader_makes_an_expired_key_go() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        connection.check("PSETEX a 10 x => OK\nPSETEX b 10 x => OK\nPSETEX c 10 x => OK\nSET d 1 => OK");
+        fixture.advance_ms(10);
+        connection.check(
+            "DBSIZE => 4
+             CLIENT PAUSE 1000 WRITE => OK
+             GET a => nil
+             DBSIZE => 4
+             CLIENT UNPAUSE => OK
+             MGET a b d => [nil nil 1]
+             DBSIZE => 2
+             EXISTS c => 0
+             DBSIZE => 1",
+        );
+        assert_eq!(fixture.layer.statistics.expired_keys.load(super::Ordering::Relaxed), 3);
     }
 }

@@ -157,6 +157,14 @@ impl Entry {
     }
 }
 
+/// Why a reader finds no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Absent,
+    /// Its rows are still there.
+    Expired,
+}
+
 /// What a key is to become.
 #[derive(Clone, Copy)]
 pub struct Header {
@@ -180,6 +188,15 @@ impl Header {
             kind: entry.kind,
             flags: entry.flags,
             expiry_ms: entry.expiry_ms,
+        }
+    }
+
+    /// The header of a string whose bytes were changed, not set: it keeps its expiry, and Redis calls it raw from then on.
+    pub fn patched(old: Option<&Entry>) -> Header {
+        Header {
+            kind: Kind::String,
+            flags: FLAG_A,
+            expiry_ms: old.and_then(|entry| entry.expiry_ms),
         }
     }
 
@@ -222,8 +239,17 @@ pub struct Keyspace<'k, 't> {
 impl Keyspace<'_, '_> {
     /// The key's row, unless it is absent or has expired.
     pub fn find(&mut self, name: &[u8]) -> Option<Entry> {
-        let entry = Entry::from_row(self.tx.get(&key_row(self.db, name))?);
-        (!entry.is_expired(self.now_ms)).then_some(entry)
+        self.look_up(name).ok()
+    }
+
+    /// The key, or why there is none.
+    pub fn look_up(&mut self, name: &[u8]) -> Result<Entry, Missing> {
+        let row = self.tx.get(&key_row(self.db, name)).ok_or(Missing::Absent)?;
+        let entry = Entry::from_row(row);
+        if entry.is_expired(self.now_ms) {
+            return Err(Missing::Expired);
+        }
+        Ok(entry)
     }
 
     /// The key, if it holds `kind`; an error if it holds another.
@@ -505,13 +531,15 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
     }
 }
 
-/// How many keys have an expiry, with the database and deadline of at most `count_max` of them: all, or evenly spread ones.
-pub fn expiry_sample(tx: &mut Transaction<'_>, count_max: u64) -> (u64, Vec<(u8, u64)>) {
-    let total = tx.count(b"T", b"U");
+/// How many keys have an expiry (of the key, or of some field), with the database and deadline of at most `count_max` of them:
+/// all, or evenly spread ones.
+pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
+    let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
+    let total = tx.count(start, end);
     let step = total.div_ceil(count_max).max(1);
     let mut sample = Vec::new();
     let mut index = 0;
-    while let Some(row) = (index < total).then(|| tx.nth(b"T", b"U", index)).flatten() {
+    while let Some(row) = (index < total).then(|| tx.nth(start, end, index)).flatten() {
         let key = Transaction::layer_key(&row);
         let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
         sample.push((key[9], deadline_ms));

@@ -26,6 +26,7 @@ pub mod packed;
 pub mod parse;
 pub mod pause;
 pub mod random;
+pub mod recency;
 pub mod redaction;
 pub mod scan;
 pub mod session;
@@ -35,7 +36,7 @@ pub mod statistics;
 pub mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use quartet_engine::{Engine, Space};
@@ -46,9 +47,11 @@ use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::expiry::FoundExpired;
 use crate::latency::LatencyEvents;
 use crate::pause::Pause;
 use crate::random::Random;
+use crate::recency::Recency;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
 
@@ -74,8 +77,11 @@ pub struct Redis {
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
+    pub recency: Recency,
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub active_expiry: AtomicBool,
+    /// Keys that a reader has found to be expired.
+    pub expired: FoundExpired,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
@@ -87,8 +93,6 @@ pub struct Redis {
 pub struct Resources {
     /// Resident memory.
     pub rss_bytes: u64,
-    /// Memory in use, as the allocator counts it.
-    pub used_bytes: u64,
     pub machine_bytes: u64,
     pub cpu_system_micros: u64,
     pub cpu_user_micros: u64,
@@ -103,6 +107,10 @@ pub struct Identity {
     pub process_id: u32,
     pub tcp_port: u16,
     pub started_micros: u64,
+    /// Resident memory before there were any data.
+    pub startup_bytes: u64,
+    /// The program's path.
+    pub executable: String,
     pub config_file: String,
 }
 
@@ -126,9 +134,28 @@ impl Redis {
             identity,
             cursors: Mutex::default(),
             random: Random::default(),
+            recency: Recency::default(),
             active_expiry: AtomicBool::new(true),
+            expired: FoundExpired::default(),
             shutdown,
             resources: Box::new(Resources::default),
         }
+    }
+
+    /// Memory in use: what the process began with, and the rows.
+    pub fn used_bytes(&self) -> u64 {
+        self.identity.startup_bytes + quartet_store::all_rows_bytes()
+    }
+
+    /// Commands that may need more memory are refused. One load while there is no limit.
+    pub fn is_out_of_memory(&self) -> bool {
+        let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
+        maxmemory > 0 && self.used_bytes() > maxmemory
+    }
+
+    /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.
+    pub fn lacks_replicas(&self) -> bool {
+        let is_set = |field: &AtomicI64| field.load(Ordering::Relaxed) > 0;
+        is_set(&self.config.min_replicas_to_write) && is_set(&self.config.min_replicas_max_lag)
     }
 }

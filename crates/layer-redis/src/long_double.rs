@@ -11,6 +11,7 @@
 //! Subnormals are kept with full precision, which no reply can show: it has 17 decimals.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use crate::parse;
 
@@ -37,6 +38,18 @@ pub enum Parsed {
     Finite(LongDouble),
     /// Infinity, spelled out.
     Infinite,
+}
+
+impl Parsed {
+    pub const ZERO: Parsed = Parsed::Finite(LongDouble::ZERO);
+
+    /// The sum; `None` if it is infinite or not a number.
+    pub fn plus(self, other: Parsed) -> Option<LongDouble> {
+        match (self, other) {
+            (Parsed::Finite(a), Parsed::Finite(b)) => a.plus(b),
+            _ => None,
+        }
+    }
 }
 
 /// A float as C's strtold reads it, the whole text, no blanks. `None` also if it is out of range or not a number.
@@ -99,7 +112,7 @@ fn power(text: &[u8]) -> Option<i64> {
 }
 
 impl LongDouble {
-    pub const ZERO: LongDouble = LongDouble {
+    const ZERO: LongDouble = LongDouble {
         negative: false,
         mantissa: 0,
         exponent: 0,
@@ -181,7 +194,7 @@ impl LongDouble {
     }
 
     /// The sum; `None` if it is infinite.
-    pub fn plus(self, other: LongDouble) -> Option<LongDouble> {
+    fn plus(self, other: LongDouble) -> Option<LongDouble> {
         if self.mantissa == 0 {
             return Some(other);
         }
@@ -215,44 +228,39 @@ impl LongDouble {
         sum.or_else(|| (exponent < 0).then_some(LongDouble::ZERO))
     }
 
-    /// Appends the number without an exponent, seventeen decimals at most, no zeros at the end.
-    pub fn print(self, out: &mut Vec<u8>) {
-        let start = out.len();
-        if self.negative {
-            out.push(b'-');
+    /// The number scaled to a whole number of 10^-17, rounded to even; only for exponents below zero.
+    fn whole_decimals(self) -> u128 {
+        let shift = -self.exponent as u32;
+        let product = u128::from(self.mantissa) * 10u128.pow(DECIMALS);
+        if shift > 126 {
+            return 0;
         }
+        let (quotient, rest, half) = (product >> shift, product & ((1 << shift) - 1), 1 << (shift - 1));
+        quotient + u128::from(rest > half || rest == half && quotient & 1 == 1)
+    }
+
+    /// Without a sign.
+    fn digits(self) -> String {
         if self.exponent >= 0 {
             let mut integer = Big::from_digits(&[]);
             integer
                 .words
                 .extend([self.mantissa as u32, (self.mantissa >> 32) as u32]);
             integer.shift_left(self.exponent as u32);
-            integer.print(out);
-        } else {
-            self.print_fraction(out);
+            return integer.digits();
         }
-        if &out[start..] == b"-0" {
-            out.remove(start);
-        }
+        let (scaled, unit) = (self.whole_decimals(), 10u128.pow(DECIMALS));
+        let text = format!("{}.{:017}", scaled / unit, scaled % unit);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
+}
 
-    fn print_fraction(self, out: &mut Vec<u8>) {
-        let unit = 10u128.pow(DECIMALS);
-        let shift = -self.exponent as u32;
-        let product = u128::from(self.mantissa) * unit;
-        let scaled = if shift > 126 {
-            0
-        } else {
-            let (quotient, rest, half) = (product >> shift, product & ((1 << shift) - 1), 1 << (shift - 1));
-            quotient + u128::from(rest > half || rest == half && quotient & 1 == 1)
-        };
-        out.extend_from_slice((scaled / unit).to_string().as_bytes());
-        let decimals = format!("{:017}", scaled % unit);
-        let decimals = decimals.trim_end_matches('0');
-        if !decimals.is_empty() {
-            out.push(b'.');
-            out.extend_from_slice(decimals.as_bytes());
-        }
+/// Without an exponent, seventeen decimals at most, no zeros at the end.
+impl fmt::Display for LongDouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.digits();
+        let sign = if self.negative && digits != "0" { "-" } else { "" };
+        write!(f, "{sign}{digits}")
     }
 }
 
@@ -333,7 +341,7 @@ impl Big {
         (top, split as i32 * 32, lost)
     }
 
-    fn print(mut self, out: &mut Vec<u8>) {
+    fn digits(mut self) -> String {
         let mut chunks = Vec::new();
         while self.words.last() == Some(&0) {
             self.words.pop();
@@ -341,10 +349,9 @@ impl Big {
         while !self.words.is_empty() {
             chunks.push(self.divide(TEN_TO_9));
         }
-        out.extend_from_slice(chunks.pop().unwrap_or(0).to_string().as_bytes());
-        for chunk in chunks.iter().rev() {
-            out.extend_from_slice(format!("{chunk:09}").as_bytes());
-        }
+        let top = chunks.pop().unwrap_or(0).to_string();
+        let rest = chunks.iter().rev().map(|chunk| format!("{chunk:09}"));
+        [top].into_iter().chain(rest).collect()
     }
 }
 
@@ -357,9 +364,7 @@ mod tests {
             Some(Parsed::Finite(number)) => number,
             other => panic!("{text}: {other:?}"),
         };
-        let mut out = Vec::new();
-        number(a).plus(number(b)).expect("a finite sum").print(&mut out);
-        String::from_utf8(out).unwrap()
+        number(a).plus(number(b)).expect("a finite sum").to_string()
     }
 
     /// Replies that redis-server 7.0.15 on x86-64 gave.

@@ -8,6 +8,9 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::command::Failure;
+use crate::{errors, parse};
+
 pub struct Random {
     state: AtomicU64,
 }
@@ -55,6 +58,50 @@ impl Random {
     }
 }
 
+/// How many elements a client wants picked, as SRANDMEMBER, HRANDFIELD and ZRANDMEMBER take it: a negative number allows
+/// repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PickCount(i64);
+
+/// Most picks with repetitions. Redis would go on until its memory is used up.
+const REPEATED_PICKS_MAX: u64 = 1 << 22;
+const OUT_OF_RANGE: &str = "ERR value is out of range";
+
+impl PickCount {
+    pub fn parse(text: &[u8]) -> Result<PickCount, Failure> {
+        match parse::required_integer(text)? {
+            i64::MIN => Err(errors::COUNT_OUT_OF_RANGE.into()),
+            count => Ok(PickCount(count)),
+        }
+    }
+
+    /// Refuses what would overflow as each pick answers two elements.
+    pub fn of_pairs(self) -> Result<PickCount, Failure> {
+        if self.0.unsigned_abs() > i64::MAX as u64 / 2 {
+            return Err(OUT_OF_RANGE.into());
+        }
+        Ok(self)
+    }
+
+    /// Positions in a collection of `size` elements: all of them in order if that many are wanted, otherwise in any order.
+    pub fn positions(self, random: &Random, size: u64) -> Result<Vec<u64>, Failure> {
+        let wanted = self.0.unsigned_abs();
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        if self.0 >= 0 && wanted >= size {
+            return Ok((0..size).collect());
+        }
+        if self.0 >= 0 {
+            return Ok(random.distinct(wanted, size));
+        }
+        if wanted > REPEATED_PICKS_MAX {
+            return Err(OUT_OF_RANGE.into());
+        }
+        Ok((0..wanted).map(|_| random.below(size)).collect())
+    }
+}
+
 /// The golden ratio's fraction: every multiple of it modulo 2^64 is another state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -72,6 +119,28 @@ mod tests {
             assert_eq!(picked.len() as u64, count);
             assert!(picked.iter().all(|&number| number < 10));
         }
+    }
+
+    #[test]
+    fn as_many_are_picked_as_asked() {
+        let random = Random::seeded(7);
+        let picked = |count: &[u8], size| PickCount::parse(count).unwrap().positions(&random, size);
+        for (count, size, expected) in [
+            ("3", 10, 3),
+            ("12", 10, 10),
+            ("-12", 10, 12),
+            ("0", 10, 0),
+            ("-5", 0, 0),
+        ] {
+            assert_eq!(
+                picked(count.as_bytes(), size).unwrap().len(),
+                expected,
+                "{count} of {size}"
+            );
+        }
+        assert!(picked(b"-4194305", 10).is_err());
+        assert!(PickCount::parse(b"-9223372036854775808").is_err());
+        assert!(PickCount::parse(b"4611686018427387904").unwrap().of_pairs().is_err());
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! element key of a large collection:   position (8 bytes, big-endian)  element
-//! position = xxh3(element), never 0;   cursor = the position to go on from, 0 = the start and the end
+//! position = xxh3(element), never 0;   cursor = top 53 bits of the position to go on from, 0 = the start and the end
 //! ```
 //!
 //! Elements are rows in key order, but an element does not fit into a 64-bit cursor; its hash does. So a large collection is
 //! kept in the order of its elements' hashes: still one point look-up for each, and a cursor that needs no memory on the
 //! server, survives a restart and is right under concurrent writes. An element's position never changes, so whatever is
-//! there during a whole iteration is returned, and exactly once. Elements of equal hash are returned together, because a
-//! cursor cannot point between them. Keys with position 0 are no elements; a family may keep an index of its own there.
+//! there during a whole iteration is returned, and exactly once. Elements whose cursors are equal are returned together,
+//! because a cursor cannot point between them. It has 53 bits because clients, of JavaScript above all, keep it in a float. Keys with position 0 are no elements; a family may keep an index of its own there.
 //! A collection packed in one row is returned whole, with cursor 0.
 //!
 //! Follows <https://redis.io/docs/latest/commands/scan/>.
@@ -17,7 +17,7 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::command::Failure;
@@ -116,6 +116,8 @@ pub fn element_of(key: &[u8]) -> &[u8] {
 /// The least element key, behind whatever the family keeps at position 0.
 pub const FIRST: [u8; POSITION_BYTES] = 1_u64.to_be_bytes();
 const POSITION_BYTES: usize = 8;
+/// A cursor is the position without its lowest eleven bits.
+const POSITIONS_PER_CURSOR: u64 = 1 << 11;
 
 /// Visits about `count` elements of a large collection, from where `cursor` says. Returns the next page's cursor, 0 after the
 /// last.
@@ -127,19 +129,31 @@ pub fn page(
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> u64 {
     let (mut visited, mut last, mut next) = (0, 0, 0);
-    let start = cursor.max(1).to_be_bytes();
+    let Some(start) = cursor.checked_mul(POSITIONS_PER_CURSOR) else {
+        return 0;
+    };
+    let start = start.max(1).to_be_bytes();
     elements.scan(tx, &start, None, false, &mut |key, value| {
         let position = u64::from_be_bytes(key[..POSITION_BYTES].try_into().expect("eight bytes of position"));
-        if visited >= count && position != last {
-            next = position;
+        let cursor = position / POSITIONS_PER_CURSOR;
+        if visited >= count && cursor != last {
+            next = cursor;
             return ControlFlow::Break(());
         }
         visit(element_of(key), value);
         visited += 1;
-        last = position;
+        last = cursor;
         ControlFlow::Continue(())
     });
     next
+}
+
+/// A page as any of these commands answers it: the next cursor, then what was found.
+pub fn write_page(reply: &mut Reply<'_>, next: u64, found: &[Vec<u8>]) {
+    reply.array(2);
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(found.len());
+    found.iter().for_each(|bytes| reply.bulk(bytes));
 }
 
 #[cfg(test)]

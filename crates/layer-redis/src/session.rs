@@ -12,7 +12,9 @@ use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ADMIN, After, Command, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG};
+use crate::command::{
+    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
+};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
@@ -73,6 +75,11 @@ impl Session {
         self.client.authenticated
     }
 
+    /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
+    pub fn may_idle(&self) -> bool {
+        self.is_blocked() || self.client.shared.monitor.load(Ordering::Relaxed)
+    }
+
     /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
     /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
@@ -92,7 +99,8 @@ impl Session {
         let mut home: Option<Home<'_>> = None;
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
-            if rest.is_empty() || self.is_blocked() || received.close || received.after.is_some() {
+            let ends = received.close || self.client.close_after_reply || received.after.is_some();
+            if rest.is_empty() || self.is_blocked() || ends {
                 break;
             }
             match self.parser.parse(rest, &self.limits()) {
@@ -100,7 +108,7 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
-                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest)) {
+                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest), consumed) {
                         break;
                     }
                     let home = home.get_or_insert_with(|| layer.engine.home());
@@ -171,9 +179,12 @@ impl Session {
         self.client.protocol = quartet_wire_resp::Protocol::Resp3;
     }
 
-    /// Holds the request back if CLIENT PAUSE says so.
-    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>) -> bool {
-        let writes = commands::find(arguments).is_ok_and(|command| self.may_write(command));
+    /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
+    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>, request_bytes: usize) -> bool {
+        let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
+            return false;
+        };
+        let writes = self.may_write(command);
         self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
         let is_paused = self.paused_until_ms.is_some();
         if is_paused {
@@ -184,8 +195,13 @@ impl Session {
     }
 
     fn may_write(&self, command: &Command) -> bool {
-        let queue_writes = || self.client.multi.as_ref().is_some_and(|queue| queue.writes);
-        transactions::writes_or_publishes(command) || command.name == "exec" && queue_writes()
+        transactions::writes_or_publishes(command) || self.executes_writes(command)
+    }
+
+    /// The command is EXEC, and something in its queue may write.
+    fn executes_writes(&self, command: &Command) -> bool {
+        let queue = self.client.multi.as_ref();
+        command.name == "exec" && queue.is_some_and(|queue| queue.writes)
     }
 
     /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
@@ -213,10 +229,11 @@ impl Session {
     }
 
     fn limits(&self) -> Limits {
-        if self.client.authenticated {
-            Limits::default()
-        } else {
-            Limits::unauthenticated()
+        let bulk_bytes_max = self.layer.config.proto_max_bulk_len.load(Ordering::Relaxed);
+        Limits {
+            bulk_bytes_max: bulk_bytes_max as usize,
+            authenticated: self.client.authenticated,
+            ..Limits::default()
         }
     }
 
@@ -243,6 +260,10 @@ impl Session {
             Err(Failure::Block(_)) => {}
         }
         received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+        if self.client.sleep_micros > 0 {
+            let micros = std::mem::take(&mut self.client.sleep_micros);
+            received.after = Some(After::Sleep { micros });
+        }
         if self.client.close_without_reply {
             out.truncate(replies_start);
             received.close = true;
@@ -259,6 +280,7 @@ impl Session {
             }
             ReplyMode::Off => out.truncate(replies_start),
         }
+        layer.expire_found(home);
         layer.blocking.serve(home, layer);
     }
 
@@ -318,7 +340,7 @@ impl Session {
                 Failure::Message(text) => text,
                 other => return other,
             };
-            let reason = text.split_once(' ').map_or("", |(_, reason)| reason);
+            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
             return format!("EXECABORT Transaction discarded because of: {reason}").into();
         }
         if let Some(queue) = &mut self.client.multi {
@@ -327,35 +349,59 @@ impl Session {
         refused
     }
 
-    /// Finds the command and checks everything that needs no key.
+    /// The command, or a refusal, which is counted.
     fn admit(
-        &mut self,
+        &self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> Result<&'static Command, Failure> {
+        let admitted = self.admissible(layer, arguments, request_bytes);
+        if admitted.is_err()
+            && let Ok(command) = commands::find(arguments)
+        {
+            let counter = &layer.statistics.commands.0[table().index(command)];
+            counter.rejected.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    /// Finds the command and checks everything that needs no key.
+    fn admissible(
+        &self,
         layer: &Redis,
         arguments: Arguments<'_>,
         request_bytes: usize,
     ) -> Result<&'static Command, Failure> {
         let command = commands::find(arguments)?;
-        let refused = |failure: Failure| {
-            layer.statistics.commands.0[table().index(command)]
-                .rejected
-                .fetch_add(1, Ordering::Relaxed);
-            failure
-        };
         if !command.accepts(arguments.len()) {
-            return Err(refused(
-                format!("ERR wrong number of arguments for '{}' command", command.name).into(),
-            ));
+            return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
         }
         if !self.may_run_unauthenticated(command) {
-            return Err(refused("NOAUTH Authentication required.".into()));
+            return Err("NOAUTH Authentication required.".into());
         }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
-            return Err(refused("ERR Command not allowed inside a transaction".into()));
+            return Err("ERR Command not allowed inside a transaction".into());
+        }
+        if layer.is_out_of_memory() && self.may_need_memory(command) {
+            return Err(errors::OUT_OF_MEMORY.into());
+        }
+        if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
+            return Err("NOREPLICAS Not enough good replicas to write.".into());
         }
         if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
-            return Err(refused(errors::KEY_TOO_LARGE.into()));
+            return Err(errors::KEY_TOO_LARGE.into());
         }
         Ok(command)
+    }
+
+    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
+    fn may_need_memory(&self, command: &Command) -> bool {
+        match &self.client.multi {
+            Some(queue) if command.name == "exec" => queue.may_need_memory,
+            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
+            None => command.has(DENYOOM),
+        }
     }
 
     fn enqueue(&mut self, command: &'static Command, raw: &[u8], out: &mut Vec<u8>) -> Result<Hold, Failure> {
@@ -366,6 +412,7 @@ impl Session {
         }
         queue.bytes += raw.len();
         queue.writes |= transactions::writes_or_publishes(command);
+        queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());
         self.client
             .shared
@@ -398,7 +445,8 @@ pub fn call(
     retry_for: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<Hold, Failure> {
-    client.shared.note_command(table().index(command));
+    let index = table().index(command);
+    client.shared.note_command(index);
     let started_micros = layer.engine.now_micros();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(layer.space, |tx| {
@@ -414,20 +462,22 @@ pub fn call(
         };
         (command.handler)(&mut context, arguments)
     });
+    // What DEBUG SLEEP will sleep counts as the command's duration.
+    let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
         Err(ExecuteError::Layer(Failure::Block(_), _)) => {}
-        Err(ExecuteError::Layer(Failure::After(after), _)) => {
-            // What it will sleep counts as its duration.
-            let sleep_micros = if let After::Sleep { micros } = after {
-                *micros
-            } else {
-                0
-            };
-            let started_micros = started_micros.saturating_sub(sleep_micros);
-            account(layer, client, command, arguments, started_micros, false);
+        Err(ExecuteError::Layer(Failure::After(_), _)) => {
+            account(layer, client, (index, command), arguments, started_micros, false);
         }
-        outcome => account(layer, client, command, arguments, started_micros, outcome.is_err()),
+        outcome => account(
+            layer,
+            client,
+            (index, command),
+            arguments,
+            started_micros,
+            outcome.is_err(),
+        ),
     }
     match outcome {
         Ok(((), hold)) => Ok(hold),
@@ -444,7 +494,8 @@ pub fn call(
 
 /// Runs one queued command inside EXEC's transaction. Its errors become its reply.
 pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
-    context.client.shared.note_command(table().index(command));
+    let index = table().index(command);
+    context.client.shared.note_command(index);
     tell_monitors(
         context.layer,
         context.client,
@@ -453,13 +504,15 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
         arguments,
     );
     let started_micros = context.layer.engine.now_micros();
+    let slept_before = context.client.sleep_micros;
     let outcome = (command.handler)(context, arguments);
+    let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,
         context.client,
-        command,
+        (index, command),
         arguments,
-        started_micros,
+        started_micros.saturating_sub(slept_micros),
         outcome.is_err(),
     );
     match outcome {
@@ -480,17 +533,17 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     }
 }
 
+/// Counts a call of `command`, which stands at `index` of the table.
 fn account(
     layer: &Redis,
     client: &ClientState,
-    command: &'static Command,
+    (index, command): (usize, &'static Command),
     arguments: Arguments<'_>,
     started_micros: u64,
     failed: bool,
 ) {
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
-    let index = table().index(command);
     let counter = &layer.statistics.commands.0[index];
     counter.calls.fetch_add(1, Ordering::Relaxed);
     counter.micros.fetch_add(micros, Ordering::Relaxed);
@@ -498,7 +551,7 @@ fn account(
         counter.failed.fetch_add(1, Ordering::Relaxed);
     }
     layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
-    client.shared.last_command_micros.store(now_micros, Ordering::Relaxed);
+    client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
@@ -579,7 +632,7 @@ pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
 pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
     let mut parser = Parser::new();
     for request in requests {
-        match parser.parse(request, &Limits::default()) {
+        match parser.parse(request, &Limits::unlimited()) {
             Ok(Parsed::Request { .. }) => {
                 if step(parser.arguments(request)).is_break() {
                     return;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::command::Command;
+use crate::commands;
 use crate::latency::Histogram;
 
 #[derive(Default)]
@@ -47,7 +49,7 @@ pub struct CommandCounters(pub Vec<CommandCounter>);
 impl Default for CommandCounters {
     fn default() -> CommandCounters {
         CommandCounters(
-            (0..crate::commands::table().size())
+            (0..commands::table().size())
                 .map(|_| CommandCounter::default())
                 .collect(),
         )
@@ -79,6 +81,17 @@ impl Statistics {
         let code = String::from_utf8_lossy(code).into_owned();
         if errors.len() < ERROR_CODES_MAX || errors.contains_key(&code) {
             *errors.entry(code).or_default() += 1;
+        }
+    }
+
+    /// A blocked command got its empty answer, or an error: counted now, as one that took no time.
+    pub fn wait_ended(&self, command: &'static Command, error: Option<&str>) {
+        let counter = &self.commands.0[commands::table().index(command)];
+        counter.calls.fetch_add(1, Ordering::Relaxed);
+        self.commands_processed.fetch_add(1, Ordering::Relaxed);
+        if let Some(error) = error {
+            counter.failed.fetch_add(1, Ordering::Relaxed);
+            self.error_sent(error.as_bytes());
         }
     }
 

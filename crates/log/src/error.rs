@@ -24,7 +24,7 @@ pub enum LogError {
     /// Data that was durable cannot be read back.
     #[error(
         "{file} is damaged at byte {offset}, in record {}, which was durable: {reason}. \
-         Restore this file from a backup or a replica; or, accepting the loss, run `quartet check`", sequence.0
+         Restore this file from a backup or a replica; `quartet check` says how to go on without it", sequence.0
     )]
     Damaged {
         file: String,
@@ -35,7 +35,7 @@ pub enum LogError {
     /// Records between the checkpoint and the log, or inside the log, are missing as a whole.
     #[error(
         "the log continues at record {} but record {} is needed: {reason}. \
-         Restore the missing files from a backup or a replica; or, accepting the loss, run `quartet check`", found.0, needed.0
+         Restore the missing files from a backup or a replica; `quartet check` says how to go on without them", found.0, needed.0
     )]
     Gap {
         needed: LogSequence,

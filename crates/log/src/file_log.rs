@@ -6,9 +6,10 @@
 //! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
 use crate::record::{RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, payload_checksum, record_bytes};
-use crate::recovery::{Recovered, Recovery, ReplayProgress, Sealed};
+use crate::recovery::{Recovered, recover};
 use crate::segment::{Segment, segment_name};
-use crate::{Log, LogError, Replay};
+use crate::survey::{Sealed, Survey};
+use crate::{Log, LogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::hash::{BuildHasher, RandomState};
@@ -66,9 +67,8 @@ impl FileLog {
         progress: &mut dyn FnMut(ReplayProgress),
     ) -> Result<FileLog, LogError> {
         let replay_from = replay_from.max(LogSequence::ZERO.next());
-        let recovery = Recovery {
+        let survey = Survey {
             disk: disk.as_ref(),
-            options: &options,
             replay_from,
             replay,
             progress,
@@ -78,7 +78,7 @@ impl FileLog {
             active,
             tail,
             confirmed,
-        } = recovery.run()?;
+        } = recover(survey, &options)?;
         let (failed, record) = (false, Vec::new());
         let mut log = FileLog {
             disk,

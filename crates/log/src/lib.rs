@@ -4,16 +4,19 @@
 //! is behind cannot append. What is appended is durable, and may be acknowledged, only once `sync` has returned.
 //! The log never looks inside a payload.
 
+mod check;
 mod error;
 mod file_log;
 mod reader;
 mod record;
 mod recovery;
 mod segment;
+mod survey;
 
+pub use check::{LogReport, UnfinishedWrite, check};
 pub use error::LogError;
 pub use file_log::{FileLog, FileLogOptions};
-pub use recovery::{Replay, ReplayProgress};
+pub use survey::{Replay, ReplayProgress};
 
 use quartet_model::LogSequence;
 

@@ -1,40 +1,19 @@
-//! Opening: reads what the log holds, tells an unfinished tail from damage, and leaves a segment ready for appending.
+//! Opening: reads what the log holds and leaves a segment ready for appending.
 //!
-//! A segment is begun only after all before it are durable, so only the newest can have an unfinished tail. Where its
-//! first unreadable record N stands, everything behind is searched: if anything says "synced through N", N was durable
-//! and is lost, and opening is refused with nothing on disk changed. Otherwise N was never acknowledged: what remains
-//! of it is overwritten with zeros, so that no old record can come back behind a new one.
-//!
-//! Records that nothing proves durable may exist only in the system's cache, and a sync that failed before a restart
-//! may have left them marked as written. They are written again and synced before they count.
+//! What remains of a record that was never finished is overwritten with zeros, so that no old record can come back behind
+//! a new one. Records that nothing proves durable may exist only in the system's cache, and a sync that failed before a
+//! restart may have left them marked as written. They are written again and synced before they count.
 //!
 //! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to `replay` in order.
 
 use crate::LogError;
 use crate::file_log::FileLogOptions;
-use crate::reader::{Next, Rest, SegmentReader};
-use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError, record_bytes};
-use crate::segment::{FILL_BYTES_MIN, Segment, segment_first, segment_name};
+use crate::reader::{Rest, SegmentReader};
+use crate::record::SegmentHeader;
+use crate::segment::{FILL_BYTES_MIN, Segment, segment_name};
+use crate::survey::{ReadSegment, Sealed, Survey, Surveyed};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
-use std::collections::VecDeque;
-
-/// Takes the records found while opening, in order. Its error, usually `LogError::Replay`, ends the opening.
-pub type Replay<'a> = dyn FnMut(LogSequence, &[u8]) -> Result<(), LogError> + 'a;
-
-/// How far opening has come. `bytes_read` grows to `bytes_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayProgress {
-    pub bytes_read: u64,
-    pub bytes_total: u64,
-}
-
-/// A segment that takes no more records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sealed {
-    pub first: LogSequence,
-    pub bytes: u64,
-}
 
 pub(crate) struct Recovered {
     /// Oldest first.
@@ -45,309 +24,82 @@ pub(crate) struct Recovered {
     pub confirmed: LogSequence,
 }
 
-pub(crate) struct Recovery<'a> {
-    pub disk: &'a dyn Disk,
-    pub options: &'a FileLogOptions,
-    pub replay_from: LogSequence,
-    pub replay: &'a mut Replay<'a>,
-    pub progress: &'a mut dyn FnMut(ReplayProgress),
-}
-
-/// One segment, read to its end.
-struct ReadSegment {
-    reader: SegmentReader,
-    header: SegmentHeader,
-    /// After the last whole epoch.
-    end: u64,
-    /// The next sequence, and why it is not there.
-    next: LogSequence,
-    reason: &'static str,
-    /// The highest sequence that the epochs read say is durable.
-    synced_through: LogSequence,
-    /// Up to here the file is proven durable; 0 if no epoch in it is.
-    durable_end: u64,
-    /// Sequence and end of the epochs after that.
-    unproven: VecDeque<(LogSequence, u64)>,
-}
-
-/// Progress is reported about this often.
-const PROGRESS_BYTES: u64 = 1024 * 1024;
-
-impl Recovery<'_> {
-    pub fn run(mut self) -> Result<Recovered, LogError> {
-        let mut sealed = self.segments()?;
-        let unfinished = self.take_unfinished(&mut sealed)?;
-        match sealed.iter().rposition(|segment| segment.first <= self.replay_from) {
-            Some(start) => self.read_from(sealed, start, unfinished),
-            None => self.begin(sealed.first().map(|segment| segment.first).or(unfinished), unfinished),
-        }
+/// Changes nothing on disk unless the whole log is sound.
+pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Recovered, LogError> {
+    let (disk, replay_from) = (survey.disk, survey.replay_from);
+    let Surveyed {
+        sealed,
+        newest,
+        unfinished,
+        ..
+    } = survey.run()?;
+    if let Some(first) = unfinished {
+        remove(disk, first)?;
     }
-
-    fn segments(&self) -> Result<Vec<Sealed>, LogError> {
-        let names = self
-            .disk
-            .list()
-            .map_err(LogError::disk("list", "the log's directory"))?;
-        let mut segments = Vec::new();
-        for first in names.iter().filter_map(|name| segment_first(name)) {
-            let reader = SegmentReader::open(self.disk, segment_name(first))?;
-            segments.push(Sealed {
-                first,
-                bytes: reader.length.saturating_sub(SEGMENT_HEADER_BYTES as u64),
-            });
-        }
-        segments.sort_unstable_by_key(|segment| segment.first);
-        Ok(segments)
-    }
-
-    /// Takes off the newest segment if its creation was never finished: then no record was ever written to it.
-    fn take_unfinished(&self, segments: &mut Vec<Sealed>) -> Result<Option<LogSequence>, LogError> {
-        let Some(&Sealed { first, .. }) = segments.last() else {
-            return Ok(None);
-        };
-        let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
-        let malformed = reader.header()? == Err(SegmentHeaderError::Malformed);
-        if !malformed || !reader.is_zero_from(SEGMENT_HEADER_BYTES as u64)? {
-            return Ok(None);
-        }
-        segments.pop();
-        Ok(Some(first))
-    }
-
-    /// Begins a log where the checkpoint ends, if there is none yet.
-    fn begin(self, oldest: Option<LogSequence>, unfinished: Option<LogSequence>) -> Result<Recovered, LogError> {
-        if let Some(found) = oldest.filter(|&oldest| oldest > self.replay_from) {
-            let reason = "the log begins after the checkpoint";
-            return Err(LogError::Gap {
-                needed: self.replay_from,
-                found,
-                reason,
-            });
-        }
-        self.remove_unfinished(unfinished)?;
-        let header = SegmentHeader {
-            first: self.replay_from,
-            salt: self.options.salt,
-        };
-        let active = Segment::create(self.disk, header, self.options.segment_bytes, 0)?;
-        let tail = LogSequence(self.replay_from.0 - 1);
-        Ok(Recovered {
-            sealed: Vec::new(),
-            active,
-            tail,
-            confirmed: tail,
-        })
-    }
-
-    fn read_from(
-        &mut self,
-        mut sealed: Vec<Sealed>,
-        start: usize,
-        unfinished: Option<LogSequence>,
-    ) -> Result<Recovered, LogError> {
-        let bytes_total = sealed[start..].iter().map(|segment| segment.bytes).sum();
-        let mut progress = ReplayProgress {
-            bytes_read: 0,
-            bytes_total,
-        };
-        for pair in sealed[start..].windows(2) {
-            let read = self.read_segment(pair[0].first, Some(pair[1].first), &mut progress)?;
-            read.must_reach(pair[1].first)?;
-        }
-        let newest = sealed.pop().map_or(self.replay_from, |segment| segment.first);
-        let mut read = self.read_segment(newest, None, &mut progress)?;
-        let rest = read.judge_rest(unfinished)?;
-        if read.next < self.replay_from {
-            let reason = "the log ends before the checkpoint";
-            return Err(LogError::Gap {
-                needed: self.replay_from,
-                found: read.next,
-                reason,
-            });
-        }
-        self.remove_unfinished(unfinished)?;
-        (self.progress)(ReplayProgress {
-            bytes_read: bytes_total,
-            bytes_total,
-        });
-        let tail = LogSequence(read.next.0 - 1);
-        let confirmed = if let Rest::Clean { confirmed } = rest {
-            confirmed
-        } else {
-            LogSequence::ZERO
-        };
-        let active = self.settle(read, rest == Rest::Remains)?;
-        Ok(Recovered {
-            sealed,
-            active,
-            tail,
-            confirmed,
-        })
-    }
-
-    /// Reads up to the first epoch that is not there, or up to `until`, and replays what is wanted.
-    fn read_segment(
-        &mut self,
-        first: LogSequence,
-        until: Option<LogSequence>,
-        progress: &mut ReplayProgress,
-    ) -> Result<ReadSegment, LogError> {
-        let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
-        let header = segment_header(&mut reader, first)?;
-        let mut read = ReadSegment::new(reader, header);
-        let mut reported = read.end;
-        while Some(read.next) != until && self.read_epoch(&mut read)? {
-            if read.end - reported >= PROGRESS_BYTES {
-                progress.bytes_read += read.end - reported;
-                reported = read.end;
-                (self.progress)(*progress);
-            }
-        }
-        progress.bytes_read += read.end - reported;
-        (self.progress)(*progress);
-        Ok(read)
-    }
-
-    /// Reads one epoch; false if there is none.
-    fn read_epoch(&mut self, read: &mut ReadSegment) -> Result<bool, LogError> {
-        match read.reader.epoch_at(read.header.salt, read.end, read.next)? {
-            Next::End(reason) => {
-                read.reason = reason;
-                Ok(false)
-            }
-            Next::Epoch { header, payload } => {
-                if read.next >= self.replay_from {
-                    (self.replay)(read.next, payload)?;
-                }
-                let bytes = record_bytes(payload.len()) as u64;
-                read.end += bytes;
-                read.unproven.push_back((read.next, read.end));
-                read.next = read.next.next();
-                read.prove(header.synced_through);
-                Ok(true)
-            }
-        }
-    }
-
-    fn remove_unfinished(&self, unfinished: Option<LogSequence>) -> Result<(), LogError> {
-        let Some(first) = unfinished else { return Ok(()) };
-        let name = segment_name(first);
-        self.disk.remove(&name).map_err(LogError::disk("remove", &name))?;
-        self.disk
-            .sync_directory()
-            .map_err(LogError::disk("sync the directory of", &name))
-    }
-
-    /// Makes the newest segment durable up to its last record, with nothing but zeros behind.
-    fn settle(&self, read: ReadSegment, remains: bool) -> Result<Segment, LogError> {
-        let (from, end, filled) = (read.durable_end, read.end, read.reader.length);
-        let SegmentReader { file, name, .. } = read.reader;
-        let segment_bytes = self.options.segment_bytes;
-        let header = read.header;
-        let mut active = Segment {
-            file,
-            name,
-            header,
-            end,
-            filled,
-            fill_bytes: FILL_BYTES_MIN,
-            segment_bytes,
-        };
-        if remains {
-            active.write_zeros(end, filled)?;
-        }
-        if remains || from < end {
-            active.rewrite(from)?;
-            active.sync()?;
-            self.disk
-                .sync_directory()
-                .map_err(LogError::disk("sync the directory of", &active.name))?;
-        }
-        Ok(active)
-    }
-}
-
-impl ReadSegment {
-    fn new(reader: SegmentReader, header: SegmentHeader) -> ReadSegment {
-        ReadSegment {
-            reader,
-            header,
-            end: SEGMENT_HEADER_BYTES as u64,
-            next: header.first,
-            reason: "",
-            synced_through: LogSequence::ZERO,
-            durable_end: 0,
-            unproven: VecDeque::new(),
-        }
-    }
-
-    fn prove(&mut self, synced_through: LogSequence) {
-        self.synced_through = self.synced_through.max(synced_through);
-        while let Some(&(sequence, end)) = self.unproven.front()
-            && sequence <= self.synced_through
-        {
-            self.durable_end = end;
-            self.unproven.pop_front();
-        }
-    }
-
-    /// For a segment that another one follows: it must hold everything up to that one.
-    fn must_reach(&self, following: LogSequence) -> Result<(), LogError> {
-        if self.next == following {
-            return Ok(());
-        }
-        if self.end == self.reader.length {
-            let reason = "a log file, or the end of one, is missing";
-            return Err(LogError::Gap {
-                needed: self.next,
-                found: following,
-                reason,
-            });
-        }
-        Err(self.damaged())
-    }
-
-    /// For the newest segment: what stands behind its last epoch.
-    fn judge_rest(&mut self, unfinished: Option<LogSequence>) -> Result<Rest, LogError> {
-        let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
-        if let Some(begun) = unfinished {
-            self.prove(LogSequence(begun.0.saturating_sub(1)));
-        }
-        if rest == Rest::ProofOfLoss || self.synced_through >= self.next {
-            return Err(self.damaged());
-        }
-        if let Rest::Clean { confirmed } = rest {
-            self.prove(confirmed);
-        }
-        Ok(rest)
-    }
-
-    fn damaged(&self) -> LogError {
-        LogError::Damaged {
-            file: self.reader.name.clone(),
-            offset: self.end,
-            sequence: self.next,
-            reason: self.reason,
-        }
-    }
-}
-
-fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, LogError> {
-    let reason = match reader.header()? {
-        Ok(header) if header.first == first => return Ok(header),
-        Ok(_) => "the segment header names another sequence than the file's name",
-        Err(SegmentHeaderError::UnknownFormat(version)) => {
-            return Err(LogError::Format {
-                file: reader.name.clone(),
-                version,
-            });
-        }
-        Err(SegmentHeaderError::Malformed) => "the segment header is unreadable",
+    let Some((read, rest)) = newest else {
+        return begin(disk, options, replay_from);
     };
-    Err(LogError::Damaged {
-        file: reader.name.clone(),
-        offset: 0,
-        sequence: first,
-        reason,
+    let tail = LogSequence(read.next.0 - 1);
+    let confirmed = if let Rest::Clean { confirmed } = rest {
+        confirmed
+    } else {
+        LogSequence::ZERO
+    };
+    let active = settle(disk, options, read, rest == Rest::Remains)?;
+    Ok(Recovered {
+        sealed,
+        active,
+        tail,
+        confirmed,
     })
+}
+
+/// Begins a log where the checkpoint ends.
+fn begin(disk: &dyn Disk, options: &FileLogOptions, first: LogSequence) -> Result<Recovered, LogError> {
+    let header = SegmentHeader {
+        first,
+        salt: options.salt,
+    };
+    let active = Segment::create(disk, header, options.segment_bytes, 0)?;
+    let tail = LogSequence(first.0 - 1);
+    Ok(Recovered {
+        sealed: Vec::new(),
+        active,
+        tail,
+        confirmed: tail,
+    })
+}
+
+fn remove(disk: &dyn Disk, first: LogSequence) -> Result<(), LogError> {
+    let name = segment_name(first);
+    disk.remove(&name).map_err(LogError::disk("remove", &name))?;
+    disk.sync_directory()
+        .map_err(LogError::disk("sync the directory of", &name))
+}
+
+/// Makes the newest segment durable up to its last record, with nothing but zeros behind.
+fn settle(disk: &dyn Disk, options: &FileLogOptions, read: ReadSegment, remains: bool) -> Result<Segment, LogError> {
+    let (from, end, filled) = (read.durable_end, read.end, read.reader.length);
+    let SegmentReader { file, name, .. } = read.reader;
+    let segment_bytes = options.segment_bytes;
+    let header = read.header;
+    let mut active = Segment {
+        file,
+        name,
+        header,
+        end,
+        filled,
+        fill_bytes: FILL_BYTES_MIN,
+        segment_bytes,
+    };
+    if remains {
+        active.write_zeros(end, filled)?;
+    }
+    if remains || from < end {
+        active.rewrite(from)?;
+        active.sync()?;
+        disk.sync_directory()
+            .map_err(LogError::disk("sync the directory of", &active.name))?;
+    }
+    Ok(active)
 }

@@ -35,7 +35,7 @@ impl std::fmt::Display for EffectsError {
 
 impl std::error::Error for EffectsError {}
 
-/// Appends transactions to an epoch's payload. A transaction that turns out to be empty or is rolled back leaves no trace.
+/// Appends transactions to an epoch's payload. A transaction that is rolled back leaves no trace.
 #[derive(Debug, Default)]
 pub struct EffectsWriter {
     payload: Vec<u8>,
@@ -68,18 +68,12 @@ impl EffectsWriter {
         self.bytes(end);
     }
 
-    /// Closes the open transaction under `version`. True if it had effects; otherwise its header is taken back.
-    pub fn commit(&mut self, version: Version) -> bool {
-        let effects = self.payload.len() - self.open - HEADER_BYTES;
-        if effects == 0 {
-            self.rollback();
-            return false;
-        }
-        let length = u32::try_from(effects).expect("a transaction below 4 GiB");
+    /// Closes the open transaction under `version`, also one without effects: its version is then all that is kept of it.
+    pub fn commit(&mut self, version: Version) {
+        let length = u32::try_from(self.open_bytes()).expect("a transaction below 4 GiB");
         self.payload[self.open..self.open + 8].copy_from_slice(&version.0.to_le_bytes());
         self.payload[self.open + 8..self.open + HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
         self.open = self.payload.len();
-        true
     }
 
     /// Forgets the open transaction.
@@ -87,9 +81,9 @@ impl EffectsWriter {
         self.payload.truncate(self.open);
     }
 
-    /// Bytes written by the open transaction so far.
+    /// Bytes of the open transaction's effects so far; zero if it has none.
     pub fn open_bytes(&self) -> usize {
-        self.payload.len() - self.open
+        self.payload.len() - self.open - HEADER_BYTES
     }
 
     pub fn len(&self) -> usize {
@@ -205,20 +199,25 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn empty_and_rolled_back_transactions_leave_no_trace() {
+    fn rolled_back_transactions_leave_no_trace_and_empty_ones_their_version() {
         let mut writer = EffectsWriter::default();
-        writer.begin();
-        assert!(!writer.commit(Version(1)));
         writer.begin();
         writer.set(b"k", b"v");
         writer.rollback();
         assert!(writer.is_empty());
+        writer.begin();
+        assert_eq!(writer.open_bytes(), 0);
+        writer.commit(Version(7));
+        let payload = writer.take(Vec::new());
+        let mut reader = EffectsReader::new(&payload);
+        let (version, mut effects) = reader.next_transaction().unwrap().unwrap();
+        assert_eq!((version, effects.next()), (Version(7), None));
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(transactions in prop::collection::vec(
-            prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)), 1..5), 0..5)) {
+            prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)), 0..5), 0..5)) {
             let mut writer = EffectsWriter::default();
             for (version, effects) in transactions.iter().enumerate() {
                 writer.begin();

@@ -1,9 +1,12 @@
 //! The `quartet` command.
 
 mod bench;
+mod check;
 mod root_key;
 mod serve;
 mod settings;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -22,13 +25,18 @@ struct Arguments {
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
     Serve(settings::ServeArguments),
+    /// Tells whether a data directory is sound and what it holds; changes nothing. Exits with 0: sound, 1: damaged,
+    /// 2: cannot tell.
+    Check(check::CheckArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
     Bench(quartet_bench::BenchArguments),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Serve(arguments) => serve::serve(arguments),
-        Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded),
+        Command::Serve(arguments) => serve::serve(arguments)?,
+        Command::Check(arguments) => return Ok(check::check(arguments)),
+        Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -6,13 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use quartet_env::create_directory_durably;
 use sha2::{Digest, Sha256};
 
 const FILE: &str = "root-key.sha256";
 
 /// A key that was just made, to be shown once; `None` if one had been made before. And the hash of the key in force.
 pub fn load_or_make(data: &Path) -> Result<(Option<String>, [u8; 32])> {
-    fs::create_dir_all(data).with_context(|| format!("creating {}", data.display()))?;
+    create_directory_durably(data).with_context(|| format!("creating {}", data.display()))?;
     let path = data.join(FILE);
     match fs::read_to_string(&path) {
         Ok(text) => {

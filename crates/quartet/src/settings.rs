@@ -9,6 +9,9 @@ use quartet_engine::Durability;
 use quartet_server::{Credentials, Listen, Settings};
 use serde::Deserialize;
 
+/// Where the data lies if nobody says otherwise.
+pub const DEFAULT_DATA: &str = "quartet-data";
+
 /// Each option may also stand in the file, under its name; a flag or variable wins over the file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -91,7 +94,7 @@ impl ServeArguments {
     }
 
     pub fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| PathBuf::from("quartet-data"))
+        self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA))
     }
 
     pub fn is_dev(&self) -> bool {
@@ -117,9 +120,13 @@ impl ServeArguments {
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
-            config_file: self.config.as_ref().map(|path| path.display().to_string()),
+            config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
     }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn read_file(path: &Path) -> Result<ServeArguments> {

@@ -3,9 +3,12 @@
 //! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
 //! announced length; a peer that sends without reading is not read from while its replies are unsent.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Hold;
@@ -15,8 +18,10 @@ use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
+use crate::bell::Bell;
 use crate::durability::DurableWaiters;
 use crate::settings::Settings;
 
@@ -29,7 +34,6 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
-    settings: Arc<Settings>,
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -44,7 +48,7 @@ pub async fn accept(
     while !*stop.borrow() {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => deal(socket, &layer, &settings, &threads, &next),
+                Ok((socket, _)) => deal(socket, &layer, &threads, &next),
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection");
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -53,6 +57,8 @@ pub async fn accept(
             _ = stop.changed() => {}
         }
     }
+    // Nobody new arrives; everybody who is there looks at `stop` when woken.
+    layer.clients.wake_all();
 }
 
 /// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
@@ -60,17 +66,11 @@ pub async fn accept(
 pub struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
-    mail: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
-fn deal(
-    socket: TcpStream,
-    layer: &Redis,
-    settings: &Settings,
-    threads: &[mpsc::UnboundedSender<Accepted>],
-    next: &AtomicUsize,
-) {
-    if layer.clients.count() >= settings.connections_max {
+fn deal(socket: TcpStream, layer: &Redis, threads: &[mpsc::UnboundedSender<Accepted>], next: &AtomicUsize) {
+    if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.
         let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
@@ -87,13 +87,13 @@ fn accepted(socket: TcpStream, layer: &Redis) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
-    let mail = Arc::new(Notify::new());
-    let wake = mail.clone();
+    let bell = Arc::new(Bell::default());
+    let ring = bell.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
         .clients
-        .connect(address, local, now_micros, Box::new(move || wake.notify_one()));
-    Ok(Accepted { socket, client, mail })
+        .connect(address, local, now_micros, Box::new(move || ring.ring()));
+    Ok(Accepted { socket, client, bell })
 }
 
 /// Serves a connection until either side closes it.
@@ -118,7 +118,7 @@ struct Connection {
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
-    mail: Arc<Notify>,
+    bell: Arc<Bell>,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
@@ -128,11 +128,14 @@ struct Connection {
 }
 
 /// Why the loop woke up.
+#[derive(Clone, Copy)]
 enum Event {
     Input(usize),
-    Mail,
+    /// Another thread left something: mail, or the wish that the connection ends.
+    Rung,
     Deadline,
-    Stop,
+    /// The peer has said nothing, or not its password, for too long.
+    Silence,
 }
 
 impl Connection {
@@ -145,7 +148,7 @@ impl Connection {
     ) -> io::Result<Connection> {
         let session = Session::new(layer.clone(), accepted.client);
         let socket = TcpStream::from_std(accepted.socket)?;
-        let mail = accepted.mail;
+        let bell = accepted.bell;
         Ok(Connection {
             socket,
             session,
@@ -153,7 +156,7 @@ impl Connection {
             settings,
             waiters,
             stop,
-            mail,
+            bell,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
@@ -162,26 +165,26 @@ impl Connection {
     }
 
     async fn run(mut self) -> io::Result<()> {
-        let must_authenticate_by = tokio::time::Instant::now() + self.settings.authentication_timeout;
+        let must_authenticate_by = Instant::now() + self.settings.authentication_timeout;
         loop {
             match self.wait(must_authenticate_by).await? {
-                Event::Input(0) | Event::Stop => return Ok(()),
+                Event::Input(0) | Event::Silence => return Ok(()),
                 Event::Input(count) => {
-                    self.layer
-                        .statistics
-                        .bytes_read
-                        .fetch_add(count as u64, Ordering::Relaxed);
+                    self.note_input(count);
+                    self.note_buffers();
                 }
-                Event::Mail => self.collect_mail(),
+                Event::Rung if *self.stop.borrow() => return Ok(()),
+                Event::Rung => self.collect_mail(),
                 Event::Deadline => {
-                    if !self.session.is_authenticated() && !self.session.is_blocked() {
-                        return Ok(());
-                    }
                     self.session.time_out();
                     self.collect_mail();
                 }
             }
             let close = self.execute().await?;
+            if self.has_too_much_output() {
+                return Ok(());
+            }
+            self.note_buffers();
             self.send().await?;
             if close || self.session.client().killed.load(Ordering::SeqCst) {
                 return self.socket.shutdown().await;
@@ -190,27 +193,93 @@ impl Connection {
     }
 
     /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
-    async fn wait(&mut self, must_authenticate_by: tokio::time::Instant) -> io::Result<Event> {
-        let deadline = self.deadline(must_authenticate_by);
+    async fn wait(&mut self, must_authenticate_by: Instant) -> io::Result<Event> {
+        let (deadline, event) = match self.session.deadline_ms() {
+            Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
+            None => (self.silence_ends(must_authenticate_by), Event::Silence),
+        };
         if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
         }
-        let may_read = !self.session.is_blocked() || self.input.len() < self.settings.request_bytes_max;
-        tokio::select! {
-            biased;
-            read = self.socket.read_buf(&mut self.input), if may_read => Ok(Event::Input(read?)),
-            _ = self.mail.notified() => Ok(Event::Mail),
-            _ = sleep_until(deadline), if deadline.is_some() => Ok(Event::Deadline),
-            _ = self.stop.changed() => Ok(Event::Stop),
+        let may_read = !self.session.is_blocked() || self.input.len() < self.request_bytes_max();
+        let bell = &self.bell;
+        let mut read = pin!(self.socket.read_buf(&mut self.input));
+        let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
+        // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
+        poll_fn(|context| {
+            if may_read && let Poll::Ready(read) = read.as_mut().poll(context) {
+                return Poll::Ready(read.map(Event::Input));
+            }
+            if bell.poll_rung(context).is_ready() {
+                return Poll::Ready(Ok(Event::Rung));
+            }
+            let sleep = sleep.as_mut().as_pin_mut();
+            match sleep.map(|sleep| sleep.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(Ok(event)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn instant(&self, time_ms: u64) -> Instant {
+        let now_ms = self.layer.engine.now_micros() / 1000;
+        Instant::now() + Duration::from_millis(time_ms.saturating_sub(now_ms))
+    }
+
+    /// When a peer that stays silent is disconnected: one that owes a password, or any, if `timeout` is set.
+    fn silence_ends(&self, must_authenticate_by: Instant) -> Option<Instant> {
+        if !self.session.is_authenticated() {
+            return Some(must_authenticate_by);
+        }
+        let seconds = self.layer.config.timeout.load(Ordering::Relaxed) as u64;
+        if seconds == 0 || self.session.may_idle() {
+            return None;
+        }
+        let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
+        Some(self.instant(active_micros / 1000 + seconds * 1000))
+    }
+
+    fn note_input(&self, count: usize) {
+        let bytes_read = &self.layer.statistics.bytes_read;
+        bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
+        if self.layer.config.timeout.load(Ordering::Relaxed) > 0 {
+            let active = &self.session.client().last_active_micros;
+            active.store(self.layer.engine.now_micros(), Ordering::Relaxed);
         }
     }
 
-    fn deadline(&self, must_authenticate_by: tokio::time::Instant) -> Option<tokio::time::Instant> {
-        if let Some(deadline_ms) = self.session.deadline_ms() {
-            let now_ms = self.layer.engine.now_micros() / 1000;
-            return Some(tokio::time::Instant::now() + Duration::from_millis(deadline_ms.saturating_sub(now_ms)));
+    /// Tells the others how much is in the buffers.
+    fn note_buffers(&self) {
+        let buffers = &self.session.client().buffers;
+        let input = self.input.len() - self.consumed;
+        buffers.input.store(input, Ordering::Relaxed);
+        let free = self.input.capacity() - self.input.len();
+        buffers.input_free.store(free, Ordering::Relaxed);
+        buffers.output.store(self.output.len(), Ordering::Relaxed);
+    }
+
+    fn request_bytes_max(&self) -> usize {
+        self.layer.config.client_query_buffer_limit.load(Ordering::Relaxed) as usize
+    }
+
+    /// The replies exceed the hard limit of `client-output-buffer-limit`: the connection closes and sends none of them.
+    fn has_too_much_output(&self) -> bool {
+        let bytes_max = self.layer.config.output_bytes_max();
+        bytes_max.is_some_and(|bytes_max| self.output.len() > bytes_max)
+    }
+
+    /// How long the peer may leave replies unread.
+    fn stall_timeout(&self) -> Duration {
+        let number = |field: &std::sync::atomic::AtomicI64| field.load(Ordering::Relaxed) as u64;
+        let config = &self.layer.config;
+        let soft = number(&config.output_bytes_soft);
+        if soft > 0 && self.output.len() as u64 > soft {
+            let soft_timeout = Duration::from_secs(number(&config.output_soft_seconds));
+            return soft_timeout.min(self.settings.output_stall_timeout);
         }
-        (!self.session.is_authenticated()).then_some(must_authenticate_by)
+        self.settings.output_stall_timeout
     }
 
     fn collect_mail(&mut self) {
@@ -228,10 +297,10 @@ impl Connection {
             if let Some(after) = received.after {
                 self.perform(after).await;
             }
-            if received.close {
+            if received.close || self.has_too_much_output() {
                 return Ok(true);
             }
-            if self.input.len() - self.consumed > self.settings.request_bytes_max {
+            if self.input.len() - self.consumed > self.request_bytes_max() {
                 self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
                 return Ok(true);
             }
@@ -274,14 +343,16 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
+            let stall_timeout = self.stall_timeout();
             let rest = self.socket.write_all(&self.output[sent..]);
-            tokio::time::timeout(self.settings.output_stall_timeout, rest).await??;
+            tokio::time::timeout(stall_timeout, rest).await??;
         }
         self.layer
             .statistics
             .bytes_written
             .fetch_add(self.output.len() as u64, Ordering::Relaxed);
         self.output.clear();
+        self.session.client().buffers.output.store(0, Ordering::Relaxed);
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }
@@ -309,11 +380,5 @@ impl Connection {
 
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
-    }
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    if let Some(deadline) = deadline {
-        tokio::time::sleep_until(deadline).await;
     }
 }

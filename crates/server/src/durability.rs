@@ -2,21 +2,20 @@
 //!
 //! The engine's flusher wakes the thread once; the connections that wait are woken here, without crossing threads again.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use parking_lot::Mutex;
 use quartet_engine::{Engine, Hold};
 use tokio::sync::Notify;
 
 #[derive(Clone)]
 pub struct DurableWaiters {
     engine: Arc<Engine>,
-    waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>>,
-    task: Rc<tokio::task::JoinHandle<()>>,
+    waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>,
+    task: Arc<tokio::task::JoinHandle<()>>,
 }
 
 struct Waiting {
@@ -25,17 +24,17 @@ struct Waiting {
 }
 
 impl DurableWaiters {
-    /// Registers the current thread with the engine. Call inside a `LocalSet`.
+    /// Registers the current thread with the engine. Call on its runtime.
     pub fn start(engine: Arc<Engine>) -> DurableWaiters {
         let moved = Arc::new(Notify::new());
         let notify = moved.clone();
         engine.on_durable(Arc::new(move || notify.notify_one()));
-        let waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>> = Rc::default();
-        let task = tokio::task::spawn_local(wake_when_durable(engine.clone(), moved, waiting.clone()));
+        let waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>> = Arc::default();
+        let task = tokio::task::spawn(wake_when_durable(engine.clone(), moved, waiting.clone()));
         DurableWaiters {
             engine,
             waiting,
-            task: Rc::new(task),
+            task: Arc::new(task),
         }
     }
 
@@ -45,7 +44,7 @@ impl DurableWaiters {
             if self.engine.is_durable(hold) {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().push(Reverse(Waiting {
+            self.waiting.lock().push(Reverse(Waiting {
                 hold,
                 waker: context.waker().clone(),
             }));
@@ -64,14 +63,10 @@ impl DurableWaiters {
     }
 }
 
-async fn wake_when_durable(
-    engine: Arc<Engine>,
-    moved: Arc<Notify>,
-    waiting: Rc<RefCell<BinaryHeap<Reverse<Waiting>>>>,
-) {
+async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>) {
     loop {
         moved.notified().await;
-        let mut waiting = waiting.borrow_mut();
+        let mut waiting = waiting.lock();
         while waiting
             .peek()
             .is_some_and(|Reverse(first)| first.hold <= engine.durable())

@@ -4,6 +4,7 @@
 //! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
+mod bell;
 mod connection;
 mod durability;
 mod http;
@@ -78,6 +79,7 @@ impl Server {
     /// Opens the data directory and starts to listen.
     pub fn start(settings: Settings) -> Result<Server> {
         settings.check()?;
+        let startup_bytes = resources::resident_bytes();
         let settings = Arc::new(settings);
         let engine = Arc::new(open_engine(&settings)?);
         let (stop, stopped) = watch::channel(false);
@@ -98,7 +100,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port));
+        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
         let metrics_layer = layer.clone();
         if let Some(listener) = redis_listener {
             server
@@ -118,7 +120,7 @@ impl Server {
         Ok(server)
     }
 
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16) -> Redis {
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Redis {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Redis,
@@ -130,11 +132,14 @@ impl Server {
             process_id: std::process::id(),
             tcp_port,
             started_micros: self.engine.now_micros(),
+            startup_bytes,
+            executable: resources::executable(),
             config_file: settings.config_file.clone().unwrap_or_default(),
         };
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        settings.tell(&layer.config);
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
         }
@@ -170,7 +175,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || tokio::task::LocalSet::new().block_on(&runtime, make()))?;
+            .spawn(move || runtime.block_on(make()))?;
         self.threads.push(thread);
         Ok(())
     }
@@ -200,15 +205,15 @@ impl Worker {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let mut tasks = tokio::task::JoinSet::new();
         if let Some((listener, senders)) = self.accepting.take() {
-            let (layer, settings, stop) = (self.layer.clone(), self.settings.clone(), self.stop.clone());
-            tasks.spawn_local(connection::accept(listener, layer, settings, senders, stop));
+            let (layer, stop) = (self.layer.clone(), self.stop.clone());
+            tasks.spawn(connection::accept(listener, layer, senders, stop));
         }
         loop {
             tokio::select! {
                 accepted = self.connections.recv() => {
                     let Some(accepted) = accepted else { break };
                     let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
-                    tasks.spawn_local(serving);
+                    tasks.spawn(serving);
                 }
                 Some(_) = tasks.join_next() => {}
             }
@@ -247,7 +252,6 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 const LISTEN_BACKLOG: u32 = 1024;
 
 fn open_engine(settings: &Settings) -> Result<Engine> {
-    std::fs::create_dir_all(&settings.data).with_context(|| format!("creating {}", settings.data.display()))?;
     let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;
     let started = std::time::Instant::now();
     let mut reported = started;

@@ -15,13 +15,17 @@ pub fn random_hexadecimal(digits: usize) -> String {
     text
 }
 
+/// The path of the running program; empty where the system does not say.
+pub fn executable() -> String {
+    std::env::current_exe().map_or(String::new(), |path| path.display().to_string())
+}
+
 /// What INFO shows of this process.
 pub fn used() -> Resources {
     let (cpu_user_micros, cpu_system_micros) = cpu_micros();
     let rss_bytes = resident_bytes();
     Resources {
         rss_bytes,
-        used_bytes: rss_bytes,
         machine_bytes: machine_bytes(),
         cpu_system_micros,
         cpu_user_micros,

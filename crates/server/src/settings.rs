@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use quartet_engine::Durability;
+use quartet_layer_redis::config::Config;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -17,8 +18,10 @@ pub struct Settings {
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
+    /// What CONFIG's `maxclients` starts with.
     pub connections_max: usize,
-    /// Most bytes of requests that a connection may have waiting, one whole request included.
+    /// Most bytes of requests that a connection may have waiting, one whole request included: what CONFIG's
+    /// `client-query-buffer-limit` starts with.
     pub request_bytes_max: usize,
     /// How long a peer may take nothing of a reply before it is cut off.
     pub output_stall_timeout: Duration,
@@ -82,6 +85,21 @@ impl Settings {
         Ok(())
     }
 
+    /// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine can connect, and only for
+    /// this machine where others can.
+    pub fn tell(&self, config: &Config) {
+        let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
+        config.start_with("dir", data.display().to_string());
+        config.start_with("appendfsync", appendfsync(self.durability).into());
+        config.start_with("maxclients", self.connections_max.to_string());
+        config.start_with("client-query-buffer-limit", self.request_bytes_max.to_string());
+        if let Some(address) = self.redis.address() {
+            config.start_with("bind", address.ip().to_string());
+            let debug = if address.ip().is_loopback() { "yes" } else { "local" };
+            config.start_with("enable-debug-command", debug.into());
+        }
+    }
+
     pub fn io_threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
@@ -96,6 +114,15 @@ impl Settings {
     }
 }
 
+/// Redis' word for how durable an acknowledged write is.
+fn appendfsync(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Always => "always",
+        Durability::Interval => "everysec",
+        Durability::None => "no",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +132,35 @@ mod tests {
         assert_eq!("off".parse(), Ok(Listen::Off));
         assert_eq!("127.0.0.1:0".parse::<Listen>().unwrap().address().unwrap().port(), 0);
         assert!("6379".parse::<Listen>().is_err());
+    }
+
+    fn told(redis: &str) -> Vec<String> {
+        let settings = Settings {
+            data: "some/data".into(),
+            durability: Durability::Interval,
+            redis: redis.parse().unwrap(),
+            http: Listen::Off,
+            credentials: Credentials::Key { sha256: [0; 32] },
+            io_threads: None,
+            connections_max: 1,
+            request_bytes_max: 1,
+            output_stall_timeout: Duration::ZERO,
+            authentication_timeout: Duration::ZERO,
+            log_segment_bytes: 1,
+            config_file: None,
+        };
+        let config = Config::default();
+        settings.tell(&config);
+        ["dir", "appendfsync", "bind", "enable-debug-command"]
+            .map(|name| config.text_of(name))
+            .to_vec()
+    }
+
+    #[test]
+    fn config_says_what_was_decided() {
+        let here = std::env::current_dir().unwrap().join("some/data").display().to_string();
+        assert_eq!(told("127.0.0.1:0"), [&here, "everysec", "127.0.0.1", "yes"]);
+        assert_eq!(told("0.0.0.0:0"), [&here, "everysec", "0.0.0.0", "local"]);
+        assert_eq!(told("[::1]:0"), [&here, "everysec", "::1", "yes"]);
     }
 }

@@ -29,7 +29,7 @@ pub mod tree;
 
 pub use hash::{StateHasher, state_hash};
 pub use memory::{Cleared, MemoryBuilder, MemorySnapshot, MemoryStore};
-pub use row::Row;
+pub use row::{Row, all_rows_bytes};
 
 /// Reading rows, of a store or of a snapshot.
 ///

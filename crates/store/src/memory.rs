@@ -95,55 +95,46 @@ impl Store for MemoryStore {
 
 impl Snapshot for MemorySnapshot {}
 
-impl Read for MemoryStore {
-    fn get(&self, key: &[u8]) -> Option<Row> {
-        self.tree.get(key).cloned()
-    }
+/// What is read alike, a store or a moment of it.
+trait Rows {
+    fn tree(&self) -> &Tree;
+}
 
-    fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        scan(&self.tree, start, end, reverse, visit);
-    }
-
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        visit_all(self.tree.rows(), visit);
-    }
-
-    fn count(&self, start: &[u8], end: &[u8]) -> u64 {
-        self.tree.count(start, end)
-    }
-
-    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
-        nth(&self.tree, start, end, index)
-    }
-
-    fn len(&self) -> u64 {
-        self.tree.len()
+impl Rows for MemoryStore {
+    fn tree(&self) -> &Tree {
+        &self.tree
     }
 }
 
-impl Read for MemorySnapshot {
+impl Rows for MemorySnapshot {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+}
+
+impl<T: Rows> Read for T {
     fn get(&self, key: &[u8]) -> Option<Row> {
-        self.tree.get(key).cloned()
+        self.tree().get(key).cloned()
     }
 
     fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        scan(&self.tree, start, end, reverse, visit);
+        scan(self.tree(), start, end, reverse, visit);
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        visit_all(self.tree.rows(), visit);
+        visit_all(self.tree().rows(), visit);
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> u64 {
-        self.tree.count(start, end)
+        self.tree().count(start, end)
     }
 
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
-        nth(&self.tree, start, end, index)
+        nth(self.tree(), start, end, index)
     }
 
     fn len(&self) -> u64 {
-        self.tree.len()
+        self.tree().len()
     }
 }
 

@@ -18,7 +18,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use quartet_model::Version;
 
@@ -35,6 +35,17 @@ struct Header {
     /// Low half, then high half.
     version: [u32; 2],
 }
+
+/// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about to be freed.
+static ALL_ROWS_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// What the rows of this process take together, the tree's pointers to them included.
+pub fn all_rows_bytes() -> u64 {
+    ALL_ROWS_BYTES.load(Ordering::Relaxed)
+}
+
+/// What the tree holds for each row: its handle, and the first bytes of its key.
+const TREE_BYTES: u64 = 16;
 
 const HEADER_BYTES: usize = size_of::<Header>();
 /// More handles than any tree can hold; beyond it the counter could wrap and free a row in use.
@@ -68,6 +79,7 @@ impl Row {
         let Some(pointer) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
+        ALL_ROWS_BYTES.fetch_add(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
         // SAFETY: the allocation is aligned for a header and large enough for it followed by all parts; it is ours
         // alone, so it cannot overlap the parts.
         unsafe {
@@ -130,6 +142,7 @@ impl Drop for Row {
         // Everything other threads did with their handles happened before the memory is given back.
         fence(Ordering::Acquire);
         let layout = layout(self.header().key_bytes, self.header().value_bytes);
+        ALL_ROWS_BYTES.fetch_sub(layout.size() as u64 + TREE_BYTES, Ordering::Relaxed);
         // SAFETY: this was the last handle; the layout is the one the row was allocated with, because lengths never
         // change; a header needs no drop of its own.
         unsafe { dealloc(self.header.as_ptr().cast(), layout) }
@@ -197,6 +210,17 @@ mod tests {
         drop(row);
         assert_eq!(other.header().references.load(Ordering::Relaxed), 1);
         assert_eq!(other.value(), b"v");
+    }
+
+    /// Other tests of this process have rows too, so the row is one that no other would outweigh.
+    #[test]
+    fn all_rows_are_counted() {
+        let value = vec![0; 64 << 20];
+        let before = all_rows_bytes();
+        let row = Row::new(b"k", &value, Version(1));
+        assert!(all_rows_bytes() >= before + (32 << 20));
+        drop(row);
+        assert!(all_rows_bytes() < before + (32 << 20));
     }
 
     #[test]

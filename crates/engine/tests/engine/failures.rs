@@ -57,7 +57,10 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
     execute(&engine, ALWAYS, |tx| drop(tx.clear(b"k")));
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
-    let count = engine.statistics().checkpoints.load(Ordering::SeqCst);
-    std::thread::sleep(std::time::Duration::from_millis(150));
-    assert_eq!(engine.statistics().checkpoints.load(Ordering::SeqCst), count);
+    let statistics = engine.statistics();
+    let count = statistics.checkpoints.load(Ordering::SeqCst);
+    // Whatever becomes durable, the flusher has asked itself before whether a checkpoint is due.
+    assert!(engine.wait_durable(set(&engine, ALWAYS, b"l", b"v")));
+    assert!(!statistics.checkpoint_running.load(Ordering::SeqCst));
+    assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), count);
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use quartet_engine::{CommitError, CommitRequest, Engine, Mutation};
+use quartet_engine::{CommitError, CommitRequest, Engine, Mutation, SPACE_BYTES};
 use quartet_model::{KeyRange, Version};
 
-use crate::world::{ALWAYS, Random, World, execute, set};
+use crate::world::{ALWAYS, RELAXED, Random, World, execute, set};
 
 const KEYS: u64 = 8;
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -20,7 +20,7 @@ struct Event {
     start: Vec<u8>,
     end: Vec<u8>,
     rows: Rows,
-    writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    writes: Writes,
 }
 
 fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
@@ -70,6 +70,60 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     })
 }
 
+/// The same through `commit`: read at a version, then judged with what was read and written named by itself.
+fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
+    let (start, end) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS + 1) as u8]);
+    let (read, snapshot, hold) = engine.read_version();
+    let mut rows = Rows::new();
+    let full_key = |key: &[u8]| [&ALWAYS.prefix(), key].concat();
+    snapshot.scan(&full_key(&start), &full_key(&end), false, &mut |row| {
+        rows.push((row.key()[SPACE_BYTES..].to_vec(), row.value().to_vec()));
+        ControlFlow::Continue(())
+    });
+    std::thread::yield_now();
+    let (mutations, writes): (Vec<_>, Vec<_>) = (0..random.below(3)).map(|_| random_mutation(random)).unzip();
+    let read_conflicts = vec![KeyRange::new(start.clone(), end.clone())];
+    let request = CommitRequest {
+        read_version: read,
+        read_conflicts,
+        write_conflicts: Vec::new(),
+        mutations,
+    };
+    assert!(engine.wait_durable(hold));
+    let written = match writes.is_empty() {
+        true => read,
+        false => engine.commit(ALWAYS, &request).ok()?.0,
+    };
+    Some(Event {
+        read,
+        written,
+        start,
+        end,
+        rows,
+        writes: writes.concat(),
+    })
+}
+
+type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+fn random_mutation(random: &mut Random) -> (Mutation, Writes) {
+    let key = random.below(KEYS) as u8;
+    match random.below(4) {
+        0 => {
+            let end = (key + 1 + random.below(3) as u8).min(KEYS as u8);
+            let range = KeyRange::new([key], [end]);
+            let cleared = (key..end).map(|key| (vec![key], None)).collect();
+            (Mutation::ClearRange { range }, cleared)
+        }
+        1 => (Mutation::Clear { key: vec![key] }, vec![(vec![key], None)]),
+        _ => {
+            let value = random.below(1 << 40).to_be_bytes().to_vec();
+            let written = vec![(vec![key], Some(value.clone()))];
+            (Mutation::Set { key: vec![key], value }, written)
+        }
+    }
+}
+
 /// A reader at a version sees what was written at it; a writer sees only what was before.
 fn check(mut events: Vec<Event>) {
     events.sort_by_key(|event| (event.written, event.writes.is_empty()));
@@ -93,8 +147,8 @@ fn check(mut events: Vec<Event>) {
     }
 }
 
-#[test]
-fn concurrent_transactions_are_strictly_serializable() {
+/// Four threads make events side by side; all of them fit one order.
+fn check_concurrent(make: &[fn(&Engine, &mut Random) -> Option<Event>]) {
     let engine = World::default().open();
     let events = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -103,7 +157,7 @@ fn concurrent_transactions_are_strictly_serializable() {
                 scope.spawn(move || {
                     let mut random = Random(seed);
                     (0..300)
-                        .filter_map(|_| random_event(engine, &mut random))
+                        .filter_map(|_| make[random.below(make.len() as u64) as usize](engine, &mut random))
                         .collect::<Vec<_>>()
                 })
             })
@@ -113,8 +167,96 @@ fn concurrent_transactions_are_strictly_serializable() {
             .flat_map(|thread| thread.join().unwrap())
             .collect::<Vec<_>>()
     });
-    assert!(events.len() > 600, "{} committed", events.len());
+    assert!(events.len() > 300, "{} committed", events.len());
     check(events);
+}
+
+#[test]
+fn concurrent_transactions_are_strictly_serializable() {
+    check_concurrent(&[random_event]);
+}
+
+#[test]
+fn concurrent_interactive_transactions_are_strictly_serializable() {
+    check_concurrent(&[interactive_event]);
+    check_concurrent(&[interactive_event, random_event]);
+}
+
+/// What is cleared leaves no row, so it can be judged only for as long as the evidence is kept.
+#[test]
+fn a_read_version_behind_the_conflict_window_is_too_old() {
+    let world = World::default();
+    let engine = world.open();
+    world.clock.set(100_000_000);
+    engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
+    engine.wait_durable(set(&engine, ALWAYS, b"l", b"v"));
+    let read_at_each_second: Vec<Version> = (0..8)
+        .map(|second: u8| {
+            world.clock.advance(1_000_000);
+            let (read_version, ..) = engine.read_version();
+            execute(&engine, ALWAYS, |tx| match second {
+                3 => tx.clear(b"k"),
+                _ => tx.set(b"other", b""),
+            });
+            execute(&engine, ALWAYS, |tx| drop(tx.set(b"gone", b"")));
+            // Evidence is weighed when an epoch is taken; the second one finds the first durable.
+            for _ in 0..2 {
+                engine.wait_durable(execute(&engine, ALWAYS, |tx| drop(tx.clear(b"gone"))).1);
+                engine.wait_durable(set(&engine, ALWAYS, b"gone", b""));
+            }
+            read_version
+        })
+        .collect();
+    let commit = |second: usize, key: &[u8]| {
+        let request = CommitRequest {
+            read_version: read_at_each_second[second],
+            read_conflicts: vec![KeyRange::point(key)],
+            ..CommitRequest::default()
+        };
+        engine.commit(ALWAYS, &request).map(|_| ())
+    };
+    assert_eq!(commit(0, b"l"), Err(CommitError::TooOld));
+    assert_eq!(commit(3, b"k"), Err(CommitError::Conflict));
+    assert_eq!(commit(4, b"k"), Ok(()));
+    assert_eq!(commit(3, b"l"), Ok(()));
+}
+
+/// While a transaction runs, what it may be judged by is kept, durable or not: it is not refused for clears elsewhere.
+#[test]
+fn a_running_transaction_can_be_judged() {
+    let engine = World::default().open();
+    for key in [b"a", b"b"] {
+        engine.wait_durable(set(&engine, ALWAYS, key, b"v"));
+    }
+    let outcome = engine.run(ALWAYS, 1, |tx| {
+        for _ in 0..3 {
+            engine.wait_durable(execute(&engine, ALWAYS, |tx| drop(tx.clear(b"b"))).1);
+            engine.wait_durable(set(&engine, ALWAYS, b"b", b"v"));
+        }
+        tx.get(b"a");
+        tx.set(b"c", b"v");
+        Ok::<_, Infallible>(())
+    });
+    assert!(outcome.is_ok());
+}
+
+/// A relaxed database keeps no evidence of its clears while nobody can be judged; who read before is then refused.
+#[test]
+fn a_read_version_without_evidence_is_too_old() {
+    let world = World::default();
+    let engine = world.open();
+    set(&engine, RELAXED, b"k", b"v");
+    let (read_version, ..) = engine.read_version();
+    world.clock.set(6_000_000);
+    set(&engine, RELAXED, b"l", b"v");
+    execute(&engine, RELAXED, |tx| drop(tx.clear(b"k")));
+    engine.read_version();
+    let request = CommitRequest {
+        read_version,
+        read_conflicts: vec![KeyRange::point(b"l")],
+        ..CommitRequest::default()
+    };
+    assert_eq!(engine.commit(RELAXED, &request), Err(CommitError::TooOld));
 }
 
 /// Two interactive transactions read at one version; the second to commit must not land if the first wrote what it read.

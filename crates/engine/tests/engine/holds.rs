@@ -42,17 +42,75 @@ fn an_error_waits_for_what_it_read() {
 /// A transaction that took a version and then wrote nothing was given that version as its hold. It never reached the log,
 /// so the reply hung until somebody else wrote; so did every snapshot taken after it.
 #[test]
-fn versions_without_effects_are_not_waited_for() {
+fn versions_without_effects_are_not_waited_for_or_reach_the_log() {
     let engine = World::default().open();
     assert_eq!(execute(&engine, ALWAYS, |tx| tx.unique_id()).1, Version::ZERO);
     assert_eq!(engine.snapshot().2, Version::ZERO);
-    let request = CommitRequest {
+    let (told, hold) = execute(&engine, ALWAYS, |tx| tx.commit_version());
+    assert!(told == hold && engine.wait_durable(hold));
+    let (version, hold) = engine.commit(ALWAYS, &without_effects()).unwrap();
+    assert!(version == hold && engine.wait_durable(hold));
+    assert_eq!(execute(&engine, ALWAYS, |tx| drop(tx.get(b"a"))).1, Version::ZERO);
+    let nothing = engine.commit(ALWAYS, &CommitRequest::default());
+    assert_eq!(nothing, Ok((version, Version::ZERO)));
+}
+
+fn without_effects() -> CommitRequest {
+    CommitRequest {
         mutations: vec![Mutation::Clear { key: b"absent".into() }],
         write_conflicts: vec![KeyRange::new("a", "b")],
         ..CommitRequest::default()
+    }
+}
+
+/// The version of a transaction without effects was in no log: after a restart with the clock set back it was given again.
+/// Whoever had read at it before was then judged as having seen what was written at or below it since.
+#[test]
+fn a_version_that_was_told_is_not_given_again() {
+    let world = World::default();
+    world.clock.set(5_000);
+    let engine = world.open();
+    engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
+    world.clock.set(9_000);
+    execute(&engine, ALWAYS, |tx| tx.unique_id());
+    let failed: Result<((), _), _> = engine.home().execute(ALWAYS, |tx| {
+        tx.set(b"k", b"taken back");
+        Err(())
+    });
+    assert!(failed.is_err());
+    let (read_version, ..) = engine.read_version();
+    assert_eq!(read_version, Version(5_000), "what leaves no trace has no version");
+    let (committed, hold) = engine.commit(ALWAYS, &without_effects()).unwrap();
+    engine.wait_durable(hold);
+    let (read_version, ..) = engine.read_version();
+    assert_eq!((read_version, committed), (Version(9_000), Version(9_000)));
+    drop(engine);
+    world.disk.crash();
+    world.clock.set(1_000);
+    let engine = world.open();
+    set(&engine, ALWAYS, b"k", b"w");
+    let request = CommitRequest {
+        read_version,
+        read_conflicts: vec![KeyRange::point(b"k")],
+        ..without_effects()
     };
-    assert_eq!(engine.commit(ALWAYS, &request).unwrap().1, Version::ZERO);
-    assert_eq!(execute(&engine, ALWAYS, |tx| drop(tx.get(b"a"))).1, Version::ZERO);
+    assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict));
+}
+
+/// The row a transaction read may be its own: its version is taken back with it, and waiting for it hung the error reply.
+#[test]
+fn a_failed_transaction_does_not_wait_for_itself() {
+    let engine = World::default().open();
+    engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
+    let failed = engine.home().execute(ALWAYS, |tx| {
+        tx.set(b"k", b"w");
+        tx.get(b"k");
+        Err::<(), _>(())
+    });
+    let Err(ExecuteError::Layer((), hold)) = failed else {
+        panic!("{failed:?}")
+    };
+    assert!(engine.is_durable(hold));
 }
 
 /// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key cleared under `always` did

@@ -1,8 +1,10 @@
 //! The engine as its layers use it, on a disk that loses power and fails on purpose.
 
+mod epochs;
 mod failures;
 mod histories;
 mod holds;
 mod replay;
+mod suspicions;
 mod watches;
 mod world;

@@ -1,9 +1,8 @@
 //! What was acknowledged is there after closing, after a loss of power, and after checkpoints; damage is refused.
 
 use quartet_engine::Engine;
-use quartet_env::Disk;
+use quartet_env::{Disk, FaultyDisk, WriteFault};
 use quartet_model::Version;
-use quartet_store::state_hash;
 
 use crate::world::{ALWAYS, RELAXED, Random, World, execute};
 
@@ -47,31 +46,110 @@ fn closing_and_opening_keeps_the_state() {
     }
 }
 
+/// The states that an engine went through: the hash after each transaction, and its version.
+struct Past(Vec<(Version, u128)>);
+
+impl Past {
+    fn of(engine: &Engine) -> Past {
+        Past(vec![(Version::ZERO, engine.state_hash(None))])
+    }
+
+    fn transaction(&mut self, engine: &Engine, random: &mut Random) -> Version {
+        let version = random_transaction(engine, random);
+        self.0.push((version, engine.state_hash(None)));
+        version
+    }
+
+    /// What `world`'s disk holds must be one of these states, and none older than `acknowledged`.
+    fn check(&self, world: &World, acknowledged: Version, story: &str) {
+        let found = world.open().state_hash(None);
+        let mut possible = self.0.iter().filter(|(version, _)| *version >= acknowledged);
+        let last_acknowledged = self.0.iter().rfind(|(version, _)| *version <= acknowledged);
+        let is_prefix = last_acknowledged
+            .into_iter()
+            .chain(&mut possible)
+            .any(|(_, hash)| *hash == found);
+        assert!(is_prefix, "{story}");
+    }
+}
+
+/// Epochs, segments and checkpoints so small that a few transactions fill each.
+fn busy_world(disk: FaultyDisk) -> World {
+    World {
+        disk,
+        checkpoint_log_bytes: 3000,
+        epoch_bytes_max: 200,
+        ..World::default()
+    }
+}
+
 #[test]
-fn a_crash_leaves_a_prefix_with_everything_acknowledged() {
-    for seed in 0..30 {
-        let world = World::default();
+fn a_crash_at_any_moment_leaves_a_prefix_with_everything_acknowledged() {
+    for seed in 0..10 {
+        let world = busy_world(FaultyDisk::default());
         let mut random = Random(seed);
         let engine = world.open();
-        let mut states = vec![engine.state_hash(None)];
-        let mut acknowledged = 0;
-        for count in 1..80 {
-            let version = random_transaction(&engine, &mut random);
-            states.push(state_hash(engine.snapshot().0.as_ref(), None));
-            if random.below(10) == 0 {
+        let mut past = Past::of(&engine);
+        for moment in 0..80 {
+            let version = past.transaction(&engine, &mut random);
+            if random.below(4) == 0 {
                 assert!(engine.wait_durable(version));
-                acknowledged = count;
             }
-            if random.below(30) == 0 {
-                engine.checkpoint().unwrap();
+            let acknowledged = engine.durable();
+            let crashed = busy_world(world.disk.fork());
+            match random.below(3) {
+                0 => crashed.disk.crash(),
+                1 => crashed.disk.crash_keeping_some(random.below(1 << 40)),
+                _ => {} // The process alone was killed.
+            }
+            past.check(
+                &crashed,
+                acknowledged,
+                &format!("seed {seed}, after transaction {moment}"),
+            );
+        }
+    }
+}
+
+/// Lets the n-th write or sync fail for every n that comes up, whichever file it hits.
+fn fail_everywhere(order: impl Fn(&FaultyDisk, u64)) {
+    for nth in 1.. {
+        let world = busy_world(FaultyDisk::default());
+        let engine = world.open();
+        order(&world.disk, nth);
+        let (mut past, mut random) = (Past::of(&engine), Random(nth));
+        for _ in 0..40 {
+            let version = past.transaction(&engine, &mut random);
+            if random.below(2) == 0 && !engine.wait_durable(version) {
+                break;
             }
         }
-        match random.below(2) {
-            0 => world.disk.crash(),
-            _ => world.disk.crash_keeping_some(seed),
+        let acknowledged = engine.durable();
+        let closed = engine.close();
+        if world.disk.fault_pending() {
+            assert!(nth > 20, "the failures were never reached");
+            return;
         }
-        let found = world.open().state_hash(None);
-        assert!(states[acknowledged..].contains(&found), "seed {seed}");
+        let acknowledged = if closed.is_ok() {
+            past.0[past.0.len() - 1].0
+        } else {
+            acknowledged
+        };
+        for seed in 0..3 {
+            let crashed = busy_world(world.disk.fork());
+            crashed.disk.crash_keeping_some(seed);
+            past.check(&crashed, acknowledged, &format!("failure {nth}, seed {seed}"));
+        }
+        world.disk.crash();
+        past.check(&world, acknowledged, &format!("failure {nth}"));
+    }
+}
+
+#[test]
+fn a_failure_of_any_write_or_sync_leaves_a_prefix_with_everything_acknowledged() {
+    fail_everywhere(|disk, nth| disk.fail_sync(nth));
+    for fault in [WriteFault::Error, WriteFault::NoSpace, WriteFault::Short] {
+        fail_everywhere(|disk, nth| disk.fail_write(nth, fault));
     }
 }
 

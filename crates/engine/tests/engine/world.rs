@@ -25,6 +25,7 @@ pub struct World {
     pub clock: Arc<ManualClock>,
     pub failures: Arc<AtomicUsize>,
     pub checkpoint_log_bytes: u64,
+    pub epoch_bytes_max: usize,
 }
 
 impl Default for World {
@@ -34,6 +35,7 @@ impl Default for World {
             clock: Arc::default(),
             failures: Arc::default(),
             checkpoint_log_bytes: 1 << 30,
+            epoch_bytes_max: 1 << 20,
         }
     }
 }
@@ -47,6 +49,7 @@ impl World {
             EngineOptions {
                 segment_bytes: 4096,
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
+                epoch_bytes_max: self.epoch_bytes_max,
             },
             Box::new(move |_| {
                 failures.fetch_add(1, Ordering::SeqCst);

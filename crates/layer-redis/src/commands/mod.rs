@@ -15,10 +15,10 @@ pub mod sorted_sets;
 pub mod strings;
 pub mod transactions;
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use quartet_wire_resp::Arguments;
+use rustc_hash::FxHashMap;
 
 use crate::command::{Command, Failure};
 
@@ -39,6 +39,7 @@ static FAMILIES: &[&[Command]] = &[
     connection::client::COMMANDS,
     server::COMMANDS,
     server::acl::COMMANDS,
+    server::cluster::COMMANDS,
     server::command_docs::COMMANDS,
     server::config::COMMANDS,
     server::debug::COMMANDS,
@@ -54,7 +55,7 @@ const NAME_BYTES_MAX: usize = 32;
 /// All commands and subcommands: findable by name, numbered for counters.
 pub struct Table {
     /// Full name (`get`, `config|get`) to the index in `all`.
-    by_name: HashMap<&'static str, usize>,
+    by_name: FxHashMap<&'static [u8], usize>,
     all: Vec<&'static Command>,
 }
 
@@ -64,10 +65,10 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let all: Vec<&'static Command> = top
         .flat_map(|command| std::iter::once(command).chain(command.subcommands))
         .collect();
-    let by_name: HashMap<_, _> = all
+    let by_name: FxHashMap<_, _> = all
         .iter()
         .enumerate()
-        .map(|(index, command)| (command.name, index))
+        .map(|(index, command)| (command.name.as_bytes(), index))
         .collect();
     assert_eq!(by_name.len(), all.len(), "a command stands in the table twice");
     Table { by_name, all }
@@ -95,7 +96,7 @@ impl Table {
 
     /// The command's number, below [`Table::size`].
     pub fn index(&self, command: &'static Command) -> usize {
-        self.by_name[command.name]
+        self.by_name[command.name.as_bytes()]
     }
 
     /// Looks a full name up, letters in any case: `GET`, `config|get`.
@@ -104,9 +105,7 @@ impl Table {
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.by_name
-            .get(std::str::from_utf8(lower).ok()?)
-            .map(|&index| self.all[index])
+        self.by_name.get(&*lower).map(|&index| self.all[index])
     }
 }
 

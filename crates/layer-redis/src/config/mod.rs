@@ -46,6 +46,17 @@ parameters! {
     hll_sparse_max_bytes = 3000;
     latency_tracking = 1;
     latency_monitor_threshold = 0;
+    maxclients = 10_000;
+    maxmemory = 0;
+    min_replicas_to_write = 0;
+    min_replicas_max_lag = 10;
+    timeout = 0;
+    proto_max_bulk_len = 512 << 20;
+    client_query_buffer_limit = 1 << 30;
+    // The class `normal` of client-output-buffer-limit; 0: no limit.
+    output_bytes_hard = 0;
+    output_bytes_soft = 0;
+    output_soft_seconds = 0;
 }
 
 /// A checked value, ready to be stored.
@@ -87,7 +98,11 @@ impl Config {
         for Change { parameter, text } in changes {
             match parameter.effect {
                 Effect::Number(field) => field(self).store(values::number(&text), Ordering::Relaxed),
-                _ => {
+                Effect::Parsed(store) => {
+                    store(self, &text);
+                    self.texts.lock().insert(parameter.name, text);
+                }
+                Effect::Read | Effect::Kept => {
                     self.texts.lock().insert(parameter.name, text);
                 }
             }
@@ -98,6 +113,25 @@ impl Config {
     pub fn start_with(&self, name: &str, text: String) {
         let parameter = Parameter::find(name.as_bytes()).expect("a parameter of the table");
         self.apply(vec![Change { parameter, text }]);
+    }
+
+    /// Keeps what client-output-buffer-limit says of the class `normal`: hard and soft limit, and the soft one's seconds.
+    pub(crate) fn limit_output(&self, text: &str) {
+        let fields = [
+            &self.output_bytes_hard,
+            &self.output_bytes_soft,
+            &self.output_soft_seconds,
+        ];
+        for (field, number) in fields.iter().zip(text.split(' ').skip(1)) {
+            field.store(values::number(number), Ordering::Relaxed);
+        }
+    }
+
+    /// Most bytes of replies that a connection may have waiting, if there is a limit.
+    pub fn output_bytes_max(&self) -> Option<usize> {
+        usize::try_from(self.output_bytes_hard.load(Ordering::Relaxed))
+            .ok()
+            .filter(|bytes| *bytes > 0)
     }
 
     /// The names and values that match one of the patterns, in the table's order, an alias beside its parameter. Hidden

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 use crate::config::Config;
 
 use Access::{Hidden, Immutable, Modifiable, Protected};
-use Effect::{Kept, Number, Read};
+use Effect::{Kept, Number, Parsed, Read};
 use Kind::{
     Boolean, BufferLimits, Choice, Fixed, Integer, KeyspaceEvents, Memory, MemoryOrPercent, OomScores, Password,
     Percentiles, SavePoints, Text, Words,
@@ -68,6 +68,8 @@ pub enum Access {
 pub enum Effect {
     /// Commands consult this atomic.
     Number(fn(&Config) -> &AtomicI64),
+    /// Kept as text, and handed to this function, which stores what the text says in atomics.
+    Parsed(fn(&Config, &str)),
     /// Consulted as text, or by a handler of its own.
     Read,
     /// Stored and shown, without effect: Quartet has no such mechanism.
@@ -153,8 +155,8 @@ pub const PARAMETERS: &[Parameter] = &[
     row("bind-source-addr", None, Text, "", Modifiable, Kept),
     row("bio_cpulist", None, Text, "", Immutable, Kept),
     row("busy-reply-threshold", Some("lua-time-limit"), Integer(0, i64::MAX), "5000", Modifiable, Kept),
-    row("client-output-buffer-limit", None, BufferLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Modifiable, Kept),
-    row("client-query-buffer-limit", None, Memory(1 << 20, i64::MAX), "1073741824", Modifiable, Kept),
+    row("client-output-buffer-limit", None, BufferLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Modifiable, Parsed(Config::limit_output)),
+    row("client-query-buffer-limit", None, Memory(1 << 20, i64::MAX), "1073741824", Modifiable, Number(|config| &config.client_query_buffer_limit)),
     row("cluster-allow-pubsubshard-when-down", None, Boolean, "yes", Modifiable, Kept),
     row("cluster-allow-reads-when-down", None, Boolean, "no", Modifiable, Kept),
     row("cluster-allow-replica-migration", None, Boolean, "yes", Modifiable, Kept),
@@ -210,14 +212,14 @@ pub const PARAMETERS: &[Parameter] = &[
     row("loglevel", None, Choice(&["debug", "verbose", "notice", "warning"]), "notice", Modifiable, Kept),
     row("masterauth", None, Text, "", Modifiable, Kept),
     row("masteruser", None, Text, "", Modifiable, Kept),
-    row("maxclients", None, Integer(1, UINT_MAX), "10000", Modifiable, Kept),
-    row("maxmemory", None, Memory(0, i64::MAX), "0", Modifiable, Kept),
+    row("maxclients", None, Integer(1, UINT_MAX), "10000", Modifiable, Number(|config| &config.maxclients)),
+    row("maxmemory", None, Memory(0, i64::MAX), "0", Modifiable, Number(|config| &config.maxmemory)),
     row("maxmemory-clients", None, MemoryOrPercent, "0", Modifiable, Kept),
     row("maxmemory-eviction-tenacity", None, Integer(0, 100), "10", Modifiable, Kept),
     row("maxmemory-policy", None, Choice(&["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", Modifiable, Kept),
     row("maxmemory-samples", None, Integer(1, INT_MAX), "5", Modifiable, Kept),
-    row("min-replicas-max-lag", Some("min-slaves-max-lag"), Integer(0, INT_MAX), "10", Modifiable, Kept),
-    row("min-replicas-to-write", Some("min-slaves-to-write"), Integer(0, INT_MAX), "0", Modifiable, Kept),
+    row("min-replicas-max-lag", Some("min-slaves-max-lag"), Integer(0, INT_MAX), "10", Modifiable, Number(|config| &config.min_replicas_max_lag)),
+    row("min-replicas-to-write", Some("min-slaves-to-write"), Integer(0, INT_MAX), "0", Modifiable, Number(|config| &config.min_replicas_to_write)),
     row("no-appendfsync-on-rewrite", None, Boolean, "no", Modifiable, Kept),
     row("notify-keyspace-events", None, KeyspaceEvents, "", Modifiable, Kept),
     row("oom-score-adj", None, Choice(&["no", "yes", "relative", "absolute"]), "no", Modifiable, Kept),
@@ -227,7 +229,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("proc-title-template", None, Text, "{title} {listen-addr} {server-mode}", Modifiable, Kept),
     row("propagation-error-behavior", None, Choice(&["ignore", "panic", "panic-on-replicas"]), "ignore", Modifiable, Kept),
     row("protected-mode", None, Boolean, "yes", Modifiable, Kept),
-    row("proto-max-bulk-len", None, Memory(1 << 20, i64::MAX), "536870912", Modifiable, Kept),
+    row("proto-max-bulk-len", None, Memory(1 << 20, i64::MAX), "536870912", Modifiable, Number(|config| &config.proto_max_bulk_len)),
     row("rdb-del-sync-files", None, Boolean, "no", Modifiable, Kept),
     row("rdb-key-save-delay", None, Integer(INT_MIN, INT_MAX), "0", Hidden, Kept),
     row("rdb-save-incremental-fsync", None, Boolean, "yes", Modifiable, Kept),
@@ -275,7 +277,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("syslog-ident", None, Text, "redis", Immutable, Kept),
     row("tcp-backlog", None, Integer(0, INT_MAX), "511", Immutable, Kept),
     row("tcp-keepalive", None, Integer(0, INT_MAX), "300", Modifiable, Kept),
-    row("timeout", None, Integer(0, INT_MAX), "0", Modifiable, Kept),
+    row("timeout", None, Integer(0, INT_MAX), "0", Modifiable, Number(|config| &config.timeout)),
     row("tls-auth-clients", None, Choice(&["no", "yes", "optional"]), "yes", Modifiable, Kept),
     row("tls-ca-cert-dir", None, Text, "", Modifiable, Kept),
     row("tls-ca-cert-file", None, Text, "", Modifiable, Kept),

@@ -3,12 +3,15 @@
 mod behaviour;
 mod crash;
 mod damage;
+mod format;
 mod model;
 
 use quartet_env::{Disk, FaultyDisk};
 use quartet_log::{FileLog, FileLogOptions, Log, LogError};
 use quartet_model::LogSequence;
 use std::sync::Arc;
+
+const SALT: u64 = 42;
 
 /// Sequence and payload, in order.
 type Records = Vec<(u64, Vec<u8>)>;
@@ -27,7 +30,7 @@ fn open_from(disk: &FaultyDisk, segment_bytes: u64, replay_from: u64) -> Result<
     };
     let options = FileLogOptions {
         segment_bytes,
-        salt: 42,
+        salt: SALT,
     };
     let disk = Arc::new(disk.clone());
     let log = FileLog::open(disk, options, LogSequence(replay_from), &mut replay, &mut |_| {})?;

@@ -6,7 +6,7 @@ use quartet_wire_resp::Arguments;
 
 use super::checked_offset;
 use crate::command::Failure;
-use crate::commands::strings::check_length;
+use crate::commands::strings::check_growth;
 use crate::context::Context;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{errors, parse};
@@ -105,7 +105,7 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
     let writes = operations.iter().filter(|operation| !operation.only_reads());
     let end = writes.map(|operation| operation.field.end()).max().unwrap_or(0);
     let old = context.keys().find_kind(name, Kind::String)?;
-    check_length(end.div_ceil(8))?;
+    check_growth(context.layer, end.div_ceil(8))?;
     let mut value = old.as_ref().map_or(Vec::new(), |entry| entry.payload().to_vec());
     let old_length = value.len();
     value.resize(old_length.max(end.div_ceil(8) as usize), 0);
@@ -118,7 +118,7 @@ fn write(context: &mut Context<'_, '_>, name: &[u8], operations: &[Operation]) -
         }
     }
     if changed {
-        let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+        let header = Header::patched(old.as_ref());
         context.keys().put(name, header, &value);
     }
     Ok(())

@@ -4,7 +4,7 @@ use quartet_wire_resp::Arguments;
 
 use super::offset;
 use crate::command::Failure;
-use crate::commands::strings::check_length;
+use crate::commands::strings::check_growth;
 use crate::context::Context;
 use crate::keyspace::{Header, Kind};
 
@@ -16,9 +16,9 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         b"1" => true,
         _ => return Err("ERR bit is not an integer or out of range".into()),
     };
+    let old = context.keys().find_kind(name, Kind::String)?;
+    check_growth(context.layer, offset / 8 + 1)?;
     let mut keys = context.keys();
-    let old = keys.find_kind(name, Kind::String)?;
-    check_length(offset / 8 + 1)?;
     let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
     let was_on = bit(value, offset);
     let index = (offset / 8) as usize;
@@ -29,7 +29,7 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         let byte = if on { byte | mask } else { byte & !mask };
         let before = &value[..index.min(value.len())];
         let after = value.get(index + 1..).unwrap_or_default();
-        let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+        let header = Header::patched(old.as_ref());
         keys.put_parts(name, header, &[before, &gap, &[byte], after]);
     }
     context.reply.integer(i64::from(was_on));

@@ -5,11 +5,11 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_wire_resp::Arguments;
 
-use super::DEFAULT_USER;
+use super::{DEFAULT_USER, row};
 use crate::clients::{Client, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
@@ -46,27 +46,6 @@ const SUBCOMMANDS: &[Command] = &[
     row("client|unblock", -3, ADMINISTRATOR, "5.0.0", "Ends the wait of a blocked connection.", unblock),
     row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Handler,
-) -> Command {
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Connection,
-        since,
-        "O(1)",
-        summary,
-        handler,
-    )
-}
 
 /// Tracking comes with a later release; until then it is off for everybody, which is what these two say.
 fn redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
@@ -167,18 +146,19 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Cli
     Ok(clients)
 }
 
-/// One line of CLIENT LIST. Sizes of buffers that the layer does not see are 0.
+/// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0.
 fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>) -> String {
     let now_micros = context.layer.engine.now_micros();
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
     let is_self = client.id == context.client.shared.id;
     let queued = client.multi.load(Ordering::Relaxed);
+    let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
     let details = client.details.lock();
     let mut line = String::new();
     writeln!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
-         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
+         qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
          user={DEFAULT_USER} redir=-1 resp={} watch={} lib-name={} lib-ver={}",
         client.id,
         client.address,
@@ -186,11 +166,18 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         client.id,
         details.name,
         seconds_since(client.connected_micros),
-        seconds_since(client.last_command_micros.load(Ordering::Relaxed)),
+        seconds_since(client.last_active_micros.load(Ordering::Relaxed)),
         flags(client),
         client.db.load(Ordering::Relaxed),
         queued as i64 - 1,
-        if is_self { request_bytes(arguments) } else { 0 },
+        if is_self {
+            request_bytes(arguments)
+        } else {
+            load(&client.buffers.input)
+        },
+        load(&client.buffers.input_free),
+        load(&client.buffers.output),
+        client.buffers.total(),
         client.last_command(),
         client.resp.load(Ordering::Relaxed),
         client.watch_count.load(Ordering::Relaxed),

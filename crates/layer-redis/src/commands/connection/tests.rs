@@ -175,3 +175,83 @@ fn a_long_key_is_refused_and_a_long_value_is_not() {
     );
     assert_eq!(run(&mut connection, &["SET", "a", &long]), "OK");
 }
+
+/// What stood behind QUIT in the same packet used to be executed.
+#[test]
+fn nothing_is_executed_behind_quit() {
+    let fixture = Fixture::new();
+    let mut out = Vec::new();
+    let received = fixture.connect().session.receive(b"QUIT\r\nSET a 1\r\n", &mut out);
+    assert_eq!((out.as_slice(), received.close), (&b"+OK\r\n"[..], true));
+    fixture.connect().check("GET a => nil");
+}
+
+/// CONFIG accepted proto-max-bulk-len and went on accepting longer strings. What was queued before the limit shrank runs.
+#[test]
+fn the_longest_bulk_string_is_configured() {
+    let fixture = Fixture::new();
+    let (mut other, mut connection) = (fixture.connect(), fixture.connect());
+    let long = "x".repeat((1 << 20) + 1);
+    connection.check("MULTI => OK");
+    assert_eq!(run(&mut connection, &["SET", "a", &long]), "QUEUED");
+    other.check("CONFIG SET proto-max-bulk-len 1mb => OK");
+    connection.check(
+        "EXEC => [OK]
+         STRLEN a => 1048577
+         APPEND a x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETRANGE b 1048576 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388608 1 => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
+         SETBIT b 8388607 1 => 0",
+    );
+    assert_eq!(
+        run(&mut connection, &["SET", "a", &long]),
+        "!ERR Protocol error: invalid bulk length"
+    );
+}
+
+/// maxmemory used to be accepted and ignored.
+#[test]
+fn commands_that_need_memory_are_refused_beyond_maxmemory() {
+    let fixture = Fixture::new();
+    let (mut admin, mut connection) = (fixture.connect(), fixture.connect());
+    connection.check("SET a 1 => OK\nMULTI => OK\nGET a => QUEUED");
+    admin.check(
+        "CONFIG SET maxmemory 1 => OK
+         SET a 2 => !OOM command not allowed when used memory > 'maxmemory'.
+         GET a => 1
+         DEL b => 0
+         MULTI => OK
+         GET a => !OOM command not allowed when used memory > 'maxmemory'.
+         EXEC => !EXECABORT Transaction discarded because of previous errors.",
+    );
+    connection.check("EXEC => [1]");
+    admin.check("CONFIG SET maxmemory 0 => OK");
+    connection.check("MULTI => OK\nSET a 3 => QUEUED");
+    admin.check("CONFIG SET maxmemory 1 => OK");
+    connection.check(
+        "EXEC => !EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.
+         CONFIG SET maxmemory 0 => OK
+         GET a => 1",
+    );
+}
+
+/// A request that will be refused used to wait for the end of the pause before it was.
+#[test]
+fn a_pause_does_not_hold_refusals_back() {
+    Fixture::new().connect().check(
+        "CLIENT PAUSE 1000 WRITE => OK
+         SET a => !ERR wrong number of arguments for 'set' command
+         NOSUCH => !ERR unknown command 'NOSUCH', with args beginning with: ",
+    );
+}
+
+#[test]
+fn writes_are_refused_when_replicas_are_demanded() {
+    Fixture::new().connect().check(
+        "CONFIG SET min-replicas-to-write 1 => OK
+         SET a 1 => !NOREPLICAS Not enough good replicas to write.
+         GET a => nil
+         CONFIG SET min-replicas-to-write 0 => OK
+         SET a 1 => OK",
+    );
+}

@@ -2,17 +2,15 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::float_sum::float_sum;
 use super::limits;
 use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
+use crate::long_double::{self, Parsed};
+use crate::random::PickCount;
 use crate::scan::{self, Scan};
 use crate::{errors, parse};
-
-/// Longest reply of HRANDFIELD with a negative count, in fields. Redis would go on until its memory is used up.
-const REPEATED_PICKS_MAX: u64 = 1 << 22;
 
 pub const FIELD_TOO_LARGE: &str = "ERR field exceeds the maximum size of 65000 bytes";
 
@@ -208,16 +206,14 @@ pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 }
 
 pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let increment = &arguments[3];
-    if !parse::required_float(increment)?.is_finite() {
+    let increment = long_double::parse(&arguments[3]).ok_or(errors::NOT_FLOAT)?;
+    if increment == Parsed::Infinite {
         return Err("ERR value is NaN or Infinity".into());
     }
     let sum = increment_field(context, arguments, &|old| {
-        let old = old.unwrap_or(b"0");
-        if parse::float(old).is_none() {
-            return Err("ERR hash value is not a float".into());
-        }
-        float_sum(old, increment).ok_or("ERR increment would produce NaN or Infinity".into())
+        let old = old.map_or(Some(Parsed::ZERO), long_double::parse);
+        let old = old.ok_or(Failure::Error("ERR hash value is not a float"))?;
+        Ok(old.plus(increment).ok_or(errors::NOT_FINITE)?.to_string())
     })?;
     context.reply.bulk(sum.as_bytes());
     Ok(())
@@ -242,18 +238,13 @@ pub fn hrandfield(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let Some(count) = arguments.get(2) else {
         return random_field(context, &arguments[1]);
     };
-    let count = parse::required_integer(count)?;
-    if count == i64::MIN {
-        return Err(errors::COUNT_OUT_OF_RANGE.into());
-    }
+    let count = PickCount::parse(count)?;
     let with_values = match arguments.get(3) {
         None => false,
         Some(word) if arguments.len() == 4 && parse::is(word, "withvalues") => true,
         Some(_) => return Err(errors::SYNTAX.into()),
     };
-    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err("ERR value is out of range".into());
-    }
+    let count = if with_values { count.of_pairs()? } else { count };
     random_fields(context, &arguments[1], count, with_values)
 }
 
@@ -272,25 +263,20 @@ fn random_field(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failur
     Ok(())
 }
 
-fn random_fields(context: &mut Context<'_, '_>, name: &[u8], count: i64, with_values: bool) -> Result<(), Failure> {
+fn random_fields(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    count: PickCount,
+    with_values: bool,
+) -> Result<(), Failure> {
     let entry = context.read_kind(name, Kind::Hash)?;
     let random = &context.layer.random;
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
-    let Some(entry) = entry.filter(|_| size > 0 && count != 0) else {
+    let indexes = count.positions(random, size)?;
+    let Some(entry) = entry else {
         reply.array(0);
         return Ok(());
-    };
-    let wanted = count.unsigned_abs();
-    if count < 0 && wanted > REPEATED_PICKS_MAX {
-        return Err("ERR value is out of range".into());
-    }
-    let indexes: Vec<u64> = if count < 0 {
-        (0..wanted).map(|_| random.below(size)).collect()
-    } else if wanted >= size {
-        (0..size).collect()
-    } else {
-        random.distinct(wanted, size)
     };
     let is_flat = reply.protocol() == Protocol::Resp2;
     reply.array(if with_values && is_flat {
@@ -313,9 +299,7 @@ fn random_fields(context: &mut Context<'_, '_>, name: &[u8], count: i64, with_va
 pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[2])?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::Hash)? else {
-        context.reply.array(2);
-        context.reply.bulk(b"0");
-        context.reply.array(0);
+        scan::write_page(&mut context.reply, 0, &[]);
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Hash)?;
@@ -328,9 +312,6 @@ pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
             }
         }
     });
-    context.reply.array(2);
-    context.reply.bulk(next.to_string().as_bytes());
-    context.reply.array(found.len());
-    found.iter().for_each(|bytes| context.reply.bulk(bytes));
+    scan::write_page(&mut context.reply, next, &found);
     Ok(())
 }

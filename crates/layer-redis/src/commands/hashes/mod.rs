@@ -1,11 +1,9 @@
 //! Hashes: the table of their commands.
 //!
-//! [`value`] is a hash as rows, [`fields`] the commands on fields and values, [`fields_expiry`] those on fields' deadlines,
-//! [`float_sum`] the arithmetic of HINCRBYFLOAT.
+//! [`value`] is a hash as rows, [`fields`] the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
 
 mod fields;
 mod fields_expiry;
-mod float_sum;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -16,7 +14,7 @@ use crate::Redis;
 use crate::command::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
 
-pub use value::{FIELD_BYTES_MAX, expire_fields, find};
+pub use value::{FIELD_BYTES_MAX, each, expire_fields, find};
 
 /// What OBJECT ENCODING answers.
 pub fn encoding(entry: &Entry) -> &'static str {

@@ -61,11 +61,15 @@ fn increments() {
          HINCRBYFLOAT h t 1 => !ERR hash value is not a float
          HINCRBYFLOAT h f 0.1 => 0.1
          HINCRBYFLOAT h f 0.2 => 0.3
-         HINCRBYFLOAT h f 5e3 => 5000.3
+         HINCRBYFLOAT h f 5e3 => 5000.29999999999999982
          HINCRBYFLOAT h f x => !ERR value is not a valid float
          HINCRBYFLOAT h f +inf => !ERR value is NaN or Infinity
-         HSET h g 1.7e308 => 1
-         HINCRBYFLOAT h g 1.7e308 => !ERR increment would produce NaN or Infinity",
+         HINCRBYFLOAT h f nan => !ERR value is not a valid float
+         HSET h g 1e4932 i inf w 17179869184 => 3
+         HINCRBYFLOAT h g 1e4932 => !ERR increment would produce NaN or Infinity
+         HINCRBYFLOAT h i 1 => !ERR increment would produce NaN or Infinity
+         HINCRBYFLOAT h w 1.5 => 17179869185.5
+         HINCRBYFLOAT h w -1e-17 => 17179869185.5",
     );
 }
 
@@ -122,10 +126,12 @@ fn scanning() {
          HSCAN h 0 MATCH b* COUNT 1 => [0 [b 2]]
          HSCAN nosuch 0 => [0 []]
          HSCAN h x => !ERR invalid cursor
+         HSCAN h 18446744073709551615 => [0 [a 1 b 2]]
          HSCAN h 0 COUNT 0 => !ERR syntax error
          HSCAN h 0 TYPE hash => !ERR syntax error",
     );
     fill(&mut connection, "big", 500);
+    connection.check("HSCAN big 18446744073709551615 => [0 []]");
     let mut seen = BTreeSet::new();
     let mut cursor = "0".to_owned();
     let mut round = 0;
@@ -141,6 +147,7 @@ fn scanning() {
             "a field came twice"
         );
         cursor = show(&page[0]);
+        assert!(cursor.parse::<u64>().unwrap() < 1 << 53, "a 64-bit float holds it");
         // Concurrent writes: new fields come, and only those go.
         connection.run(&["HSET", "big", &format!("new{round}"), "x"]);
         connection.run(&["HDEL", "big", &format!("new{}", round - 3)]);

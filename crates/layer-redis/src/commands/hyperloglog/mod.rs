@@ -97,8 +97,7 @@ fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Fai
 }
 
 fn put(context: &mut Context<'_, '_>, name: &[u8], old: Option<&Entry>, value: &HyperLogLog) {
-    let header = old.map_or(Header::new(Kind::String), Header::of);
-    context.keys().put(name, header, value.bytes());
+    context.keys().put(name, Header::patched(old), value.bytes());
 }
 
 fn sparse_bytes_max(context: &Context<'_, '_>) -> usize {

@@ -76,7 +76,12 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             *context.layer.password.write() = (!password.is_empty()).then(|| password_hash(password));
         }
     }
+    let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
     context.layer.config.apply(changes);
+    if sets_timeout {
+        // Each connection reckons anew when its silence ends.
+        context.layer.clients.wake_all();
+    }
     context.reply.ok();
     Ok(())
 }

@@ -1,18 +1,16 @@
 //! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows it.
 //!
-//! Subcommands that crash the server, or show structures that Quartet does not have, are unknown. DEBUG OBJECT is left to the
-//! families: their encodings are not known here.
+//! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
-use std::ops::ControlFlow;
+use std::net::SocketAddr;
 
 use quartet_wire_resp::Arguments;
-use sha2::{Digest, Sha256};
 
-use crate::DATABASES;
+use super::digest::{digest, digest_value};
+use super::memory;
 use crate::command::*;
-use crate::commands::help;
+use crate::commands::{help, keys};
 use crate::context::Context;
-use crate::keyspace::{Entry, Kind};
 use crate::{errors, glob, parse};
 
 pub const COMMANDS: &[Command] = &[command(
@@ -39,6 +37,7 @@ const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
     ("listpack", 1, "Accepted for keys that exist: there are no listpacks to show.", listpack),
     ("loadaof", 0, "Writes a checkpoint.", checkpoint),
     ("log", 1, "Accepted: the layer writes no log of messages.", accept),
+    ("object", 1, "Describes how the value of a key is kept.", object),
     ("pause-cron", 1, "Accepted: there is no cron to pause.", accept),
     ("protocol", 1, "Answers a value of the type given.", protocol),
     ("quicklist-packed-threshold", 1, "Accepted: there are no quicklists.", accept),
@@ -64,12 +63,17 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
 }
 
 fn is_allowed(context: &Context<'_, '_>) -> bool {
-    let address = &context.client.shared.address;
     match context.layer.config.text_of("enable-debug-command").as_str() {
         "yes" => true,
-        "local" => address.starts_with("127.") || address.starts_with("[::1]") || address.starts_with('/'),
+        "local" => is_local(&context.client.shared.address),
         _ => false,
     }
+}
+
+/// A client of this machine, also one that reached a listener of both families over IPv4.
+fn is_local(address: &str) -> bool {
+    let address: Result<SocketAddr, _> = address.parse();
+    address.is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
@@ -103,6 +107,23 @@ fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
+/// The line of Redis 7.0. There is no address to show, and the length is that of the key's rows.
+fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
+    let bytes = memory::key_bytes(context, &entry, 0);
+    let idle_seconds = keys::idle_seconds(context, &arguments[2], &entry);
+    context.reply.simple(&format!(
+        "Value at:0x0 refcount:{} encoding:{} serializedlength:{bytes} lru:{} lru_seconds_idle:{idle_seconds}",
+        keys::reference_count(&entry),
+        keys::encoding(&entry),
+        (context.now_ms / 1000).saturating_sub(idle_seconds) % LRU_CLOCK_SECONDS,
+    ));
+    Ok(())
+}
+
+/// Redis' clock of last accesses has 24 bits.
+const LRU_CLOCK_SECONDS: u64 = 1 << 24;
+
 fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let on = parse::required_integer(&arguments[2])? != 0;
     context
@@ -114,10 +135,12 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 }
 
 /// The sleep itself happens after the lock is released; its duration counts as the command's all the same.
-fn sleep(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+fn sleep(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let seconds = parse::required_float(&arguments[2])?;
     let micros = (seconds.clamp(0.0, SLEEP_SECONDS_MAX) * 1e6) as u64;
-    Err(Failure::After(After::Sleep { micros }))
+    context.client.sleep_micros += micros;
+    context.reply.ok();
+    Ok(())
 }
 
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
@@ -187,78 +210,32 @@ const PROTOCOL_DOUBLE: f64 = 3.141;
 const WRONG_TYPE_NAME: &str = "ERR Wrong protocol type name. Please use one of the following: \
                                string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
 
-/// Forty digits, all zero for an empty dataset. Hashes of keys are added up, so their order does not matter.
-fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let mut total = Sum::default();
-    for db in 0..DATABASES {
-        let mut found: Vec<(Vec<u8>, Entry)> = Vec::new();
-        context.keys_of(db).scan_keys(b"", &mut |name, entry| {
-            found.push((name.to_vec(), entry));
-            ControlFlow::Continue(())
-        });
-        for (name, entry) in found {
-            let value = value_hash(context, &entry);
-            let expiry = [u8::from(entry.expiry_ms.is_some())];
-            total.add(&[&[db], &name, &expiry, &value]);
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+    use crate::testing::Fixture;
+
+    #[test]
+    fn local_is_this_machine() {
+        for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(is_local(address), "{address}");
+        }
+        for address in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1", "[fe80::1]:1", ""] {
+            assert!(!is_local(address), "{address}");
         }
     }
-    context.reply.simple(&total.digits());
-    Ok(())
-}
 
-fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let names = arguments.tail(2);
-    context.reply.array(names.len());
-    for name in names.iter() {
-        let mut sum = Sum::default();
-        if let Some(entry) = context.keys().find(name) {
-            sum.add(&[&value_hash(context, &entry)]);
-        }
-        context.reply.simple(&sum.digits());
-    }
-    Ok(())
-}
-
-/// The value as it is stored. Elements' keys say their place, so the elements of sets and hashes may come in any order; the
-/// id that a large collection was given does not count.
-fn value_hash(context: &mut Context<'_, '_>, entry: &Entry) -> [u8; 20] {
-    let mut sum = Sum::default();
-    let kind = [entry.kind as u8, entry.flags];
-    if !entry.is_large() {
-        sum.add(&[&kind, entry.payload()]);
-        return sum.0;
-    }
-    // Positions of list elements depend on how the list grew, so they are counted anew.
-    let is_list = entry.kind == Kind::List;
-    let mut position = 0u64;
-    entry.elements().scan(context.tx, b"", None, false, &mut |key, value| {
-        position += 1;
-        let place = position.to_be_bytes();
-        sum.add(&[&kind, if is_list { &place } else { key }, value]);
-        ControlFlow::Continue(())
-    });
-    sum.0
-}
-
-/// A sum of hashes, byte by byte.
-#[derive(Default)]
-struct Sum([u8; 20]);
-
-impl Sum {
-    fn add(&mut self, parts: &[&[u8]]) {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let hash = hash.finalize();
-        self.0
-            .iter_mut()
-            .zip(hash)
-            .for_each(|(byte, other)| *byte = byte.wrapping_add(other));
-    }
-
-    fn digits(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    #[test]
+    fn debug_is_refused_from_elsewhere() {
+        let fixture = Fixture::new();
+        fixture.layer.config.start_with("enable-debug-command", "local".into());
+        let elsewhere = fixture
+            .layer
+            .clients
+            .connect("10.0.0.1:1".into(), String::new(), 0, Box::new(|| {}));
+        let mut connection = fixture.connect();
+        connection.check("DEBUG CHANGE-REPL-ID => OK");
+        connection.session = crate::Session::new(fixture.layer.clone(), elsewhere);
+        connection.check(&format!("DEBUG CHANGE-REPL-ID => !{}", super::NOT_ALLOWED));
     }
 }

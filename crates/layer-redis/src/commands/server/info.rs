@@ -95,7 +95,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "hz", context.layer.config.text_of("hz"));
     line(out, "configured_hz", context.layer.config.text_of("hz"));
     line(out, "lru_clock", (now_micros / 1_000_000) & 0x00ff_ffff);
-    line(out, "executable", "");
+    line(out, "executable", &identity.executable);
     line(out, "config_file", &identity.config_file);
     line(out, "io_threads_active", 0);
 }
@@ -116,9 +116,10 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let layer = context.layer;
     let resources = (layer.resources)();
-    let used = resources.used_bytes;
+    let used = layer.used_bytes();
+    let startup = layer.identity.startup_bytes;
     let peak = layer.statistics.used_peak(used);
-    let maxmemory: u64 = layer.config.text_of("maxmemory").parse().unwrap_or(0);
+    let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
         ("used_memory", used),
         ("used_memory_rss", resources.rss_bytes),
@@ -137,26 +138,27 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
     line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
+    let client_bytes: usize = layer.clients.list().iter().map(|client| client.buffers.total()).sum();
     let fragmentation = ratio(resources.rss_bytes, used);
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
-    line(out, "used_memory_dataset", used);
+    line(out, "used_memory_dataset", used - startup);
     line(out, "mem_allocator", "system");
     lines(
         out,
         &[
-            ("used_memory_overhead", 0),
-            ("used_memory_startup", 0),
+            ("used_memory_overhead", startup),
+            ("used_memory_startup", startup),
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
             ("mem_clients_slaves", 0),
-            ("mem_clients_normal", 0),
+            ("mem_clients_normal", client_bytes as u64),
             ("mem_aof_buffer", 0),
             ("number_of_cached_scripts", 0),
             ("number_of_functions", 0),
             ("number_of_libraries", 0),
             ("active_defrag_running", 0),
-            ("lazyfree_pending_objects", 0),
+            ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
             ("lazyfreed_objects", 0),
         ],
     );
@@ -329,26 +331,30 @@ fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
 const EXPIRY_SAMPLE: u64 = 10_000;
 
 fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
-    let (total, sample) = expiry_sample(context.tx, EXPIRY_SAMPLE);
+    let expiries = expiry_sample(context.tx, false, EXPIRY_SAMPLE);
+    let field_expiries = expiry_sample(context.tx, true, EXPIRY_SAMPLE);
     for db in 0..DATABASES {
         let keys = context.keys_of(db).key_count();
         if keys == 0 {
             continue;
         }
-        let deadlines = sample
-            .iter()
-            .filter(|(of, _)| *of == db)
-            .map(|(_, deadline_ms)| *deadline_ms);
-        let seen = deadlines.clone().count() as u64;
-        let left_ms: u64 = deadlines
-            .map(|deadline_ms| deadline_ms.saturating_sub(context.now_ms))
-            .fold(0, u64::saturating_add);
-        let expires = (seen as u128 * total as u128 / (sample.len() as u128).max(1)) as u64;
-        let average_ms = left_ms / seen.max(1);
+        let (expires, average_ms) = share(&expiries, db, context.now_ms);
+        let (subexpiry, _) = share(&field_expiries, db, context.now_ms);
         line(
             out,
             &format!("db{db}"),
-            format_args!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry=0"),
+            format_args!("keys={keys},expires={expires},avg_ttl={average_ms},subexpiry={subexpiry}"),
         );
     }
+}
+
+/// How many of the expiries are a database's, and the time left to them on average.
+fn share((total, sample): &(u64, Vec<(u8, u64)>), db: u8, now_ms: u64) -> (u64, u64) {
+    let deadlines = sample.iter().filter(|(of, _)| *of == db);
+    let seen = deadlines.clone().count() as u64;
+    let left_ms: u64 = deadlines
+        .map(|(_, deadline_ms)| deadline_ms.saturating_sub(now_ms))
+        .fold(0, u64::saturating_add);
+    let count = (u128::from(seen) * u128::from(*total) / (sample.len() as u128).max(1)) as u64;
+    (count, left_ms / seen.max(1))
 }

@@ -68,12 +68,17 @@ fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     let samples = u64::try_from(samples).map_err(|_| errors::SYNTAX)?;
     match context.keys().find(&arguments[2]) {
         Some(entry) => {
-            let bytes = entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, &entry, samples);
+            let bytes = key_bytes(context, &entry, samples);
             context.reply.integer(bytes as i64);
         }
         None => context.reply.null(),
     }
     Ok(())
+}
+
+/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for all.
+pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
+    entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
 /// The elements' bytes, estimated from the first `samples` of them; 0 asks for all.
@@ -99,19 +104,20 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
 fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     let resources = (context.layer.resources)();
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
-    let used = resources.used_bytes;
+    let used = context.layer.used_bytes();
+    let startup = context.layer.identity.startup_bytes;
     let figures = [
         ("peak.allocated", context.layer.statistics.used_peak(used)),
         ("total.allocated", used),
-        ("startup.allocated", 0),
+        ("startup.allocated", startup),
         ("replication.backlog", 0),
         ("clients.slaves", 0),
         ("clients.normal", 0),
         ("aof.buffer", 0),
         ("overhead.total", 0),
         ("keys.count", keys),
-        ("keys.bytes-per-key", used / keys.max(1)),
-        ("dataset.bytes", used),
+        ("keys.bytes-per-key", (used - startup) / keys.max(1)),
+        ("dataset.bytes", used - startup),
         ("allocator.resident", resources.rss_bytes),
     ];
     context.reply.map(figures.len());
@@ -126,7 +132,8 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
     let resources = (context.layer.resources)();
     let text = format!(
         "{} bytes are in use and {} bytes are resident. No problem is known.\n",
-        resources.used_bytes, resources.rss_bytes
+        context.layer.used_bytes(),
+        resources.rss_bytes
     );
     context.reply.verbatim(b"txt", text.as_bytes());
     Ok(())

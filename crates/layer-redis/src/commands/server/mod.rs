@@ -1,9 +1,11 @@
 //! Commands about the server, a topic a file. Here: those that answer in a line or two.
 
 pub mod acl;
+pub mod cluster;
 pub mod command_docs;
 pub mod config;
 pub mod debug;
+mod digest;
 mod info;
 mod key_flags;
 pub mod latency;

@@ -152,6 +152,11 @@ fn facts_by_section() {
     ] {
         assert!(all.contains(text), "{text} in {all}");
     }
+    connection.check("HSET h f v g w => 2\nHPEXPIRE h 100 FIELDS 1 f => [1]\nEXPIRE a 10 => 1");
+    assert!(
+        run(&mut connection, &["INFO", "keyspace"]).contains("db0:keys=2,expires=1,avg_ttl=10000,subexpiry=1"),
+        "INFO said subexpiry=0 whatever hashes there were"
+    );
     assert!(!run(&mut connection, &["INFO"]).contains("rejected_calls"));
     assert_eq!(run(&mut connection, &["INFO", "sentinel"]), "");
     let some = run(&mut connection, &["INFO", "CPU", "modules"]);
@@ -223,6 +228,37 @@ fn a_sleep_counts_as_slow() {
     assert!(!statistics.contains("failed_calls=1"), "{statistics}");
 }
 
+/// DEBUG SLEEP was refused inside EXEC, where suites use it to make one slow command of several.
+#[test]
+fn a_queued_sleep_is_logged_for_itself() {
+    let mut connection = Fixture::new().connect();
+    connection.check(
+        "CONFIG SET slowlog-log-slower-than 100000 => OK
+         MULTI => OK
+         PING => QUEUED
+         DEBUG SLEEP 0.2 => QUEUED
+         EXEC => [PONG OK]
+         SLOWLOG LEN => 1",
+    );
+    let slowest = run(&mut connection, &["SLOWLOG", "GET"]);
+    assert!(slowest.contains("[DEBUG SLEEP 0.2]"), "{slowest}");
+}
+
+#[test]
+fn debug_object_describes_a_key() {
+    let mut connection = Fixture::new().connect();
+    connection.check("SET a 1 => OK\nDEBUG OBJECT b => !ERR no such key");
+    let line = run(&mut connection, &["DEBUG", "OBJECT", "a"]);
+    assert!(
+        line.starts_with("Value at:0x0 refcount:2147483647 encoding:int serializedlength:"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" lru:") && line.ends_with(" lru_seconds_idle:0"),
+        "{line}"
+    );
+}
+
 #[test]
 fn debug_subcommands() {
     let mut connection = Fixture::new().connect();
@@ -244,4 +280,56 @@ fn debug_subcommands() {
     assert!(run(&mut Fixture::new().connect(), &["DEBUG", "DIGEST"]) != digest);
     connection.check("SET b 3 => OK\nSET b 2 => OK");
     assert_eq!(run(&mut connection, &["DEBUG", "DIGEST"]), digest);
+}
+
+#[test]
+fn this_server_is_no_cluster() {
+    Fixture::new().connect().check(
+        "CLUSTER SLOTS => !ERR This instance has cluster support disabled
+         CLUSTER HELP => !ERR This instance has cluster support disabled
+         CLUSTER MEET => !ERR wrong number of arguments for 'cluster|meet' command
+         CLUSTER nosuch => !ERR unknown subcommand 'nosuch'. Try CLUSTER HELP.
+         READONLY => !ERR This instance has cluster support disabled
+         COMMAND LIST FILTERBY PATTERN cl*help => [client|help cluster|help]",
+    );
+}
+
+/// A wait that ended without an element was in no statistics.
+#[test]
+fn ended_waits_are_counted() {
+    let fixture = Fixture::new();
+    let (mut waiting, mut admin) = (fixture.connect(), fixture.connect());
+    let id = waiting.session.client().id.to_string();
+    assert!(waiting.bytes(&["BLPOP", "l", "0"]).is_empty());
+    assert_eq!(run(&mut admin, &["CLIENT", "UNBLOCK", &id, "ERROR"]), "1");
+    assert!(waiting.mail().starts_with(b"-UNBLOCKED "));
+    assert!(waiting.bytes(&["BLPOP", "l", "1"]).is_empty());
+    waiting.session.time_out();
+    assert_eq!(waiting.mail(), b"*-1\r\n");
+    let statistics = run(&mut admin, &["INFO", "commandstats"]);
+    assert!(
+        statistics.contains("cmdstat_blpop:calls=2,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1"),
+        "{statistics}"
+    );
+    assert!(run(&mut admin, &["INFO", "errorstats"]).contains("errorstat_UNBLOCKED:count=1"));
+}
+
+/// A large value's memory is given back by the flusher, and INFO said that nothing was pending before it was.
+#[test]
+fn memory_in_use_follows_the_data() {
+    let mut connection = Fixture::new().connect();
+    let figure = |connection: &mut Connection, name: &str| -> u64 {
+        let text = run(connection, &["INFO", "memory"]);
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().parse().unwrap()
+    };
+    let before = figure(&mut connection, "used_memory:");
+    let value = "x".repeat(64 << 20);
+    connection.run(&["SET", "a", &value]);
+    assert!(figure(&mut connection, "used_memory:") >= before + (32 << 20));
+    connection.check("UNLINK a => 1");
+    while figure(&mut connection, "lazyfree_pending_objects:") > 0 {
+        std::thread::yield_now();
+    }
+    assert!(figure(&mut connection, "used_memory:") < before + (32 << 20));
 }

@@ -7,11 +7,9 @@ use super::value::{self, MEMBER_BYTES_MAX};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
+use crate::random::PickCount;
 use crate::scan::{self, Scan};
 use crate::{errors, parse};
-
-/// Longest reply of SRANDMEMBER with a negative count, in members. Redis would go on until its memory is used up.
-const REPEATED_PICKS_MAX: u64 = 1 << 22;
 
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
 
@@ -161,10 +159,7 @@ fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failu
 }
 
 fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> Result<(), Failure> {
-    let count = parse::required_integer(count)?;
-    if count == i64::MIN {
-        return Err(errors::COUNT_OUT_OF_RANGE.into());
-    }
+    let count = PickCount::parse(count)?;
     let entry = context.read_kind(name, Kind::Set)?;
     let random = &context.layer.random;
     let (mut keys, reply) = context.keys_and_reply();
@@ -172,17 +167,7 @@ fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> R
         reply.array(0);
         return Ok(());
     };
-    let (size, wanted) = (value::len(&entry), count.unsigned_abs());
-    if count < 0 && wanted > REPEATED_PICKS_MAX {
-        return Err("ERR value is out of range".into());
-    }
-    let indexes: Vec<u64> = if count < 0 {
-        (0..wanted).map(|_| random.below(size)).collect()
-    } else if wanted >= size {
-        (0..size).collect()
-    } else {
-        random.distinct(wanted, size)
-    };
+    let indexes = count.positions(random, value::len(&entry))?;
     reply.array(indexes.len());
     value::at(&mut keys, &entry, &indexes, &mut |member| reply.bulk(member));
     Ok(())
@@ -191,9 +176,7 @@ fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> R
 pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[2])?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::Set)? else {
-        context.reply.array(2);
-        context.reply.bulk(b"0");
-        context.reply.array(0);
+        scan::write_page(&mut context.reply, 0, &[]);
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Members)?;
@@ -203,9 +186,6 @@ pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
             found.push(member.to_vec());
         }
     });
-    context.reply.array(2);
-    context.reply.bulk(next.to_string().as_bytes());
-    context.reply.array(found.len());
-    found.iter().for_each(|member| context.reply.bulk(member));
+    scan::write_page(&mut context.reply, next, &found);
     Ok(())
 }

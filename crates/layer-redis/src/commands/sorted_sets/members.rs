@@ -7,13 +7,12 @@ use super::value::{Editor, Order, SortedSet, order_of, pair_bound, row_score, sc
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind, NAME_BYTES_MAX};
+use crate::random::PickCount;
 use crate::scan::{self, Scan};
 use crate::{errors, parse};
 
 const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 bytes";
-/// Most members that one ZRANDMEMBER repeats; Redis would go on until the client leaves.
-const REPEATS_MAX: u64 = 1 << 24;
 
 /// The options of ZADD. `Default` is a plain ZADD.
 #[derive(Clone, Copy, Debug, Default)]
@@ -248,19 +247,17 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let Some(count) = arguments.get(2) else {
         return one_random(context, &arguments[1]);
     };
-    let count = random_count(count)?;
+    let count = PickCount::parse(count)?;
     let with_scores = arguments.len() == 4 && parse::is(&arguments[3], "withscores");
     if arguments.len() > 3 && !with_scores {
         return Err(errors::SYNTAX.into());
     }
-    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
-        return Err("ERR value is out of range".into());
-    }
+    let count = if with_scores { count.of_pairs()? } else { count };
     let Some(set) = read(context, &arguments[1])? else {
         context.reply.array(0);
         return Ok(());
     };
-    let ranks = random_ranks(context, &set, count)?;
+    let ranks = count.positions(&context.layer.random, set.len())?;
     write_head(&mut context.reply, ranks.len(), with_scores);
     for rank in ranks {
         let reply = &mut context.reply;
@@ -269,15 +266,6 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         });
     }
     Ok(())
-}
-
-fn random_count(text: &[u8]) -> Result<i64, Failure> {
-    let count = parse::required_integer(text)?;
-    if count == i64::MIN {
-        let most = i64::MAX;
-        return Err(format!("ERR value is out of range, value must between -{most} and {most}").into());
-    }
-    Ok(count)
 }
 
 fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
@@ -291,30 +279,17 @@ fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure>
     Ok(())
 }
 
-/// Different ranks for a positive count, all of them in order if it reaches the set's size; any ranks for a negative one.
-fn random_ranks(context: &Context<'_, '_>, set: &SortedSet, count: i64) -> Result<Vec<u64>, Failure> {
-    let random = &context.layer.random;
-    let wanted = count.unsigned_abs();
-    if count >= 0 && wanted >= set.len() {
-        return Ok((0..set.len()).collect());
-    }
-    if count >= 0 {
-        return Ok(random.distinct(wanted, set.len()));
-    }
-    if wanted > REPEATS_MAX {
-        return Err("ERR value is out of range".into());
-    }
-    Ok((0..wanted).map(|_| random.below(set.len())).collect())
-}
-
 pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[2])?;
     let set = read(context, &arguments[1])?;
     let options = scan::options(arguments.tail(3), Scan::Members)?;
-    let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
+    let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |member: &[u8], score: f64| {
         if options.matches(member) {
-            found.push((member.to_vec(), score));
+            // A string in either protocol.
+            let mut text = Vec::new();
+            format_double(score, &mut text);
+            found.extend([member.to_vec(), text]);
         }
     };
     let mut next = 0;
@@ -328,20 +303,6 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         Some(set) => set.visit(context.tx, 0..set.len(), false, &mut visit),
         None => {}
     }
-    write_page(context, next, &found);
+    scan::write_page(&mut context.reply, next, &found);
     Ok(())
-}
-
-/// Scores of ZSCAN are strings in either protocol.
-fn write_page(context: &mut Context<'_, '_>, next: u64, found: &[(Vec<u8>, f64)]) {
-    context.reply.array(2);
-    context.reply.bulk(next.to_string().as_bytes());
-    context.reply.array(found.len() * 2);
-    let mut text = Vec::new();
-    for (member, score) in found {
-        text.clear();
-        format_double(*score, &mut text);
-        context.reply.bulk(member);
-        context.reply.bulk(&text);
-    }
 }

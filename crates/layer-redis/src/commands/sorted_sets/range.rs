@@ -44,6 +44,17 @@ enum NameEnd<'a> {
     After(&'a [u8]),
 }
 
+impl NameEnd<'_> {
+    fn is_below(self, member: &[u8]) -> bool {
+        match self {
+            NameEnd::First => true,
+            NameEnd::Last => false,
+            NameEnd::Before(name) => name <= member,
+            NameEnd::After(name) => name < member,
+        }
+    }
+}
+
 /// A range command's arguments, read.
 struct Request<'a> {
     span: Span<'a>,
@@ -140,7 +151,7 @@ pub fn zlexcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
 
 fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), Failure> {
     let span = span(by, arguments.get(2), arguments.get(3))?;
-    let ranks = read(context, &arguments[1])?.map_or(0..0, |set| span.ranks(context.tx, &set));
+    let ranks = read(context, &arguments[1])?.map_or(0..0, |set| span.ranks(context.tx, &set, false));
     context.reply.integer((ranks.end - ranks.start) as i64);
     Ok(())
 }
@@ -164,7 +175,7 @@ fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Re
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
         let set = SortedSet::of(entry);
-        let ranks = span.ranks(keys.tx, &set);
+        let ranks = span.ranks(keys.tx, &set, false);
         removed = (ranks.end - ranks.start) as i64;
         remove_ranks(&mut keys, config, &arguments[1], &set, ranks);
     }
@@ -238,7 +249,7 @@ fn check_options(by: By, limit: i64, with_scores: bool) -> Result<(), Failure> {
 impl Request<'_> {
     /// The ranks to visit, counted from the lowest score even if the range is reversed.
     fn ranks(&self, tx: &mut Transaction<'_>, set: &SortedSet) -> Range<u64> {
-        let ranks = self.span.ranks(tx, set);
+        let ranks = self.span.ranks(tx, set, self.reverse);
         match self.span {
             Span::Rank(..) if self.reverse => set.len() - ranks.end..set.len() - ranks.start,
             Span::Rank(..) => ranks,
@@ -277,10 +288,14 @@ fn span<'a>(by: By, min: Option<&'a [u8]>, max: Option<&'a [u8]>) -> Result<Span
 }
 
 impl Span<'_> {
-    fn ranks(&self, tx: &mut Transaction<'_>, set: &SortedSet) -> Range<u64> {
+    /// `reverse` is the direction in which a range of names is looked for.
+    fn ranks(&self, tx: &mut Transaction<'_>, set: &SortedSet, reverse: bool) -> Range<u64> {
         let (start, end) = match self {
             Span::Rank(start, stop) => return parse::index_range(*start, *stop, set.len()),
             Span::Score(min, max) => (rank_of_score(tx, set, min), rank_of_score(tx, set, max)),
+            Span::Name(min, max) if set.first_order(tx) != set.last_order(tx) => {
+                return run_of_names(tx, set, *min, *max, reverse);
+            }
             Span::Name(min, max) => (rank_of_name(tx, set, *min), rank_of_name(tx, set, *max)),
         };
         start..end.max(start)
@@ -298,7 +313,45 @@ fn rank_of_score(tx: &mut Transaction<'_>, set: &SortedSet, bound: &KeyBytes) ->
     }
 }
 
-/// Names are looked for within the lowest score: Redis promises an order of names only if all scores are the same.
+/// Of a set whose scores differ, so that names are in no order. Redis promises nothing then; what it does with a small set
+/// is done with all: nothing unless the set's first and last pair allow something, else the pairs from the first
+/// that is past the one end of the range to the next that is past the other. Takes time with the set's length.
+fn run_of_names(
+    tx: &mut Transaction<'_>,
+    set: &SortedSet,
+    min: NameEnd<'_>,
+    max: NameEnd<'_>,
+    reverse: bool,
+) -> Range<u64> {
+    let (near, far) = if reverse { (max, min) } else { (min, max) };
+    let is_past = |end: NameEnd<'_>, member: &[u8]| end.is_below(member) != reverse;
+    let (mut seen, mut first_fits, mut last_fits) = (0, false, false);
+    let (mut start, mut end) = (None, None);
+    set.visit(tx, 0..set.len(), reverse, &mut |member, _| {
+        if seen == 0 {
+            first_fits = !is_past(far, member);
+        }
+        last_fits = is_past(near, member);
+        if start.is_none() && last_fits {
+            start = Some(seen);
+        }
+        if start.is_some() && end.is_none() && is_past(far, member) {
+            end = Some(seen);
+        }
+        seen += 1;
+    });
+    let Some(start) = start.filter(|_| first_fits && last_fits) else {
+        return 0..0;
+    };
+    let end = end.unwrap_or(set.len());
+    if reverse {
+        set.len() - end..set.len() - start
+    } else {
+        start..end
+    }
+}
+
+/// The place of an end in a set whose pairs all have one score.
 fn rank_of_name(tx: &mut Transaction<'_>, set: &SortedSet, end: NameEnd<'_>) -> u64 {
     let (name, after) = match end {
         NameEnd::First => return 0,

@@ -151,6 +151,13 @@ impl SortedSet {
         first
     }
 
+    /// The highest score's order.
+    pub fn last_order(&self, tx: &mut Transaction<'_>) -> Order {
+        let mut last = 0;
+        self.visit(tx, self.len - 1..self.len, true, &mut |_, score| last = order_of(score));
+        last
+    }
+
     /// Visits the pairs of these ranks, which the set has, from the lowest up or from the highest down.
     pub fn visit(&self, tx: &mut Transaction<'_>, ranks: Range<u64>, reverse: bool, visit: &mut dyn FnMut(&[u8], f64)) {
         if ranks.is_empty() {

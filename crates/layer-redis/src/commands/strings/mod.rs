@@ -6,6 +6,9 @@ mod ranges;
 mod subsequence;
 mod values;
 
+use std::sync::atomic::Ordering;
+
+use crate::Redis;
 use crate::command::*;
 use crate::errors;
 
@@ -25,6 +28,15 @@ pub fn check_length(length: u64) -> Result<(), Failure> {
         return Err(errors::STRING_TOO_LARGE.into());
     }
     Ok(())
+}
+
+/// Refuses a value that would grow beyond what a client may send in one piece, too.
+pub fn check_growth(layer: &Redis, length: u64) -> Result<(), Failure> {
+    let configured = layer.config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
+    if length > configured {
+        return Err(errors::STRING_TOO_LARGE.into());
+    }
+    check_length(length)
 }
 
 pub const COMMANDS: &[Command] = &[

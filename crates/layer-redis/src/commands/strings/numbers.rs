@@ -7,7 +7,7 @@ use quartet_wire_resp::Arguments;
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Header, Kind};
-use crate::long_double::{self, LongDouble, Parsed};
+use crate::long_double::{self, Parsed};
 use crate::{errors, parse};
 
 pub fn incr(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Fa
     let mut rest = &mut text[..];
     write!(rest, "{value}").expect("twenty bytes hold every 64-bit integer");
     let length = 20 - rest.len();
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    let header = Header::new(Kind::String).expiry(old.and_then(|entry| entry.expiry_ms));
     keys.put(name, header, &text[..length]);
     context.reply.integer(value);
     Ok(())
@@ -54,19 +54,13 @@ pub fn incrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let old = keys.find_kind(name, Kind::String)?;
     let value = match &old {
         Some(entry) => long_double::parse(entry.payload()).ok_or(errors::NOT_FLOAT)?,
-        None => Parsed::Finite(LongDouble::ZERO),
+        None => Parsed::ZERO,
     };
     let amount = long_double::parse(&arguments[2]).ok_or(errors::NOT_FLOAT)?;
-    let sum = match (value, amount) {
-        (Parsed::Finite(value), Parsed::Finite(amount)) => value.plus(amount),
-        _ => None,
-    };
-    let sum = sum.ok_or("ERR increment would produce NaN or Infinity")?;
-    let mut text = Vec::new();
-    sum.print(&mut text);
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
-    keys.put(name, header, &text);
-    context.reply.bulk(&text);
+    let sum = value.plus(amount).ok_or(errors::NOT_FINITE)?.to_string();
+    let header = Header::new(Kind::String).expiry(old.and_then(|entry| entry.expiry_ms));
+    keys.put(name, header, sum.as_bytes());
+    context.reply.bulk(sum.as_bytes());
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use quartet_wire_resp::Arguments;
 
-use super::check_length;
+use super::check_growth;
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Header, Kind};
@@ -10,12 +10,16 @@ use crate::parse;
 
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, more) = (&arguments[1], &arguments[2]);
+    let layer = context.layer;
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::String)?;
     let value = old.as_ref().map_or(&b""[..], |entry| entry.payload());
     let length = (value.len() + more.len()) as u64;
-    check_length(length)?;
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    check_growth(layer, length)?;
+    let header = match &old {
+        Some(_) => Header::patched(old.as_ref()),
+        None => Header::new(Kind::String),
+    };
     keys.put_parts(name, header, &[value, more]);
     context.reply.integer(length as i64);
     Ok(())
@@ -68,12 +72,12 @@ pub fn setrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         return Ok(());
     }
     let end = (offset as u64).saturating_add(patch.len() as u64);
-    check_length(end)?;
+    check_growth(context.layer, end)?;
     let (offset, end) = (offset as usize, end as usize);
     let before = &value[..offset.min(value.len())];
     let gap = vec![0; offset - before.len()];
     let after = value.get(end..).unwrap_or_default();
-    let header = old.as_ref().map_or(Header::new(Kind::String), Header::of);
+    let header = Header::patched(old.as_ref());
     context.keys().put_parts(name, header, &[before, &gap, patch, after]);
     context.reply.integer(end.max(value.len()) as i64);
     Ok(())
@@ -87,6 +91,7 @@ mod tests {
     fn parts_are_read_and_written() {
         Fixture::new().connect().check(
             "APPEND a hello => 5
+             OBJECT ENCODING a => embstr
              APPEND a -world => 11
              STRLEN a => 11
              STRLEN nosuch => 0
@@ -112,6 +117,38 @@ mod tests {
              SETRANGE b -1 x => !ERR offset is out of range
              SETRANGE b 536870912 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
              SETRANGE b 9223372036854775807 x => !ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        );
+    }
+
+    /// OBJECT ENCODING said `int` of a number that SETRANGE had made, which Redis calls `raw`: only SET and INCR look at
+    /// whether a value is a number.
+    #[test]
+    fn a_value_changed_in_place_is_raw() {
+        Fixture::new().connect().check(
+            "SET a 1234 EX 100 => OK
+             OBJECT ENCODING a => int
+             SETRANGE a 0 \"\" => 4
+             OBJECT ENCODING a => int
+             SETRANGE a 0 2 => 4
+             OBJECT ENCODING a => raw
+             TTL a => 100
+             INCR a => 2235
+             OBJECT ENCODING a => int
+             APPEND a 1 => 5
+             OBJECT ENCODING a => raw
+             TTL a => 100
+             INCRBYFLOAT a 0.5 => 22351.5
+             OBJECT ENCODING a => embstr
+             SETRANGE b 0 1 => 1
+             OBJECT ENCODING b => raw
+             SETBIT c 2 1 => 0
+             OBJECT ENCODING c => raw
+             SET c 1 => OK
+             OBJECT ENCODING c => int
+             BITOP NOT d c => 1
+             OBJECT ENCODING d => raw
+             PFADD e x => 1
+             OBJECT ENCODING e => raw",
         );
     }
 }

@@ -67,10 +67,13 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
     Ok(())
 }
 
-/// Writes the value; one that has expired already leaves no key behind.
+/// Writes the value; one that has expired already leaves no key behind, but whoever watches the name is told.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Option<u64>) {
     if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= context.now_ms) {
-        context.keys().remove(name);
+        let mut keys = context.keys();
+        if !keys.remove(name) {
+            keys.touch(name);
+        }
     } else {
         let header = Header::new(Kind::String).expiry(expiry_ms);
         context.keys().put(name, header, value);

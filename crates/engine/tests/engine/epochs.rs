@@ -1,0 +1,101 @@
+//! However much is committed under one hold of the lock, no log record and no memory has to hold it all.
+
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Engine, ExecuteError, Hold, Home};
+use quartet_env::WriteFault;
+use quartet_model::Version;
+
+use crate::world::{ALWAYS, World, execute, set};
+
+const EPOCH_BYTES: usize = 1000;
+/// Epochs that may be on their way: two queued, and one that the flusher has in hand.
+const UNWRITTEN_MAX: u64 = 3;
+
+fn world() -> World {
+    World {
+        epoch_bytes_max: EPOCH_BYTES,
+        ..World::default()
+    }
+}
+
+/// Under one hold of the lock, `count` transactions that each fill an epoch. Also the epochs in the log before it ends.
+fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
+    let mut hold = Version::ZERO;
+    let mut home = engine.home();
+    for number in 0..count {
+        let set: Result<_, ExecuteError<()>> =
+            home.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
+        hold = set.unwrap().1;
+    }
+    (hold, engine.statistics().epochs.load(Ordering::SeqCst))
+}
+
+/// All that one pipeline wrote was one record: past 4 GiB the log refused it, and memory had held it all.
+#[test]
+fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
+    let world = world();
+    let engine = world.open();
+    let (hold, written) = fill(&engine, 100);
+    assert!(written >= 100 - UNWRITTEN_MAX, "{written} of 100 epochs");
+    assert!(engine.wait_durable(hold));
+    let expected = engine.state_hash(None);
+    world.disk.crash();
+    assert_eq!(world.open().state_hash(None), expected);
+}
+
+/// Whoever waits for the log within its hold lends the lock to the flusher, and to nobody else.
+#[test]
+fn nobody_comes_between_the_transactions_of_one_hold() {
+    let engine = world().open();
+    let seen_by_holder = |home: &mut Home<'_>| {
+        let seen: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| {
+            tx.set(b"filler", &[1; EPOCH_BYTES]);
+            Ok(tx.get(b"intruder"))
+        });
+        seen.unwrap().0
+    };
+    std::thread::scope(|scope| {
+        let intruder = scope.spawn(|| {
+            (0..300u64).for_each(|count| {
+                set(&engine, ALWAYS, b"intruder", &count.to_be_bytes());
+            })
+        });
+        for _ in 0..10 {
+            let mut home = engine.home();
+            let first = seen_by_holder(&mut home);
+            assert!((0..20).all(|_| seen_by_holder(&mut home) == first));
+        }
+        intruder.join().unwrap();
+    });
+    let mut home = engine.home();
+    assert_eq!(seen_by_holder(&mut home).unwrap().value(), 299u64.to_be_bytes());
+}
+
+#[test]
+fn a_checkpoint_amid_full_epochs_stands_at_an_edge() {
+    let world = world();
+    let engine = world.open();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..20).map(|_| fill(&engine, 10)).max());
+        for _ in 0..5 {
+            engine.checkpoint().unwrap();
+        }
+    });
+    execute(&engine, ALWAYS, |tx| drop(tx.clear(&0u64.to_be_bytes())));
+    let expected = engine.state_hash(None);
+    engine.close().unwrap();
+    assert_eq!(world.open().state_hash(None), expected);
+}
+
+#[test]
+fn nobody_waits_for_a_failed_log() {
+    for nth in 1..40 {
+        let world = world();
+        let engine = world.open();
+        world.disk.fail_write(nth, WriteFault::NoSpace);
+        let (hold, _) = fill(&engine, 30);
+        let durable = engine.wait_durable(hold);
+        assert_ne!(engine.close().is_err(), durable);
+    }
+}

@@ -1,0 +1,283 @@
+//! What must never happen, looked for at random: a commit over a read that has changed, and an answer that was sent and
+//! rests on what a crash took back.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_engine::{
+    CommitError, CommitRequest, Engine, ExecuteError, Hold, Mutation, SPACE_BYTES, Space, Transaction,
+};
+use quartet_model::{KeyRange, Version};
+use quartet_store::Snapshot;
+
+use crate::world::{ALWAYS, RELAXED, Random, World, execute};
+
+const KEYS: u64 = 12;
+
+fn random_range(random: &mut Random) -> (Vec<u8>, Vec<u8>) {
+    let start = random.below(KEYS) as u8;
+    (vec![start], vec![start + random.below(5) as u8])
+}
+
+/// One random write, of a key or of a range.
+fn random_write(tx: &mut Transaction<'_>, random: &mut Random) {
+    let (start, end) = random_range(random);
+    match random.below(6) {
+        0 => drop(tx.clear_range(&start, &end)),
+        1 | 2 => drop(tx.clear(&start)),
+        _ => drop(tx.set(&start, &random.below(1 << 40).to_be_bytes())),
+    }
+}
+
+/// A transaction of a few writes, in either mode, sometimes taken back. Its hold if it was not.
+fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Hold> {
+    let space = if random.below(3) == 0 { RELAXED } else { ALWAYS };
+    let fails = random.below(5) == 0;
+    let outcome = engine.home().execute(space, |tx| {
+        for _ in 0..=random.below(3) {
+            random_write(tx, random);
+        }
+        if fails { Err(()) } else { Ok(()) }
+    });
+    outcome.ok().map(|((), hold)| hold)
+}
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn rows_in(snapshot: &dyn Snapshot, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
+    let full = |key: &[u8]| [&ALWAYS.prefix(), key].concat();
+    let mut rows = Rows::new();
+    snapshot.scan(&full(start), &full(end), false, &mut |row| {
+        rows.push((row.key()[SPACE_BYTES..].to_vec(), row.value().to_vec()));
+        ControlFlow::Continue(())
+    });
+    rows
+}
+
+/// Commits as if `range` had been read at `reader`; whenever that is allowed, the range must be now as it was then.
+fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
+    let now = rows_in(engine.snapshot().0.as_ref(), &range);
+    let request = CommitRequest {
+        read_version: reader.0,
+        read_conflicts: vec![KeyRange::new(range.0.clone(), range.1.clone())],
+        mutations: vec![Mutation::Set {
+            key: b"marker".to_vec(),
+            value: Vec::new(),
+        }],
+        ..CommitRequest::default()
+    };
+    engine.commit(ALWAYS, &request)?;
+    assert_eq!(
+        rows_in(reader.1.as_ref(), &range),
+        now,
+        "{story}: {range:?} read at {:?}",
+        reader.0
+    );
+    Ok(())
+}
+
+type Reader = (Version, Arc<dyn Snapshot>);
+
+/// Sets, clears, cleared ranges, rollbacks, relaxed writes, evidence forgotten, a clock that jumps, closing and crashes.
+#[test]
+fn no_commit_lands_over_a_read_that_has_changed() {
+    let (mut landed, mut refused) = (0, 0);
+    for seed in 0..40 {
+        let (world, mut random) = (World::default(), Random(seed));
+        world.clock.set(50_000_000);
+        let mut engine = world.open();
+        let mut readers: Vec<Reader> = Vec::new();
+        for step in 0..400 {
+            match random.below(40) {
+                0 => {
+                    match random.below(2) {
+                        0 => engine.close().unwrap(),
+                        _ => {
+                            drop(engine);
+                            world.disk.crash();
+                        }
+                    }
+                    world.clock.set(random.below(60_000_000));
+                    engine = world.open();
+                }
+                1 => world.clock.set(random.below(60_000_000)),
+                2..6 => world.clock.advance(random.below(2_000_000)),
+                6..12 => {
+                    let (version, snapshot, hold) = engine.read_version();
+                    assert!(engine.wait_durable(hold));
+                    readers.push((version, snapshot));
+                }
+                12..20 if !readers.is_empty() => {
+                    let reader = &readers[random.below(readers.len() as u64) as usize];
+                    let story = format!("seed {seed}, step {step}");
+                    match check_commit(&engine, reader, random_range(&mut random), &story) {
+                        Ok(()) => landed += 1,
+                        Err(_) => refused += 1,
+                    }
+                }
+                20..24 => drop(engine.wait_durable(engine.snapshot().2)),
+                _ => drop(random_transaction(&engine, &mut random)),
+            }
+        }
+    }
+    assert!(landed > 300 && refused > 300, "{landed} landed, {refused} refused");
+}
+
+/// For each key, the version that changed it last: what an answer about it rests on.
+#[derive(Default)]
+struct Changes(BTreeMap<Vec<u8>, Version>);
+
+impl Changes {
+    /// Notes what differs between two moments.
+    fn note(&mut self, before: &Rows, after: &Rows, version: Version) {
+        let of = |rows: &Rows| rows.iter().cloned().collect::<BTreeMap<_, _>>();
+        let (before, after) = (of(before), of(after));
+        for key in before.keys().chain(after.keys()) {
+            if before.get(key) != after.get(key) {
+                self.0.insert(key.clone(), version);
+            }
+        }
+    }
+
+    fn newest_in(&self, (start, end): &(Vec<u8>, Vec<u8>)) -> Version {
+        if start >= end {
+            return Version::ZERO;
+        }
+        let newest = self
+            .0
+            .range(start.clone()..end.clone())
+            .map(|(_, version)| *version)
+            .max();
+        newest.unwrap_or_default()
+    }
+}
+
+fn everything() -> (Vec<u8>, Vec<u8>) {
+    (vec![0], vec![255])
+}
+
+/// One read in `always`, some way or other, sometimes ending in an error. What it looked at, and the answer's hold.
+fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hold) {
+    let range = random_range(random);
+    let (start, end) = (&range.0, &range.1);
+    let point = (start.clone(), [start.as_slice(), &[0]].concat());
+    let (kind, fails) = (random.below(6), random.below(4) == 0);
+    let mut looked_at = range.clone();
+    let outcome = engine.home().execute(ALWAYS, |tx| {
+        match kind {
+            0 => drop(tx.count(start, end)),
+            1 => drop(tx.nth(start, end, 0)),
+            2 => tx.scan(start, end, true, &mut |_| ControlFlow::Continue(())),
+            // Clearing tells what was there.
+            3 => drop(tx.clear_range(start, end)),
+            4 => {
+                tx.clear(start);
+                looked_at = point;
+            }
+            _ => {
+                tx.get(start);
+                looked_at = point;
+            }
+        }
+        // Only looking: whatever was written is taken back.
+        if fails || matches!(kind, 3 | 4) {
+            Err(())
+        } else {
+            Ok(())
+        }
+    });
+    let hold = match outcome {
+        Ok(((), hold)) | Err(ExecuteError::Layer((), hold)) => hold,
+        Err(ExecuteError::TooLarge(_)) => unreachable!("nothing large was written"),
+    };
+    (looked_at, hold)
+}
+
+fn optimistic_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hold) {
+    let range = random_range(random);
+    let read = engine.run(ALWAYS, 1, |tx| {
+        tx.scan(&range.0, &range.1, false, &mut |_, _| ControlFlow::Continue(()));
+        Ok::<_, std::convert::Infallible>(())
+    });
+    let ((), hold) = read.expect("reading alone cannot conflict");
+    (range, hold)
+}
+
+#[test]
+fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
+    let mut lost = 0;
+    for seed in 0..60 {
+        let (world, mut random) = (World::default(), Random(seed));
+        let engine = world.open();
+        let mut changes = Changes::default();
+        // What each answer that could have been sent by now rests on.
+        let mut sent = Vec::new();
+        for step in 0..120 {
+            let before = rows_in(engine.snapshot().0.as_ref(), &everything());
+            match random.below(10) {
+                0..5 => drop(random_transaction(&engine, &mut random)),
+                5..9 => {
+                    let read = if random.below(4) == 0 {
+                        optimistic_read
+                    } else {
+                        random_read
+                    };
+                    let (looked_at, hold) = read(&engine, &mut random);
+                    if engine.durable() >= hold {
+                        sent.push((changes.newest_in(&looked_at), step));
+                    }
+                }
+                _ => drop(engine.wait_durable(engine.snapshot().2)),
+            }
+            let (snapshot, version, _) = engine.snapshot();
+            changes.note(&before, &rows_in(snapshot.as_ref(), &everything()), version);
+        }
+        let last = engine.snapshot().1;
+        let crashed = World {
+            disk: world.disk.fork(),
+            ..World::default()
+        };
+        crashed.disk.crash();
+        let survived = crashed.open().durable();
+        lost += u64::from(survived < last);
+        for (rests_on, step) in sent {
+            assert!(
+                rests_on <= survived,
+                "seed {seed}: the answer of step {step} was taken back"
+            );
+        }
+    }
+    assert!(lost > 5, "only {lost} crashes took something back");
+}
+
+/// A callback that panicked while a commit told the watchers took the rest of the journal with it, and so the evidence of
+/// what else was cleared: readers of these gaps did not wait, and commits over them were let through.
+#[test]
+fn a_panicking_watcher_takes_no_evidence_with_it() {
+    let engine = World::default().open();
+    for key in [b"a", b"b"] {
+        engine.wait_durable(execute(&engine, RELAXED, |tx| drop(tx.set(key, b"v"))).1);
+    }
+    engine.wait_durable(engine.snapshot().2);
+    engine
+        .home()
+        .watch_key(ALWAYS, b"a", Arc::new(|_: &[u8]| panic!("a bug in a layer")));
+    let mut home = engine.home();
+    let clear_both = |tx: &mut Transaction<'_>| {
+        tx.clear(b"a");
+        tx.clear(b"b");
+        Ok::<_, ()>(())
+    };
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| home.execute(ALWAYS, clear_both)));
+    assert!(panicked.is_err());
+    for key in [b"a", b"b"] {
+        let hold = read_hold(&mut home, ALWAYS, key);
+        assert!(hold > Version::ZERO, "the gap at {key:?} is not durable");
+    }
+}
+
+fn read_hold(home: &mut quartet_engine::Home<'_>, space: Space, key: &[u8]) -> Hold {
+    let read: Result<_, ExecuteError<()>> = home.execute(space, |tx| Ok(tx.get(key)));
+    read.unwrap().1
+}

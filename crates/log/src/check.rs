@@ -1,0 +1,77 @@
+//! Reading a log to see whether it is sound. Nothing on disk is changed.
+
+use crate::reader::Rest;
+use crate::segment::segment_name;
+use crate::survey::{Replay, ReplayProgress, Survey};
+use crate::{LogError, survey};
+use quartet_env::Disk;
+use quartet_model::LogSequence;
+
+/// What a sound log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// Segments, and how many of them were not read because all they hold lies before the checkpoint.
+    pub segments: usize,
+    pub segments_unread: usize,
+    /// The first record read, and the last. `last` is before `first` if there is none.
+    pub first: LogSequence,
+    pub last: LogSequence,
+    /// Bytes of all records, read or not.
+    pub bytes: u64,
+    /// What a crash left behind the last record. It was never acknowledged, and is cut when the log is opened.
+    pub unfinished: Option<UnfinishedWrite>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedWrite {
+    pub file: String,
+    pub offset: u64,
+}
+
+/// Reads the log as opening it does, and gives `replay` every record from `replay_from` on.
+///
+/// Errors: those of [`FileLog::open`](crate::FileLog::open).
+pub fn check(
+    disk: &dyn Disk,
+    replay_from: LogSequence,
+    replay: &mut Replay<'_>,
+    progress: &mut dyn FnMut(ReplayProgress),
+) -> Result<LogReport, LogError> {
+    let replay_from = replay_from.max(LogSequence::ZERO.next());
+    let surveyed = Survey {
+        disk,
+        replay_from,
+        replay,
+        progress,
+    }
+    .run()?;
+    Ok(LogReport::of(&surveyed, replay_from))
+}
+
+impl LogReport {
+    fn of(surveyed: &survey::Surveyed, replay_from: LogSequence) -> LogReport {
+        let newest = surveyed.newest.as_ref();
+        let sealed = &surveyed.sealed;
+        let first_read = sealed.get(surveyed.unread).map(|segment| segment.first);
+        let torn = newest.filter(|(_, rest)| *rest == Rest::Remains);
+        let torn = torn.map(|(read, _)| UnfinishedWrite {
+            file: read.reader.name.clone(),
+            offset: read.end,
+        });
+        let unfinished = surveyed.unfinished.map(|first| UnfinishedWrite {
+            file: segment_name(first),
+            offset: 0,
+        });
+        LogReport {
+            segments: sealed.len() + usize::from(newest.is_some()),
+            segments_unread: surveyed.unread,
+            first: first_read
+                .or(newest.map(|(read, _)| read.header.first))
+                .unwrap_or(replay_from),
+            last: newest.map_or(LogSequence(replay_from.0 - 1), |(read, _)| LogSequence(read.next.0 - 1)),
+            bytes: sealed.iter().map(|segment| segment.bytes).sum::<u64>()
+                + newest.map_or(0, |(read, _)| read.record_bytes()),
+            unfinished: unfinished.or(torn),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Reading what the log holds, to open it or only to check it. Nothing on disk is changed.
+//!
+//! A segment is begun only after all before it are durable, so only the newest can have an unfinished tail. Where its
+//! first unreadable record N stands, everything behind is searched: if anything says "synced through N", N was durable
+//! and is lost, and the answer is an error. Otherwise N was never acknowledged, and what remains of it is an unfinished
+//! write.
+
+use crate::LogError;
+use crate::reader::{Next, Rest, SegmentReader};
+use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError, record_bytes};
+use crate::segment::{segment_first, segment_name};
+use quartet_env::Disk;
+use quartet_model::LogSequence;
+use std::collections::VecDeque;
+
+/// Takes the records found while opening, in order. Its error, usually `LogError::Replay`, ends the opening.
+pub type Replay<'a> = dyn FnMut(LogSequence, &[u8]) -> Result<(), LogError> + 'a;
+
+/// How far opening has come. `bytes_read` grows to `bytes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayProgress {
+    pub bytes_read: u64,
+    pub bytes_total: u64,
+}
+
+/// A segment that takes no more records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sealed {
+    pub first: LogSequence,
+    pub bytes: u64,
+}
+
+pub(crate) struct Survey<'a> {
+    pub disk: &'a dyn Disk,
+    pub replay_from: LogSequence,
+    pub replay: &'a mut Replay<'a>,
+    pub progress: &'a mut dyn FnMut(ReplayProgress),
+}
+
+/// A log that can be opened.
+pub(crate) struct Surveyed {
+    /// Oldest first, without the newest.
+    pub sealed: Vec<Sealed>,
+    /// How many of these were not read: all they hold lies before `replay_from`.
+    pub unread: usize,
+    /// The newest segment, and what stands behind its last epoch. None: no segment reaches back to `replay_from`.
+    pub newest: Option<(ReadSegment, Rest)>,
+    /// A segment whose creation was never finished.
+    pub unfinished: Option<LogSequence>,
+}
+
+/// One segment, read to its end.
+pub(crate) struct ReadSegment {
+    pub reader: SegmentReader,
+    pub header: SegmentHeader,
+    /// After the last whole epoch.
+    pub end: u64,
+    /// The next sequence, and why it is not there.
+    pub next: LogSequence,
+    reason: &'static str,
+    /// The highest sequence that the epochs read say is durable.
+    synced_through: LogSequence,
+    /// Up to here the file is proven durable; 0 if no epoch in it is.
+    pub durable_end: u64,
+    /// Sequence and end of the epochs after that.
+    unproven: VecDeque<(LogSequence, u64)>,
+}
+
+/// Progress is reported about this often.
+const PROGRESS_BYTES: u64 = 1024 * 1024;
+
+impl Survey<'_> {
+    pub fn run(mut self) -> Result<Surveyed, LogError> {
+        let mut sealed = self.segments()?;
+        let unfinished = self.take_unfinished(&mut sealed)?;
+        match sealed.iter().rposition(|segment| segment.first <= self.replay_from) {
+            Some(start) => self.read_from(sealed, start, unfinished),
+            None => self.nothing_to_read(sealed.first().map(|segment| segment.first), unfinished),
+        }
+    }
+
+    /// There is no log yet, unless one was begun `oldest` or `unfinished` and what it needs is missing.
+    fn nothing_to_read(
+        &self,
+        oldest: Option<LogSequence>,
+        unfinished: Option<LogSequence>,
+    ) -> Result<Surveyed, LogError> {
+        if let Some(found) = oldest.or(unfinished).filter(|&oldest| oldest > self.replay_from) {
+            let reason = "the log begins after the checkpoint";
+            return Err(LogError::Gap {
+                needed: self.replay_from,
+                found,
+                reason,
+            });
+        }
+        Ok(Surveyed {
+            sealed: Vec::new(),
+            unread: 0,
+            newest: None,
+            unfinished,
+        })
+    }
+
+    fn read_from(
+        &mut self,
+        mut sealed: Vec<Sealed>,
+        start: usize,
+        unfinished: Option<LogSequence>,
+    ) -> Result<Surveyed, LogError> {
+        let bytes_total = sealed[start..].iter().map(|segment| segment.bytes).sum();
+        let mut progress = ReplayProgress {
+            bytes_read: 0,
+            bytes_total,
+        };
+        for pair in sealed[start..].windows(2) {
+            let read = self.read_segment(pair[0].first, Some(pair[1].first), &mut progress)?;
+            read.must_reach(pair[1].first)?;
+        }
+        let newest = sealed.pop().map_or(self.replay_from, |segment| segment.first);
+        let mut read = self.read_segment(newest, None, &mut progress)?;
+        let rest = read.judge_rest(unfinished)?;
+        if read.next < self.replay_from {
+            let reason = "the log ends before the checkpoint";
+            return Err(LogError::Gap {
+                needed: self.replay_from,
+                found: read.next,
+                reason,
+            });
+        }
+        (self.progress)(ReplayProgress {
+            bytes_read: bytes_total,
+            bytes_total,
+        });
+        Ok(Surveyed {
+            sealed,
+            unread: start,
+            newest: Some((read, rest)),
+            unfinished,
+        })
+    }
+
+    fn segments(&self) -> Result<Vec<Sealed>, LogError> {
+        let names = self
+            .disk
+            .list()
+            .map_err(LogError::disk("list", "the log's directory"))?;
+        let mut segments = Vec::new();
+        for first in names.iter().filter_map(|name| segment_first(name)) {
+            let reader = SegmentReader::open(self.disk, segment_name(first))?;
+            segments.push(Sealed {
+                first,
+                bytes: reader.length.saturating_sub(SEGMENT_HEADER_BYTES as u64),
+            });
+        }
+        segments.sort_unstable_by_key(|segment| segment.first);
+        Ok(segments)
+    }
+
+    /// Takes off the newest segment if its creation was never finished: then no record was ever written to it.
+    fn take_unfinished(&self, segments: &mut Vec<Sealed>) -> Result<Option<LogSequence>, LogError> {
+        let Some(&Sealed { first, .. }) = segments.last() else {
+            return Ok(None);
+        };
+        let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
+        let malformed = reader.header()? == Err(SegmentHeaderError::Malformed);
+        if !malformed || !reader.is_zero_from(SEGMENT_HEADER_BYTES as u64)? {
+            return Ok(None);
+        }
+        segments.pop();
+        Ok(Some(first))
+    }
+
+    /// Reads up to the first epoch that is not there, or up to `until`, and replays what is wanted.
+    fn read_segment(
+        &mut self,
+        first: LogSequence,
+        until: Option<LogSequence>,
+        progress: &mut ReplayProgress,
+    ) -> Result<ReadSegment, LogError> {
+        let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
+        let header = segment_header(&mut reader, first)?;
+        let mut read = ReadSegment::new(reader, header);
+        let mut reported = read.end;
+        while Some(read.next) != until && self.read_epoch(&mut read)? {
+            if read.end - reported >= PROGRESS_BYTES {
+                progress.bytes_read += read.end - reported;
+                reported = read.end;
+                (self.progress)(*progress);
+            }
+        }
+        progress.bytes_read += read.end - reported;
+        (self.progress)(*progress);
+        Ok(read)
+    }
+
+    /// Reads one epoch; false if there is none.
+    fn read_epoch(&mut self, read: &mut ReadSegment) -> Result<bool, LogError> {
+        match read.reader.epoch_at(read.header.salt, read.end, read.next)? {
+            Next::End(reason) => {
+                read.reason = reason;
+                Ok(false)
+            }
+            Next::Epoch { header, payload } => {
+                if read.next >= self.replay_from {
+                    (self.replay)(read.next, payload)?;
+                }
+                let bytes = record_bytes(payload.len()) as u64;
+                read.end += bytes;
+                read.unproven.push_back((read.next, read.end));
+                read.next = read.next.next();
+                read.prove(header.synced_through);
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl ReadSegment {
+    fn new(reader: SegmentReader, header: SegmentHeader) -> ReadSegment {
+        ReadSegment {
+            reader,
+            header,
+            end: SEGMENT_HEADER_BYTES as u64,
+            next: header.first,
+            reason: "",
+            synced_through: LogSequence::ZERO,
+            durable_end: 0,
+            unproven: VecDeque::new(),
+        }
+    }
+
+    pub fn record_bytes(&self) -> u64 {
+        self.end - SEGMENT_HEADER_BYTES as u64
+    }
+
+    fn prove(&mut self, synced_through: LogSequence) {
+        self.synced_through = self.synced_through.max(synced_through);
+        while let Some(&(sequence, end)) = self.unproven.front()
+            && sequence <= self.synced_through
+        {
+            self.durable_end = end;
+            self.unproven.pop_front();
+        }
+    }
+
+    /// For a segment that another one follows: it must hold everything up to that one.
+    fn must_reach(&self, following: LogSequence) -> Result<(), LogError> {
+        if self.next == following {
+            return Ok(());
+        }
+        if self.end == self.reader.length {
+            let reason = "a log file, or the end of one, is missing";
+            return Err(LogError::Gap {
+                needed: self.next,
+                found: following,
+                reason,
+            });
+        }
+        Err(self.damaged())
+    }
+
+    /// For the newest segment: what stands behind its last epoch.
+    fn judge_rest(&mut self, unfinished: Option<LogSequence>) -> Result<Rest, LogError> {
+        let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
+        if let Some(begun) = unfinished {
+            self.prove(LogSequence(begun.0.saturating_sub(1)));
+        }
+        if rest == Rest::ProofOfLoss || self.synced_through >= self.next {
+            return Err(self.damaged());
+        }
+        if let Rest::Clean { confirmed } = rest {
+            self.prove(confirmed);
+        }
+        Ok(rest)
+    }
+
+    fn damaged(&self) -> LogError {
+        LogError::Damaged {
+            file: self.reader.name.clone(),
+            offset: self.end,
+            sequence: self.next,
+            reason: self.reason,
+        }
+    }
+}
+
+fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, LogError> {
+    let reason = match reader.header()? {
+        Ok(header) if header.first == first => return Ok(header),
+        Ok(_) => "the segment header names another sequence than the file's name",
+        Err(SegmentHeaderError::UnknownFormat(version)) => {
+            return Err(LogError::Format {
+                file: reader.name.clone(),
+                version,
+            });
+        }
+        Err(SegmentHeaderError::Malformed) => "the segment header is unreadable",
+    };
+    Err(LogError::Damaged {
+        file: reader.name.clone(),
+        offset: 0,
+        sequence: first,
+        reason,
+    })
+}

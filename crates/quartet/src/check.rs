@@ -1,0 +1,313 @@
+//! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged, what to do.
+//!
+//! It reads all that a server would read at its start and changes nothing. A directory that a server uses is refused.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use quartet_engine::{CheckReport, OpenError, OpenProgress};
+use quartet_env::{Disk, RealDisk};
+use quartet_log::LogError;
+
+use crate::settings::DEFAULT_DATA;
+
+#[derive(Args)]
+pub struct CheckArguments {
+    /// Directory that holds the log and the checkpoints
+    #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]
+    data: PathBuf,
+}
+
+/// The exit status for a damaged directory.
+const EXIT_DAMAGED: u8 = 1;
+/// The exit status if the directory could not be judged: it is in use, is not there, cannot be read.
+const EXIT_UNKNOWN: u8 = 2;
+
+pub fn check(arguments: CheckArguments) -> ExitCode {
+    let judged = judge(&arguments.data, &mut std::io::stdout());
+    judged.unwrap_or_else(|error| {
+        eprintln!("cannot check: {error:#}");
+        ExitCode::from(EXIT_UNKNOWN)
+    })
+}
+
+fn judge(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+    let opening = || format!("opening {}", data.display());
+    let disk = RealDisk::open_to_read(data).with_context(opening)?;
+    match quartet_engine::check(&disk, &mut progress()) {
+        Ok(report) => {
+            describe(&report, out)?;
+            writeln!(out, "sound")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) if error.is_damage() => {
+            writeln!(out, "damaged: {error}")?;
+            let log_files: Vec<String> = disk
+                .list()?
+                .into_iter()
+                .filter(|name| name.starts_with("log-"))
+                .collect();
+            for line in without_backup(&error, data, &log_files) {
+                writeln!(out, "{line}")?;
+            }
+            Ok(ExitCode::from(EXIT_DAMAGED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says to standard error how far it has come, each second.
+fn progress() -> impl FnMut(OpenProgress) {
+    let mut reported = Instant::now();
+    move |progress| {
+        if reported.elapsed() >= Duration::from_secs(1) {
+            reported = Instant::now();
+            match progress {
+                OpenProgress::Checkpoint { rows } => eprintln!("reading the checkpoint: {rows} rows"),
+                OpenProgress::Log { bytes, bytes_total } => {
+                    eprintln!("reading the log: {bytes} of {bytes_total} bytes")
+                }
+            }
+        }
+    }
+}
+
+fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
+    match &report.checkpoint {
+        None => writeln!(out, "checkpoint  none")?,
+        Some(found) => {
+            let summary = &found.summary;
+            writeln!(out, "checkpoint  {}: {} bytes", found.file, summary.bytes)?;
+            let position = summary.position;
+            writeln!(
+                out,
+                "            {} rows, version {}, log record {}, state hash {:032x}",
+                summary.rows, position.version.0, position.sequence.0, summary.state_hash
+            )?;
+        }
+    }
+    let log = &report.log;
+    writeln!(out, "log         {} segments, {} bytes", log.segments, log.bytes)?;
+    if log.segments_unread > 0 {
+        let unread = log.segments_unread;
+        writeln!(
+            out,
+            "            {unread} of them not read: all they hold is in the checkpoint"
+        )?;
+    }
+    if log.last >= log.first {
+        let (first, last) = (log.first.0, log.last.0);
+        writeln!(
+            out,
+            "            records {first} to {last}, {} transactions after the checkpoint",
+            report.transactions
+        )?;
+    }
+    if let Some(unfinished) = &log.unfinished {
+        let (file, offset) = (&unfinished.file, unfinished.offset);
+        writeln!(
+            out,
+            "            an unfinished write in {file} at byte {offset}: never acknowledged, cut at the next start"
+        )?;
+    }
+    writeln!(
+        out,
+        "state       {} rows, version {}, state hash {:032x}",
+        report.rows, report.version.0, report.state_hash
+    )
+}
+
+/// How to go on when there is no backup: what is lost, and the commands.
+fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<String> {
+    let removed_from = |first: String| log_files.iter().filter(move |name| **name >= first);
+    let path = |name: &String| format!("'{}'", data.join(name).display());
+    let remove = |name: &String| format!("    rm {}", path(name));
+    let lost = |from: u64| format!("without a backup, these commands give up log record {from} and all after it:");
+    match error {
+        OpenError::Log(LogError::Damaged {
+            file, offset, sequence, ..
+        }) => {
+            let cut = format!("    truncate --size={offset} {}", path(file));
+            let cut = if *offset == 0 { remove(file) } else { cut };
+            let later = removed_from(file.clone()).skip(1).map(remove);
+            [lost(sequence.0), cut].into_iter().chain(later).collect()
+        }
+        OpenError::Log(LogError::Gap { needed, found, .. }) => {
+            // A log that ends before the checkpoint is of no use at all.
+            let first = if found < needed { 0 } else { found.0 };
+            let removed = removed_from(format!("log-{first:020}")).map(remove);
+            [lost(needed.0)].into_iter().chain(removed).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Space};
+    use quartet_env::SystemClock;
+    use quartet_model::{DatabaseId, LayerId};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const ROWS: u64 = 60;
+
+    fn open(data: &Path) -> Engine {
+        let disk = Arc::new(RealDisk::open(data).unwrap());
+        let options = EngineOptions {
+            segment_bytes: 4096,
+            ..EngineOptions::default()
+        };
+        Engine::open(disk, Arc::new(SystemClock), options, Box::new(|_| {}), &mut |_| {}).unwrap()
+    }
+
+    /// A closed directory with a checkpoint after a third of its rows, each a log record. Also the state hash.
+    fn directory() -> (TempDir, u128) {
+        let data = tempfile::tempdir().unwrap();
+        let engine = open(data.path());
+        let space = Space {
+            database: DatabaseId(1),
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        for number in 0..ROWS {
+            let set: Result<_, ExecuteError<()>> = engine
+                .home()
+                .execute(space, |tx| Ok(tx.set(&number.to_be_bytes(), &[7; 500])));
+            engine.wait_durable(set.unwrap().1);
+            if number == ROWS / 3 {
+                engine.checkpoint().unwrap();
+            }
+        }
+        let hash = engine.state_hash(None);
+        engine.close().unwrap();
+        (data, hash)
+    }
+
+    fn log_files(data: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = entries
+            .filter(|path| path.to_str().unwrap().contains("/log-"))
+            .collect();
+        files.sort();
+        files
+    }
+
+    fn run(data: &Path) -> (u8, String) {
+        let mut out = Vec::new();
+        let code = judge(data, &mut out).map_or(EXIT_UNKNOWN, |code| match code {
+            ExitCode::SUCCESS => 0,
+            _ => EXIT_DAMAGED,
+        });
+        (code, String::from_utf8(out).unwrap())
+    }
+
+    /// Follows the advice, and expects a sound directory with the rows that were not given up.
+    fn follow(data: &Path, advice: &str, rows: u64) {
+        for line in advice.lines().filter(|line| line.starts_with("    ")) {
+            let ran = std::process::Command::new("sh").args(["-c", line]).status();
+            assert!(ran.unwrap().success(), "{line}");
+        }
+        let (code, text) = run(data);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(&format!("state       {rows} rows")), "{text}");
+        open(data).close().unwrap();
+    }
+
+    #[test]
+    fn a_sound_directory_is_described_and_left_as_it_is() {
+        let (data, hash) = directory();
+        let (code, text) = run(data.path());
+        assert_eq!(code, 0, "{text}");
+        for part in [
+            "checkpoint  checkpoint-00000000000000000021: ",
+            "21 rows, version ",
+            " to 60, 39 transactions after the checkpoint",
+            &format!("state       {ROWS} rows"),
+            &format!("state hash {hash:032x}\nsound\n"),
+        ] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert_eq!(run(data.path()), (code, text));
+    }
+
+    #[test]
+    fn a_torn_tail_is_sound() {
+        let (data, _) = directory();
+        let newest = log_files(data.path()).pop().unwrap();
+        let mut content = fs::read(&newest).unwrap();
+        let end = content.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        content.truncate(end);
+        content.extend([9; 512]);
+        fs::write(&newest, content).unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("an unfinished write in log-"), "{text}");
+    }
+
+    #[test]
+    fn a_flipped_byte_is_found_and_may_be_cut_away() {
+        let (data, _) = directory();
+        let file = &log_files(data.path())[1];
+        let mut content = fs::read(file).unwrap();
+        content[32 + 100] ^= 1;
+        fs::write(file, content).unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, EXIT_DAMAGED);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let first: u64 = name.trim_start_matches("log-").parse().unwrap();
+        let place = format!("damaged: {name} is damaged at byte 32, in record {first}, which was durable");
+        assert!(text.starts_with(&place), "{text}");
+        follow(data.path(), &text, first - 1);
+    }
+
+    #[test]
+    fn a_missing_segment_is_a_gap() {
+        for missing in [1, 3] {
+            let (data, _) = directory();
+            let file = &log_files(data.path())[missing];
+            fs::remove_file(file).unwrap();
+            let (code, text) = run(data.path());
+            assert_eq!(code, EXIT_DAMAGED, "{text}");
+            let kept = text.split("but record ").nth(1).unwrap().split(' ').next().unwrap();
+            follow(data.path(), &text, kept.parse::<u64>().unwrap() - 1);
+        }
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_named() {
+        let (data, _) = directory();
+        let file = data.path().join("checkpoint-00000000000000000021");
+        let mut content = fs::read(&file).unwrap();
+        content[100] ^= 1;
+        fs::write(&file, content).unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, EXIT_DAMAGED);
+        assert!(
+            text.contains("a wrong checksum in the part that starts at byte 32"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_directory_in_use_or_missing_is_not_judged() {
+        let (data, _) = directory();
+        let engine = open(data.path());
+        let refused = judge(data.path(), &mut Vec::new()).unwrap_err();
+        assert!(
+            format!("{refused:#}").contains("in use by another process"),
+            "{refused:#}"
+        );
+        engine.close().unwrap();
+        assert_eq!(run(data.path()).0, 0);
+        assert_eq!(run(&data.path().join("nowhere")).0, EXIT_UNKNOWN);
+    }
+}

@@ -1,0 +1,71 @@
+"""What CONFIG says about connections is obeyed: how many, how silent, and how many bytes may wait in each direction."""
+
+import pytest
+
+from harness.resp import Closed
+
+
+@pytest.fixture
+def config(connect):
+    """Sets parameters and puts them back, through connections that are new each time, since others may have been closed."""
+    before = {}
+
+    def ask(*arguments):
+        connection = connect(protocol=2)
+        reply = connection.do("CONFIG", *arguments)
+        connection.close()
+        return reply
+
+    def set_to(name, value):
+        before.setdefault(name, ask("GET", name)[1])
+        assert ask("SET", name, value) == "OK"
+
+    yield set_to
+    for name, value in before.items():
+        assert ask("SET", name, value) == "OK"
+
+
+def test_maxclients(raw, connect, config):
+    config("maxclients", 2)
+    other = connect()
+    refused = connect(protocol=2)
+    assert refused.read_to_close() == b"-ERR max number of clients reached\r\n"
+    other.close()
+    while "connected_clients:1\r" not in raw.do("INFO", "clients"):
+        pass
+
+
+def test_a_silent_client_is_disconnected(connect, config):
+    """The timeout holds for connections that are there already; a waiting or a monitoring one is not silent."""
+    silent, waiting, monitor = connect(), connect(), connect()
+    assert monitor.do("MONITOR") == "OK"
+    waiting.send("BLPOP", "nosuch", 0)
+    config("timeout", 1)
+    assert silent.read_to_close() == b""
+    assert connect().do("RPUSH", "nosuch", "x") == 1
+    assert waiting.read() == ["nosuch", "x"]
+    assert '"BLPOP"' in monitor.read()
+    # A new connection's HELLO may come between.
+    assert any('"RPUSH"' in monitor.read() for _ in range(2))
+
+
+def test_output_beyond_the_hard_limit_closes(raw, connect, config):
+    """Nothing is sent, and the commands before the close have been executed."""
+    raw.do("SET", "big", "x" * 200_000)
+    config("client-output-buffer-limit", "normal 100000 0 0")
+    connection = connect()
+    connection.send("MULTI")
+    connection.send("SET", "a", 1)
+    connection.send("GET", "big")
+    connection.send("SET", "b", 2)
+    connection.send("EXEC")
+    assert b"x" not in connection.read_to_close()
+    assert raw.do("MGET", "a", "b") == ["1", "2"]
+
+
+def test_input_beyond_the_query_buffer_limit_closes(connect, config):
+    config("client-query-buffer-limit", 1 << 20)
+    connection = connect()
+    with pytest.raises((Closed, ConnectionError)):
+        connection.do("SET", "a", "x" * (2 << 20))
+        connection.do("PING")
