@@ -19,6 +19,7 @@
 //! | `documents`      | versions of documents                                             |
 //! | `indexes`        | entries and their history                                         |
 //! | `sets`, `pages`  | elements in order; cursors; events                                |
+//! | `streams`        | what happens to a document or in a set, as it happens             |
 //! | `schema`         | compiled schemas                                                  |
 //! | `maintenance`    | building large indexes, clearing what was deleted                 |
 
@@ -44,7 +45,9 @@ mod schema;
 mod secrets;
 mod service;
 mod sets;
+mod streams;
 mod time;
 mod value;
 
 pub use service::{BODY_BYTES_MAX, Fauna, Reply, Request, RootSecret};
+pub use streams::{Stream, StreamStep};

@@ -267,7 +267,7 @@ impl Evaluation<'_> {
     fn match_events(&mut self, reference_of_index: &Ref, terms: Option<&Value>) -> Result<Vec<Event>> {
         let (schema, index) = self.index(reference_of_index)?;
         let terms = terms.map_or(&[][..], Value::one_or_many);
-        self.permit_index(reference_of_index, &index, terms)?;
+        self.permit_index(reference_of_index, terms)?;
         if terms.len() != index.terms.len() {
             return Ok(Vec::new());
         }

@@ -46,6 +46,14 @@ pub struct RootSecret {
     pub sha256: [u8; 32],
 }
 
+impl RootSecret {
+    pub fn of(secret: &str) -> RootSecret {
+        RootSecret {
+            sha256: secrets::hash(secret),
+        }
+    }
+}
+
 /// A request as the transport received it. Names of headers are in lower case.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
@@ -165,6 +173,13 @@ impl Fauna {
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
         };
         headers::complete(reply, &headers, &self.random())
+    }
+
+    /// Answers a request whose body is longer than `BODY_BYTES_MAX`.
+    pub fn too_large(&self, request: Request<'_>) -> Reply {
+        let headers = RequestHeaders::new(request.headers);
+        let errors = Errors::protocol(Code::RequestTooLarge, "Request too large");
+        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
     }
 
     fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Reply {
@@ -501,7 +516,7 @@ fn is_creation(root: &crate::expression::Expression) -> bool {
     }
 }
 
-fn parse_body(body: &[u8]) -> Result<json::Json> {
+pub fn parse_body(body: &[u8]) -> Result<json::Json> {
     json::parse(body).map_err(|error| {
         let message = match error {
             JsonError::Empty => "No query provided.",

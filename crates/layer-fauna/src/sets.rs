@@ -252,7 +252,7 @@ impl Evaluation<'_> {
             return Err(Errors::new(Code::InstanceNotFoundHere, message));
         }
         let terms = terms.map_or(&[][..], Value::one_or_many);
-        let unrestricted = self.permit_index(reference, &index, terms)?;
+        let unrestricted = self.permit_index(reference, terms)?;
         if terms.len() != index.terms.len() {
             return Ok(Vec::new());
         }

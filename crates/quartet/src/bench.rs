@@ -33,6 +33,8 @@ pub fn start_embedded() -> Result<EmbeddedServer> {
             "127.0.0.1:0",
             "--listen-http",
             "off",
+            "--listen-fauna",
+            "127.0.0.1:0",
             "--data",
         ])
         .arg(data.path())

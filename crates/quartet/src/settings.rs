@@ -41,6 +41,9 @@ pub struct ServeArguments {
     /// Address of HTTP: /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
     #[arg(long, env = "QUARTET_LISTEN_HTTP")]
     listen_http: Option<String>,
+    /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
+    #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
+    listen_fauna: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -83,6 +86,7 @@ impl ServeArguments {
             dev: self.dev || file.dev,
             listen_redis: self.listen_redis.or(file.listen_redis),
             listen_http: self.listen_http.or(file.listen_http),
+            listen_fauna: self.listen_fauna.or(file.listen_fauna),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -113,6 +117,7 @@ impl ServeArguments {
                 .with_context(|| format!("durability: '{durability}' is none of always, interval, none"))?,
             redis: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
+            fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
             credentials,
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),

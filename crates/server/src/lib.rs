@@ -7,7 +7,9 @@
 mod bell;
 mod connection;
 mod durability;
+mod fauna;
 mod http;
+mod http_connection;
 mod metrics;
 mod resources;
 mod settings;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
+use quartet_layer_fauna::{Fauna, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
@@ -29,6 +32,8 @@ use tokio::sync::{mpsc, watch};
 pub use settings::{Credentials, Listen, Settings};
 
 use crate::durability::DurableWaiters;
+use crate::fauna::FaunaHttp;
+use crate::http_connection::{HttpAccepted, HttpLayer};
 
 /// The logical database that the Redis listener opens.
 const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -70,9 +75,18 @@ struct Worker {
     layer: Arc<Redis>,
     settings: Arc<Settings>,
     stop: watch::Receiver<bool>,
-    /// The listener, and where its connections go.
-    accepting: Option<(TcpListener, Vec<mpsc::UnboundedSender<connection::Accepted>>)>,
+    /// The listeners, on the thread that accepts for all.
+    listening: Option<Listening>,
     connections: mpsc::UnboundedReceiver<connection::Accepted>,
+    http_connections: mpsc::UnboundedReceiver<HttpAccepted>,
+}
+
+/// The listeners whose connections the I/O threads serve, and the way to those threads.
+struct Listening {
+    redis: Option<TcpListener>,
+    redis_threads: Vec<mpsc::UnboundedSender<connection::Accepted>>,
+    http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
 impl Server {
@@ -102,12 +116,21 @@ impl Server {
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
         let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
         let metrics_layer = layer.clone();
-        if let Some(listener) = redis_listener {
+        if let Some(listener) = &redis_listener {
             server
                 .listeners
                 .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
-            server.serve_redis(listener, layer.clone(), &settings, &stopped)?;
         }
+        let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
+        let mut fauna = None;
+        if let Some(address) = settings.fauna.address() {
+            let listener = listen(address, "fauna")?;
+            server.listeners.push(("fauna", format!("http://{}", listener.local_addr()?)));
+            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
+            fauna = Some(layer.clone());
+            http.push((listener, layer));
+        }
+        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
             server
@@ -116,7 +139,7 @@ impl Server {
             let stopped = stopped.clone();
             server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
         }
-        server.spawn("expiry", move || expire(layer, stopped))?;
+        server.spawn("expiry", move || expire(layer, fauna, stopped))?;
         Ok(server)
     }
 
@@ -146,24 +169,47 @@ impl Server {
         layer
     }
 
+    fn fauna_layer(&self, settings: &Settings) -> Fauna {
+        let space = Space {
+            database: DEFAULT_DATABASE,
+            layer: LayerId::Fauna,
+            durability: settings.durability,
+        };
+        let root = match settings.credentials {
+            Credentials::Key { sha256 } => RootSecret { sha256 },
+            Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
+        };
+        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+    }
+
     /// Starts the I/O threads, the first of which accepts for all.
-    fn serve_redis(
+    fn serve(
         &mut self,
-        listener: TcpListener,
+        redis: Option<TcpListener>,
+        http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
         layer: Arc<Redis>,
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let channels = (0..settings.io_threads()).map(|_| mpsc::unbounded_channel());
-        let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
-        let mut accepting = Some((listener, senders));
-        for (index, connections) in receivers.into_iter().enumerate() {
+        let threads = settings.io_threads();
+        let (redis_threads, redis_receivers): (Vec<_>, Vec<_>) =
+            (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
+        let (http_threads, http_receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
+        let mut listening = Some(Listening {
+            redis,
+            redis_threads,
+            http,
+            http_threads,
+        });
+        let receivers = redis_receivers.into_iter().zip(http_receivers);
+        for (index, (connections, http_connections)) in receivers.enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
-                accepting: accepting.take(),
+                listening: listening.take(),
                 connections,
+                http_connections,
             };
             self.spawn(&format!("io-{index}"), || worker.run())?;
         }
@@ -204,30 +250,49 @@ impl Worker {
     async fn run(mut self) {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let mut tasks = tokio::task::JoinSet::new();
-        if let Some((listener, senders)) = self.accepting.take() {
-            let (layer, stop) = (self.layer.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, senders, stop));
+        if let Some(listening) = self.listening.take() {
+            self.listen(listening, &mut tasks);
         }
         loop {
             tokio::select! {
-                accepted = self.connections.recv() => {
-                    let Some(accepted) = accepted else { break };
+                Some(accepted) = self.connections.recv() => {
                     let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
                     tasks.spawn(serving);
                 }
+                Some(accepted) = self.http_connections.recv() => {
+                    tasks.spawn(http_connection::serve(accepted, waiters.clone(), self.stop.clone()));
+                }
                 Some(_) = tasks.join_next() => {}
+                // Nobody accepts any more, and everybody who was accepted is gone.
+                else => break,
             }
         }
-        while tasks.join_next().await.is_some() {}
         waiters.stop();
+    }
+
+    fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
+        if let Some(listener) = listening.redis {
+            let (layer, stop) = (self.layer.clone(), self.stop.clone());
+            tasks.spawn(connection::accept(listener, layer, listening.redis_threads, stop));
+        }
+        for (listener, layer) in listening.http {
+            let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
+            let connections_max = self.settings.connections_max;
+            tasks.spawn(http_connection::accept(listener, layer, connections_max, threads, stop));
+        }
     }
 }
 
-async fn expire(layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
+async fn expire(layer: Arc<Redis>, fauna: Option<Arc<FaunaHttp>>, mut stop: watch::Receiver<bool>) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
-            _ = cycle.tick() => layer.expire_due(),
+            _ = cycle.tick() => {
+                layer.expire_due();
+                if let Some(fauna) = &fauna {
+                    fauna.maintain();
+                }
+            }
             _ = stop.changed() => {}
         }
     }

@@ -14,6 +14,7 @@ pub struct Settings {
     pub durability: Durability,
     pub redis: Listen,
     pub http: Listen,
+    pub fauna: Listen,
     pub credentials: Credentials,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
@@ -72,7 +73,7 @@ pub enum Credentials {
 impl Settings {
     /// Refuses what would be unsafe or could not work.
     pub fn check(&self) -> Result<()> {
-        for (name, listen) in [("redis", self.redis), ("http", self.http)] {
+        for (name, listen) in [("redis", self.redis), ("http", self.http), ("fauna", self.fauna)] {
             let beyond_loopback = listen.address().is_some_and(|address| !address.ip().is_loopback());
             if beyond_loopback && self.credentials == Credentials::None {
                 bail!(
