@@ -302,7 +302,7 @@ fn access_provider(definition: &mut Definition<'_>) {
     definition.need("issuer", "String", is_text);
     definition.need("jwks_uri", "String", is_text);
     if let Some(uri) = definition.params.string("jwks_uri")
-        && !uri.starts_with("https://")
+        && !(uri.starts_with("https:") && uri.contains("//"))
     {
         definition.refuse("jwks_uri", "invalid uri", "'jwks_uri' must be a valid https URI.");
     }

@@ -81,16 +81,17 @@ fn tags(header: &str) -> std::result::Result<Vec<(&str, &str)>, &'static str> {
         return Err("header is too long");
     }
     let mut pairs: Vec<(&str, &str)> = Vec::new();
-    let legal = |text: &str, length: usize| {
-        !text.is_empty() && text.len() <= length && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
+    let legal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     for pair in header.split(',').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("invalid tags")?;
         let (key, value) = (key.trim(), value.trim());
-        if !legal(key, 40) {
+        if !legal(key) || !legal(value) {
+            return Err("invalid tags");
+        }
+        if key.len() > 40 {
             return Err("invalid key");
         }
-        if !legal(value, 80) {
+        if value.len() > 80 {
             return Err("invalid value");
         }
         if pairs.iter().any(|(known, _)| *known == key) {

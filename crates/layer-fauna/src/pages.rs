@@ -156,7 +156,11 @@ impl Evaluation<'_> {
             Cursor::After(cursor) => (Some(cursor.clone()), event_at(end)),
             Cursor::Before(cursor) => ((start > 0).then(|| event_at(start)).flatten(), Some(cursor.clone())),
         };
-        let data = events.drain(start..end).map(|event| event.value()).collect();
+        let with_source = |event: Event| match request.sources {
+            false => event.value(),
+            true => Value::record([("value", event.value()), ("sources", Value::array(vec![of.clone()]))]),
+        };
+        let data = events.drain(start..end).map(with_source).collect();
         Ok(page(before, after, data))
     }
 

@@ -198,7 +198,12 @@ impl Parser {
             _ => None,
         };
         let listed: Vec<(Option<usize>, Option<(Arc<str>, Json)>)> = match json {
-            Json::Array(items) => items.iter().enumerate().map(|(index, item)| (Some(index), single(item))).collect(),
+            // An empty object binds nothing: a driver leaves it of a binding without a value.
+            Json::Array(items) => {
+                let items = items.iter().enumerate();
+                let items = items.filter(|(_, item)| !matches!(item, Json::Object(fields) if fields.is_empty()));
+                items.map(|(index, item)| (Some(index), single(item))).collect()
+            }
             Json::Object(fields) => fields.iter().map(|field| (None, Some(field.clone()))).collect(),
             _ => vec![(None, None)],
         };
@@ -254,6 +259,9 @@ impl Parser {
             Json::Array(items) => items.as_slice(),
             single => return Expression::Junction(and, vec![self.expression(single)]),
         };
+        if items.is_empty() {
+            return self.refuse("Expression list cannot be empty.");
+        }
         let parts = items.iter().enumerate();
         let parts = parts.map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item)));
         Expression::Junction(and, parts.collect())
@@ -306,7 +314,7 @@ impl Parser {
             Json::Array(names) => names.as_slice(),
             _ => &[],
         };
-        let is_pattern = !names.is_empty() && names.iter().all(|name| matches!(name, Json::String(_)));
+        let is_pattern = matches!(json, Json::Array(_)) && names.iter().all(|name| matches!(name, Json::String(_)));
         if !is_pattern {
             self.refuse("Lambda parameters must be a string or an array of strings.");
         }
@@ -322,7 +330,7 @@ impl Parser {
     fn escape(&mut self, key: &str, operand: &Json) -> Expression {
         let literal = |value: Option<Value>| value.map(Expression::Literal);
         let (parsed, what) = match key {
-            "@ref" => (literal(reference(operand).map(Value::Ref)), "ref"),
+            "@ref" => (own_reference(operand).or_else(|| literal(reference(operand).map(Value::Ref))), "ref"),
             "@ts" => (literal(text(operand).and_then(Time::parse).map(Value::Time)), "time"),
             "@date" => (literal(text(operand).and_then(Date::parse).map(Value::Date)), "date"),
             "@bytes" => (literal(text(operand).and_then(bytes).map(Value::Bytes)), "bytes"),
@@ -382,6 +390,21 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
         *byte = u8::from_str_radix(&digits[index * 2..index * 2 + 2], 16).ok()?;
     }
     Some(uuid)
+}
+
+/// A ref with the id `self`, which only the evaluation can resolve.
+pub fn own_reference(operand: &Json) -> Option<Expression> {
+    let collection = match operand {
+        Json::String(path) => reference_of_path(path.strip_suffix("/self")?)?,
+        _ => match operand.field("id")? {
+            Json::String(id) if &**id == "self" => reference(operand.field("collection")?.field("@ref")?)?,
+            _ => return None,
+        },
+    };
+    let own = [Json::Null, Json::Null].into_iter().zip(["ref", "id"]).map(|(value, key)| (Arc::from(key), value));
+    let function = functions::find(&own.collect::<Vec<_>>())?;
+    let arguments = [Value::Ref(collection), Value::string("self")].map(|value| Some(Expression::Literal(value)));
+    Some(Expression::Call(function, arguments.into_iter().chain([None]).collect()))
 }
 
 /// The operand of `@ref`: `{"id", "collection", "database"}`, or the old path.

@@ -194,16 +194,12 @@ fn hyphenated(uuid: &[u8; 16]) -> String {
 pub fn lambda_source(closure: &Closure) -> Json {
     let source = &closure.lambda.source;
     let free = closure.lambda.free.iter();
-    let bindings: Vec<Json> = free
-        .filter_map(|(name, slot)| {
-            let value = expression_of(closure.variables.get(*slot)?);
-            Some(Json::object([(name, value)]))
-        })
-        .collect();
+    let bindings = free.filter_map(|(name, slot)| Some((name.clone(), expression_of(closure.variables.get(*slot)?))));
+    let bindings: Vec<(Arc<str>, Json)> = bindings.collect();
     let part = |key| source.field(key).cloned().unwrap_or(Json::Null);
     let body = match bindings.is_empty() {
         true => part("expr"),
-        false => Json::object([("let", Json::Array(Arc::new(bindings))), ("in", part("expr"))]),
+        false => Json::object([("let", Json::Object(Arc::new(bindings))), ("in", part("expr"))]),
     };
     Json::object([("lambda", part("lambda")), ("expr", body)])
 }

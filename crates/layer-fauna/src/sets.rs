@@ -257,20 +257,44 @@ impl Evaluation<'_> {
             return Ok(Vec::new());
         }
         let key = indexes::terms_key(terms, &schema);
-        let mut elements = self.entries_now(&schema, &index, &key, range, backwards, limit);
-        if let Some(at) = self.at {
+        if self.at.is_some() {
             self.check_index_retained(&schema, &index)?;
-            elements.extend(self.entries_then(&schema, &index, &key, range, at));
-            elements.sort_by(|one, other| one.key.cmp(&other.key));
-            if backwards {
-                elements.reverse();
+        }
+        self.readable(unrestricted, range, backwards, limit, &mut |evaluation, range, limit| {
+            let mut elements = evaluation.entries_now(&schema, &index, &key, range, backwards, limit);
+            if let Some(at) = evaluation.at {
+                elements.extend(evaluation.entries_then(&schema, &index, &key, range, at));
+                merge_sorted(&mut elements, backwards, limit);
             }
-            elements.truncate(limit);
+            put_into_scope(&mut elements, &reference.scope);
+            elements
+        })
+    }
+
+    /// Of what `fetch` finds, what may be read; as many as are asked for, if there are.
+    fn readable(
+        &mut self,
+        unrestricted: bool,
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+        fetch: &mut dyn FnMut(&mut Self, &Range, usize) -> Vec<Element>,
+    ) -> Result<Vec<Element>> {
+        let (mut kept, mut range) = (Vec::new(), range.clone());
+        loop {
+            let wanted = limit - kept.len();
+            let found = fetch(self, &range, wanted);
+            if unrestricted {
+                return Ok(found);
+            }
+            let last = found.last().filter(|_| found.len() == wanted).map(|last| last.key.clone());
+            kept.extend(found.into_iter().filter(|element| self.may_read(&element.reference)));
+            match last {
+                Some(last) if kept.len() < limit => range = range.after(&last, backwards),
+                _ => return Ok(kept),
+            }
+            self.step(wanted)?;
         }
-        if !unrestricted {
-            elements.retain(|element| self.may_read(&element.reference));
-        }
-        Ok(elements)
     }
 
     fn check_index_retained(&mut self, schema: &Schema, index: &Index) -> Result<()> {
@@ -343,15 +367,16 @@ impl Evaluation<'_> {
         self.permit_collection(collection)?;
         self.check_retained(&schema, number)?;
         let prefix = Key::of(schema.database(), b'D').number(number);
-        let (start, end) = document_range(range, number, &prefix);
-        let mut elements = match self.at {
-            None => self.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
-            Some(_) => self.documents_then(&schema, number, (&start, &end), backwards, limit),
-        };
-        if !self.authorization.reads_everything() {
-            elements.retain(|element| self.may_read(&element.reference));
-        }
-        Ok(elements)
+        let unrestricted = self.authorization.reads_everything();
+        self.readable(unrestricted, range, backwards, limit, &mut |evaluation, range, limit| {
+            let (start, end) = document_range(range, number, &prefix);
+            let mut elements = match evaluation.at {
+                None => evaluation.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
+                Some(_) => evaluation.documents_then(&schema, number, (&start, &end), backwards, limit),
+            };
+            put_into_scope(&mut elements, &collection.scope);
+            elements
+        })
     }
 
     fn documents_now(
@@ -654,6 +679,13 @@ fn element(schema: &Arc<Schema>, key: &[u8], values: Vec<Value>, added: Timestam
         reference,
         added,
     })
+}
+
+/// Refs of another database are shown with the way to it.
+fn put_into_scope(elements: &mut [Element], scope: &Arc<[Arc<str>]>) {
+    if !scope.is_empty() {
+        elements.iter_mut().for_each(|element| element.reference.scope = scope.clone());
+    }
 }
 
 fn merge_sorted(elements: &mut Vec<Element>, backwards: bool, limit: usize) {

@@ -19,29 +19,39 @@ pub fn not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_given(arguments).within("equals")?;
     let equal = arguments.many(0).windows(2).all(|pair| order::equal(&pair[0], &pair[1]));
     Ok(Value::Bool(equal))
 }
 
-fn ordered(arguments: &Arguments, holds: fn(Ordering) -> bool) -> Result<Value> {
+/// At least one operand.
+fn check_given(arguments: &Arguments) -> Result<()> {
+    match arguments.many(0).is_empty() {
+        true => Err(Errors::argument("Non-empty array expected.")),
+        false => Ok(()),
+    }
+}
+
+fn ordered(arguments: &Arguments, key: &'static str, holds: fn(Ordering) -> bool) -> Result<Value> {
+    check_given(arguments).within(key)?;
     let ordered = arguments.many(0).windows(2).all(|pair| holds(order::compare(&pair[0], &pair[1])));
     Ok(Value::Bool(ordered))
 }
 
 pub fn lt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, Ordering::is_lt)
+    ordered(arguments, "lt", Ordering::is_lt)
 }
 
 pub fn lte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, Ordering::is_le)
+    ordered(arguments, "lte", Ordering::is_le)
 }
 
 pub fn gt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, Ordering::is_gt)
+    ordered(arguments, "gt", Ordering::is_gt)
 }
 
 pub fn gte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, Ordering::is_ge)
+    ordered(arguments, "gte", Ordering::is_ge)
 }
 
 pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

@@ -1,7 +1,6 @@
 //! Arithmetic. Integers stay integers and wrap at 64 bits; one double makes the result a double.
 
 use super::collections;
-use super::is_set;
 use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::number::java_double;
@@ -112,11 +111,7 @@ pub fn bit_not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 
 fn extreme(evaluation: &mut Evaluation<'_>, arguments: &Arguments, larger: bool, key: &'static str) -> Result<Value> {
     let value = arguments.value(0);
-    match value {
-        Value::Array(_) | Value::Page(_) => collections::extreme(evaluation, value, larger, key),
-        value if is_set(value) => collections::extreme(evaluation, value, larger, key),
-        single => Ok(single.clone()),
-    }
+    collections::extreme(evaluation, value, larger, key)
 }
 
 pub fn max(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

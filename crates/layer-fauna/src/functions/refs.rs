@@ -72,7 +72,10 @@ fn own(evaluation: &mut Evaluation<'_>, collection: &Ref) -> Result<Value> {
     }
 }
 
-pub fn path(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn path(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    if let Some(collection) = arguments.text(0).strip_suffix("/self").and_then(reference_of_path) {
+        return own(evaluation, &collection);
+    }
     match reference_of_path(arguments.text(0)) {
         Some(reference) => Ok(Value::Ref(reference)),
         None => Err(Errors::new(Code::InvalidExpression, "Invalid ref.")).within("ref"),

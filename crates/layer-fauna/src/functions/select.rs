@@ -105,7 +105,7 @@ pub fn contains_path(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
 
 pub fn contains_field(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
-    if !matches!(container, Value::Object(_) | Value::Document(_) | Value::Page(_) | Value::Ref(_)) {
+    if matches!(container, Value::Array(_) | Value::Set(_)) {
         return Err(wrong_type("Object", container)).within("in");
     }
     Ok(Value::Bool(descend(container, arguments.value(0)).is_some()))
