@@ -180,6 +180,14 @@ impl Errors {
         ranked.map_or(500, |error| error.code.wire().1)
     }
 
+    /// The query has run into a limit: nothing more is evaluated.
+    pub fn is_final(&self) -> bool {
+        let is_limit = |error: &Error| {
+            matches!(error.code, Code::StackOverflow | Code::BadRequest | Code::ProcessingTimeLimitExceeded)
+        };
+        self.0.iter().any(is_limit)
+    }
+
     pub fn is_only(&self, codes: &[Code]) -> bool {
         self.0.iter().all(|error| codes.contains(&error.code))
     }

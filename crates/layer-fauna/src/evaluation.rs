@@ -23,6 +23,8 @@ const STEPS_MAX: u64 = 600_000;
 /// How large and how deep a value may be when written out.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 const VALUE_DEPTH_MAX: u32 = 1_000;
+/// Errors that one reply tells.
+const ERRORS_MAX: usize = 100;
 /// What all values of a query may come to.
 const WORK_BYTES_MAX: u64 = 1 << 30;
 
@@ -172,7 +174,7 @@ impl<'a> Evaluation<'a> {
         let mut values = Vec::with_capacity(items.len());
         let mut errors = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            collect(self.evaluate(item).within_index(index), &mut values, &mut errors);
+            collect(self.evaluate(item).within_index(index), &mut values, &mut errors)?;
         }
         finish(errors)?;
         Ok(Value::array(values))
@@ -183,7 +185,7 @@ impl<'a> Evaluation<'a> {
         let mut errors = Vec::new();
         for (name, entry) in entries {
             let value = self.evaluate(entry).within_name(name).within("object");
-            collect(value.map(|value| (name.clone(), value)), &mut values, &mut errors);
+            collect(value.map(|value| (name.clone(), value)), &mut values, &mut errors)?;
         }
         finish(errors)?;
         Ok(Value::object(values))
@@ -370,7 +372,7 @@ impl<'a> Evaluation<'a> {
                     .map(Some)
                     .within(parameter.key),
             };
-            collect(value, &mut values, &mut errors);
+            collect(value, &mut values, &mut errors)?;
         }
         finish(errors)?;
         match function.body {
@@ -411,11 +413,14 @@ fn stack_overflow() -> Errors {
     Errors::new(Code::StackOverflow, "Function call stack exceeded limit of 200")
 }
 
-fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) {
+/// Gathers values and errors. An error that ends the whole query ends the gathering too: its siblings would only meet it again.
+fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
     match result {
         Ok(value) => values.push(value),
+        Err(more) if more.is_final() || errors.len() + more.0.len() > ERRORS_MAX => return Err(more),
         Err(mut more) => errors.append(&mut more.0),
     }
+    Ok(())
 }
 
 fn finish(errors: Vec<Error>) -> Result<()> {

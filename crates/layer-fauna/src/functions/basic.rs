@@ -73,7 +73,7 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     let answer = evaluation.apply(&function.body, argument);
     evaluation.allowed = allowed;
     evaluation.authorization.rights = outer;
-    answer.map_err(|cause| called(cause))
+    answer.map_err(called)
 }
 
 fn permit_call(evaluation: &mut Evaluation<'_>, function: &Ref, argument: &Value) -> Result<()> {
@@ -107,9 +107,9 @@ pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
     }
 }
 
-/// Errors inside of a function are the cause of one error of its call. Aborts, and what ends a query whole, pass through.
+/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through.
 fn called(cause: Errors) -> Errors {
-    if cause.0.iter().any(|error| error.position.is_none() || error.code == Code::StackOverflow) {
+    if cause.is_final() {
         return cause;
     }
     let mut errors = Errors::new(Code::CallError, "Calling the function resulted in an error.");

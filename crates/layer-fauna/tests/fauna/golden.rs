@@ -5,42 +5,18 @@
 //! are named below, each with its reason.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
-use quartet_engine::{Durability, Engine, EngineOptions, Space};
-use quartet_env::{FaultyDisk, ManualClock};
-use quartet_layer_fauna::{Fauna, Request, RootSecret};
-use quartet_model::{DatabaseId, LayerId};
+use quartet_layer_fauna::Request;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+
+use crate::world::World;
 
 /// Where we answer otherwise, and why.
 const DIFFERENCES: &[(&str, &str)] = &[(
     "auth/token_self_denied",
     "a token that no role covers may read its own document: the drivers' suites expect what the cloud did",
 )];
-
-fn fauna(clock: Arc<ManualClock>) -> Fauna {
-    let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
-    let options = EngineOptions::default();
-    let engine = Engine::open(Arc::new(FaultyDisk::new()), clock, options, failure, &mut |_| {}).unwrap();
-    let space = Space {
-        database: DatabaseId(1),
-        layer: LayerId::Fauna,
-        durability: Durability::None,
-    };
-    let root = RootSecret {
-        sha256: Sha256::digest("secret").into(),
-    };
-    let count = AtomicU64::new(1);
-    let random = move |bytes: &mut [u8]| {
-        let next = Sha256::digest(count.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        bytes.iter_mut().zip(next).for_each(|(byte, random)| *byte = random);
-    };
-    Fauna::new(Arc::new(engine), space, root, Box::new(random))
-}
 
 /// Values of the recording and what they are here.
 #[derive(Default)]
@@ -118,8 +94,7 @@ fn is_volatile(text: &str) -> bool {
 
 #[test]
 fn every_recorded_request_is_answered_as_it_was() {
-    let clock = Arc::new(ManualClock::new(1_795_220_341_000_000));
-    let fauna = fauna(clock.clone());
+    let world = World::new(1_795_220_341_000_000);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fauna/golden.jsonl");
     let recording = std::fs::read_to_string(path).unwrap();
     let (mut pairs, mut wrong, mut count) = (Pairs::default(), Vec::new(), 0);
@@ -130,14 +105,14 @@ fn every_recorded_request_is_answered_as_it_was() {
         let headers: Vec<(String, String)> =
             headers.map(|(name, value)| (name.to_lowercase(), pairs.fill(value.as_str().unwrap()))).collect();
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let reply = fauna.answer(Request {
+        let reply = world.fauna.answer(Request {
             method: text("method"),
             target: text("path"),
             headers: &headers,
             body: text("request_body").as_bytes(),
         });
-        clock.advance(10_000);
-        while fauna.maintain() {}
+        world.clock.advance(10_000);
+        while world.fauna.maintain() {}
         count += 1;
         let recorded: Value = serde_json::from_str(text("response_body")).unwrap();
         let ours: Value = serde_json::from_str(&reply.body).unwrap_or(Value::Null);
