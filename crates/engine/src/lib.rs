@@ -21,6 +21,7 @@ mod flusher;
 mod home;
 mod optimistic;
 mod options;
+mod reader;
 mod transaction;
 mod watch;
 
@@ -36,8 +37,9 @@ use quartet_store::Snapshot;
 pub use check::{CheckReport, check};
 pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
-pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Visit};
+pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Stamp, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
+pub use reader::Reader;
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 

@@ -135,8 +135,40 @@ pub struct OptimisticTransaction {
     now_micros: u64,
     points_read: Vec<Vec<u8>>,
     ranges_read: Vec<KeyRange>,
-    /// Full key to the new value, or to `None` for a clear.
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// By full key.
+    writes: BTreeMap<Vec<u8>, Write>,
+}
+
+/// A row to write: its new value, `None` for a clear, and where the commit version goes.
+struct Write {
+    value: Option<Vec<u8>>,
+    key_stamps: Vec<Stamp>,
+    value_stamps: Vec<Stamp>,
+}
+
+impl Write {
+    fn plain(value: Option<Vec<u8>>) -> Write {
+        Write {
+            value,
+            key_stamps: Vec::new(),
+            value_stamps: Vec::new(),
+        }
+    }
+}
+
+/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has its own placeholder there.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    pub offset: usize,
+    pub bytes: fn(Version) -> [u8; 8],
+}
+
+impl Stamp {
+    fn fill(stamps: &[Stamp], target: &mut [u8], version: Version) {
+        for stamp in stamps {
+            target[stamp.offset..stamp.offset + 8].copy_from_slice(&(stamp.bytes)(version));
+        }
+    }
 }
 
 impl OptimisticTransaction {
@@ -151,31 +183,80 @@ impl OptimisticTransaction {
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let key = self.full_key(key);
         if let Some(written) = self.writes.get(&key) {
-            return written.clone();
+            return written.value.clone();
         }
         let row = self.snapshot.get(&key);
         self.points_read.push(key);
         row.map(|row| row.value().to_vec())
     }
 
+    /// Like `get`, but a later change of the row is no conflict.
+    pub fn get_unjudged(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let key = self.full_key(key);
+        match self.writes.get(&key) {
+            Some(written) => written.value.clone(),
+            None => self.snapshot.get(&key).map(|row| row.value().to_vec()),
+        }
+    }
+
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let key = self.full_key(key);
-        self.writes.insert(key, Some(value.to_vec()));
+        self.writes.insert(key, Write::plain(Some(value.to_vec())));
+    }
+
+    /// Sets a row in whose key and value the commit version is to be filled in. Offsets into the key count from the
+    /// layer's part of it. Later reads of this transaction see the placeholders.
+    pub fn set_stamped(&mut self, key: &[u8], key_stamps: &[Stamp], value: Vec<u8>, value_stamps: Vec<Stamp>) {
+        let key = self.full_key(key);
+        let below_prefix = |stamp: &Stamp| Stamp {
+            offset: stamp.offset + SPACE_BYTES,
+            ..*stamp
+        };
+        let write = Write {
+            value: Some(value),
+            key_stamps: key_stamps.iter().map(below_prefix).collect(),
+            value_stamps,
+        };
+        self.writes.insert(key, write);
+    }
+
+    /// Takes back what this transaction wrote under `key`.
+    pub fn forget_write(&mut self, key: &[u8]) {
+        let key = self.full_key(key);
+        self.writes.remove(&key);
+    }
+
+    /// True if this transaction has written something.
+    pub fn has_written(&self) -> bool {
+        !self.writes.is_empty()
     }
 
     pub fn clear(&mut self, key: &[u8]) {
         let key = self.full_key(key);
-        self.writes.insert(key, None);
+        self.writes.insert(key, Write::plain(None));
     }
 
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. What was visited, and only
     /// that, is remembered as read.
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+        if let Some(read) = self.visit_range(start, end, reverse, visit) {
+            self.ranges_read.push(read);
+        }
+    }
+
+    /// Like `scan`, but a later change in the range is no conflict.
+    pub fn scan_unjudged(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+        self.visit_range(start, end, reverse, visit);
+    }
+
+    /// The part of the range that was visited.
+    fn visit_range(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) -> Option<KeyRange> {
         let (start, end) = (self.full_key(start), self.full_key(end));
         if start >= end {
-            return;
+            return None;
         }
-        let mut own: Vec<(&Vec<u8>, &Option<Vec<u8>>)> = self.writes.range(start.clone()..end.clone()).collect();
+        let written = self.writes.range(start.clone()..end.clone());
+        let mut own: Vec<(&Vec<u8>, &Option<Vec<u8>>)> = written.map(|(key, write)| (key, &write.value)).collect();
         if !reverse {
             own.reverse();
         }
@@ -193,15 +274,14 @@ impl OptimisticTransaction {
         if !broke {
             let _ = merge.rest(visit);
         }
-        let read = match (merge.stopped_at, reverse) {
+        Some(match (merge.stopped_at, reverse) {
             (None, _) => KeyRange { start, end },
             (Some(key), false) => KeyRange {
                 start,
                 end: KeyRange::point(&key).end,
             },
             (Some(key), true) => KeyRange { start: key, end },
-        };
-        self.ranges_read.push(read);
+        })
     }
 
     fn full_key(&self, key: &[u8]) -> Vec<u8> {
@@ -267,8 +347,19 @@ impl Engine {
         &self,
         space: Space,
         attempts: u32,
-        mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+        body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
     ) -> Result<(R, Hold), RunError<E>> {
+        self.run_versioned(space, attempts, body)
+            .map(|(answer, _, hold)| (answer, hold))
+    }
+
+    /// Like `run`, and tells the commit version, or the read version if nothing was written.
+    pub fn run_versioned<R, E>(
+        &self,
+        space: Space,
+        attempts: u32,
+        mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Version, Hold), RunError<E>> {
         for _ in 0..attempts {
             let (mut transaction, reading, hold) = self.begin(space);
             let answer = body(&mut transaction);
@@ -284,16 +375,16 @@ impl Engine {
                 continue;
             }
             if transaction.writes.is_empty() {
-                return Ok((answer, hold));
+                return Ok((answer, transaction.read_version, hold));
             }
-            let ((), written) =
-                home.execute(space, |target| transaction.write_to(target))
-                    .map_err(|error| match error {
-                        ExecuteError::Layer(never, _) => match never {},
-                        ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
-                    })?;
+            let (version, written) = home
+                .execute(space, |target| transaction.write_to(target))
+                .map_err(|error| match error {
+                    ExecuteError::Layer(never, _) => match never {},
+                    ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
+                })?;
             // Writes that changed nothing leave only what was read to wait for.
-            return Ok((answer, hold.max(written)));
+            return Ok((answer, version, hold.max(written)));
         }
         Err(RunError::Conflict)
     }
@@ -407,14 +498,19 @@ impl OptimisticTransaction {
         Ok(())
     }
 
-    fn write_to(&self, target: &mut Transaction<'_>) -> Result<(), std::convert::Infallible> {
-        for (key, value) in &self.writes {
-            match value {
-                Some(value) => drop(target.set(&key[SPACE_BYTES..], value)),
+    fn write_to(&mut self, target: &mut Transaction<'_>) -> Result<Version, std::convert::Infallible> {
+        let version = target.commit_version();
+        for (mut key, mut write) in std::mem::take(&mut self.writes) {
+            Stamp::fill(&write.key_stamps, &mut key, version);
+            match &mut write.value {
+                Some(value) => {
+                    Stamp::fill(&write.value_stamps, value, version);
+                    target.set(&key[SPACE_BYTES..], value);
+                }
                 None => drop(target.clear(&key[SPACE_BYTES..])),
             }
         }
-        Ok(())
+        Ok(version)
     }
 }
 

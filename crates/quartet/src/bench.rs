@@ -34,7 +34,9 @@ pub fn start_embedded() -> Result<EmbeddedServer> {
             "--listen-http",
             "off",
             "--listen-dynamodb",
-            "127.0.0.1:0",
+            "off",
+            "--listen-fauna",
+            "off",
             "--data",
         ])
         .arg(data.path())

@@ -47,6 +47,9 @@ pub struct ServeArguments {
     /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
+    /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
+    #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
+    listen_fauna: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -91,6 +94,7 @@ impl ServeArguments {
             listen_http: self.listen_http.or(file.listen_http),
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
+            listen_fauna: self.listen_fauna.or(file.listen_fauna),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -127,6 +131,7 @@ impl ServeArguments {
             redis: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
             dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
+            fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
             credentials,
             access_keys,
             io_threads: self.io_threads,

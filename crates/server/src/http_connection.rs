@@ -30,6 +30,98 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn body_bytes_max(&self) -> usize;
 
     fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer;
+
+    /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
+    fn maintain(&self) {}
+
+    /// A request whose answer goes on. `None`: it is one for `answer`. `wake` may be called from any thread, and quickly.
+    fn follow(&self, _head: &Parts, _body: &Option<Bytes>, _wake: Wake) -> Option<Followed> {
+        None
+    }
+}
+
+/// Tells that a [`Follower`] may have something to send.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The head of an answer that goes on, and what goes on; or a refusal.
+pub type Followed = Result<(Response<()>, Box<dyn Follower>), HttpAnswer>;
+
+/// An answer that goes on until either side ends it.
+pub trait Follower: Send {
+    fn next(&mut self) -> Following;
+}
+
+pub enum Following {
+    /// To be sent, then ask again.
+    Send(Bytes),
+    /// Ask again once this is durable.
+    Wait(Hold),
+    /// Ask again when woken.
+    Idle,
+    End,
+}
+
+/// What is sent: a whole answer, or one that goes on.
+pub enum AnswerBody {
+    Whole(Full<Bytes>),
+    GoingOn(mpsc::Receiver<Bytes>),
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            AnswerBody::Whole(body) => std::pin::Pin::new(body).poll_frame(context),
+            AnswerBody::GoingOn(parts) => parts
+                .poll_recv(context)
+                .map(|part| part.map(|part| Ok(hyper::body::Frame::data(part)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, AnswerBody::Whole(body) if body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        match self {
+            AnswerBody::Whole(body) => body.size_hint(),
+            AnswerBody::GoingOn(_) => hyper::body::SizeHint::default(),
+        }
+    }
+}
+
+/// Parts of an answer that wait for the peer to read.
+const PARTS_UNREAD_MAX: usize = 16;
+
+/// Sends what a follower has, until it ends, the peer goes, or the server stops.
+async fn go_on(
+    mut follower: Box<dyn Follower>,
+    woken: Arc<tokio::sync::Notify>,
+    parts: mpsc::Sender<Bytes>,
+    waiters: DurableWaiters,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        match follower.next() {
+            Following::End => return,
+            Following::Send(part) => {
+                if parts.send(part).await.is_err() {
+                    return;
+                }
+            }
+            Following::Wait(hold) => waiters.durable(hold).await,
+            Following::Idle => tokio::select! {
+                _ = woken.notified() => {}
+                _ = parts.closed() => return,
+                _ = stop.wait_for(|stopped| *stopped) => return,
+            },
+        }
+    }
 }
 
 /// The answer, to be sent once `hold` is durable.
@@ -114,7 +206,9 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
         return;
     };
     let layer = accepted.layer;
-    let service = hyper::service::service_fn(move |request| respond(layer.clone(), waiters.clone(), request));
+    let stopped = stop.clone();
+    let service =
+        hyper::service::service_fn(move |request| respond(layer.clone(), waiters.clone(), stopped.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -126,13 +220,11 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+    // What is waited for holds a lock that may not be kept while the connection ends.
+    let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        _ = stop.changed() => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
+        ended = connection.as_mut() => ended,
+        () = stopped => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -145,23 +237,34 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
 async fn respond(
     layer: Arc<dyn HttpLayer>,
     waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<AnswerBody>, Infallible> {
     let (head, body) = request.into_parts();
     let read = tokio::time::timeout(BODY_TIMEOUT, read_body(body, layer.body_bytes_max())).await;
     let body = match read {
         Ok(Ok(body)) => body,
         Ok(Err(_)) | Err(_) => return Ok(empty(StatusCode::REQUEST_TIMEOUT)),
     };
-    let answer = layer.answer(&head, body);
+    let woken = Arc::new(tokio::sync::Notify::new());
+    let notify = woken.clone();
+    let answer = match layer.follow(&head, &body, Arc::new(move || notify.notify_one())) {
+        Some(Ok((response, follower))) => {
+            let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
+            tokio::spawn(go_on(follower, woken, sender, waiters, stop));
+            return Ok(response.map(|()| AnswerBody::GoingOn(receiver)));
+        }
+        Some(Err(refusal)) => refusal,
+        None => layer.answer(&head, body),
+    };
     if !waiters.is_durable(answer.hold) {
         waiters.durable(answer.hold).await;
     }
-    Ok(answer.response.map(Full::new))
+    Ok(answer.response.map(|body| AnswerBody::Whole(Full::new(body))))
 }
 
-fn empty(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
+fn empty(status: StatusCode) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::Whole(Full::default()));
     *response.status_mut() = status;
     response
 }

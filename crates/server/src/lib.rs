@@ -8,6 +8,7 @@ mod bell;
 mod connection;
 mod durability;
 mod dynamodb;
+mod fauna;
 mod http;
 mod http_connection;
 mod metrics;
@@ -24,6 +25,7 @@ use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_layer_dynamodb::DynamoDb;
+use quartet_layer_fauna::{Fauna, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
@@ -33,6 +35,7 @@ pub use settings::{Credentials, Listen, Settings};
 
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
+use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 
 /// The logical database that the Redis listener opens.
@@ -125,15 +128,22 @@ impl Server {
                 .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
         }
         let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
-        let mut dynamodb = None;
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
             server.listeners.push(("dynamodb", format!("http://{address}")));
             let layer = Arc::new(server.dynamodb_layer(&settings, address));
-            dynamodb = Some(layer.clone());
             http.push((listener, layer));
         }
+        if let Some(address) = settings.fauna.address() {
+            let listener = listen(address, "fauna")?;
+            server
+                .listeners
+                .push(("fauna", format!("http://{}", listener.local_addr()?)));
+            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
+            http.push((listener, layer));
+        }
+        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
@@ -143,7 +153,7 @@ impl Server {
             let stopped = stopped.clone();
             server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
         }
-        server.spawn("cycles", move || run_cycles(layer, dynamodb, stopped))?;
+        server.spawn("cycles", move || run_cycles(layer, http_layers, stopped))?;
         Ok(server)
     }
 
@@ -182,6 +192,19 @@ impl Server {
         let mut layer = DynamoDb::new(self.engine.clone(), space);
         layer.endpoint = address.to_string();
         DynamoDbHttp::new(layer, &settings.access_keys)
+    }
+
+    fn fauna_layer(&self, settings: &Settings) -> Fauna {
+        let space = Space {
+            database: DEFAULT_DATABASE,
+            layer: LayerId::Fauna,
+            durability: settings.durability,
+        };
+        let root = match settings.credentials {
+            Credentials::Key { sha256 } => RootSecret { sha256 },
+            Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
+        };
+        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -285,16 +308,14 @@ impl Worker {
     }
 }
 
-async fn run_cycles(layer: Arc<Redis>, dynamodb: Option<Arc<DynamoDbHttp>>, mut stop: watch::Receiver<bool>) {
+async fn run_cycles(layer: Arc<Redis>, http_layers: Vec<Arc<dyn HttpLayer>>, mut stop: watch::Receiver<bool>) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
     let mut idle_cycle = tokio::time::interval(IDLE_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
             _ = cycle.tick() => {
                 layer.expire_due();
-                if let Some(dynamodb) = &dynamodb {
-                    dynamodb.layer.maintain();
-                }
+                http_layers.iter().for_each(|layer| layer.maintain());
             }
             _ = idle_cycle.tick() => connection::wake_idle(&layer),
             _ = stop.changed() => {}

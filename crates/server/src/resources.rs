@@ -15,6 +15,15 @@ pub fn random_hexadecimal(digits: usize) -> String {
     text
 }
 
+/// Fills a buffer from the system's randomness.
+pub fn fill_random(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .expect("the system's source of randomness");
+    }
+}
+
 /// The path of the running program; empty where the system does not say.
 pub fn executable() -> String {
     std::env::current_exe().map_or(String::new(), |path| path.display().to_string())

@@ -15,6 +15,7 @@ pub struct Settings {
     pub redis: Listen,
     pub http: Listen,
     pub dynamodb: Listen,
+    pub fauna: Listen,
     pub credentials: Credentials,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
@@ -79,6 +80,7 @@ impl Settings {
         let listeners = [
             ("redis", self.redis, open),
             ("http", self.http, open),
+            ("fauna", self.fauna, open),
             ("dynamodb", self.dynamodb, self.access_keys.is_empty()),
         ];
         for (name, listen, open) in listeners {
@@ -152,6 +154,7 @@ mod tests {
             redis: redis.parse().unwrap(),
             http: Listen::Off,
             dynamodb: Listen::Off,
+            fauna: Listen::Off,
             credentials: Credentials::Key { sha256: [0; 32] },
             access_keys: Vec::new(),
             io_threads: None,

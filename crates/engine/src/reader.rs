@@ -1,0 +1,62 @@
+//! Reading without a transaction: the state as it was, for layers that keep their own history.
+//!
+//! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds the answer back.
+
+use std::sync::Arc;
+
+use quartet_model::Version;
+use quartet_store::Snapshot;
+
+use crate::optimistic::Visit;
+use crate::transaction::SPACE_BYTES;
+use crate::{Engine, Hold, Space};
+
+/// One space at the latest commit. Keys are relative to the space.
+pub struct Reader {
+    snapshot: Arc<dyn Snapshot>,
+    prefix: [u8; SPACE_BYTES],
+    /// The latest commit.
+    pub version: Version,
+    /// `durable <= version`.
+    pub durable: Version,
+    /// What an answer that rests on everything depends on; zero if everything is durable.
+    pub hold: Hold,
+    pub now_micros: u64,
+}
+
+impl Reader {
+    pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let row = self.snapshot.get(&[&self.prefix, key].concat());
+        row.map(|row| row.value().to_vec())
+    }
+
+    /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks.
+    pub fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+        let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
+        self.snapshot.scan(&start, &end, reverse, &mut |row| {
+            visit(&row.key()[SPACE_BYTES..], row.value())
+        });
+    }
+}
+
+impl Engine {
+    pub fn reader(&self, space: Space) -> Reader {
+        let mut home = self.home();
+        let now_micros = home.now_micros();
+        let durable = self.durable();
+        let hold = home.latest_hold(space);
+        let state = home.state();
+        Reader {
+            snapshot: state.snapshot(),
+            prefix: space.prefix(),
+            version: state.last_version(),
+            durable: if hold == Version::ZERO {
+                state.last_version()
+            } else {
+                durable
+            },
+            hold,
+            now_micros,
+        }
+    }
+}

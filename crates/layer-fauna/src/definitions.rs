@@ -1,0 +1,1020 @@
+//! Schema objects: what each kind must have, how names are taken, and what goes with them.
+//!
+//! Each kind is checked into the fields of a document; names have rows of their own; databases, keys, tokens and access
+//! providers have entries in the installation's registry as well, by which a secret finds its database.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::codec::{self, Names, storable};
+use crate::documents::{Place, Version, merge};
+use crate::error::{Code, Errors, Failure, Result, Within};
+use crate::evaluation::Evaluation;
+use crate::functions::writes::{check, shown};
+use crate::rows::{self, DatabaseNumber, Key};
+use crate::secrets::{self, Secret};
+use crate::value::{Fields, Native, Ref, Target, Timestamp, Value};
+
+/// Indexes over at most so many documents are built in the transaction that makes them.
+const BUILD_AT_ONCE_MAX: usize = 128;
+const COLLECTIONS_MAX: usize = 1024;
+
+pub fn invalid_type(field: &[&'static str], value: &Value, expected: &str) -> Failure {
+    let description = format!("Invalid type {}, expected type {expected}.", stored_type(value));
+    Failure::new(field, "invalid type", description)
+}
+
+/// What failures call the type of a value.
+fn stored_type(value: &Value) -> &'static str {
+    match value {
+        Value::Int(_) => "Long",
+        Value::Object(_) | Value::Document(_) => "Map",
+        Value::Time(_) => "Timestamp",
+        other => other.type_name(),
+    }
+}
+
+/// Gathers the fields of a definition and what is wrong with them.
+struct Definition<'p> {
+    params: &'p Fields,
+    entries: Vec<(Arc<str>, Value)>,
+    failures: Vec<Failure>,
+}
+
+impl Definition<'_> {
+    fn given(&self, key: &str) -> Option<&Value> {
+        self.params.get(key).filter(|value| !value.is_null())
+    }
+
+    fn put(&mut self, key: &str, value: Value) {
+        self.entries.push((key.into(), value));
+    }
+
+    fn refuse(&mut self, field: &'static str, code: &'static str, description: &str) {
+        self.failures.push(Failure::new(&[field], code, description));
+    }
+
+    fn take(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) -> bool {
+        match self.given(key).cloned() {
+            None => false,
+            Some(value) if fits(&value) => {
+                self.put(key, value);
+                true
+            }
+            Some(value) => {
+                self.failures.push(invalid_type(&[key], &value, expected));
+                true
+            }
+        }
+    }
+
+    fn need(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) {
+        if !self.take(key, expected, fits) {
+            self.refuse(key, "value required", "Required value not found.");
+        }
+    }
+
+    fn name(&mut self) {
+        self.need("name", "String", |value| matches!(value, Value::String(_)));
+        let Some(name) = self.params.string("name").cloned() else {
+            return;
+        };
+        let legal = |c: char| c.is_ascii_alphanumeric() || ";@+$-_.!~%".contains(c);
+        if name.is_empty() || !name.chars().all(legal) {
+            let description =
+                format!("The name {name} uses invalid characters. Valid characters must match: [;@+$\\-_.!~%\\w]+");
+            self.refuse("name", "invalid characters", &description);
+        } else if &*name == "_" || &*name == "self" {
+            self.refuse("name", "reserved name", &format!("The name '{name}' is reserved."));
+        }
+    }
+
+    fn data_and_ttl(&mut self) {
+        self.take("data", "Map", |value| matches!(value, Value::Object(_)));
+        self.take("ttl", "Timestamp", |value| matches!(value, Value::Time(_)));
+    }
+}
+
+fn is_text(value: &Value) -> bool {
+    matches!(value, Value::String(_))
+}
+
+fn is_bool(value: &Value) -> bool {
+    matches!(value, Value::Bool(_))
+}
+
+fn is_integer(value: &Value) -> bool {
+    matches!(value, Value::Int(_))
+}
+
+fn is_query(value: &Value) -> bool {
+    matches!(value, Value::Query(_))
+}
+
+/// The checked fields of a schema object.
+fn checked(evaluation: &mut Evaluation<'_>, native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
+    let mut definition = Definition {
+        params,
+        entries: Vec::new(),
+        failures: Vec::new(),
+    };
+    match native {
+        Native::Databases => database(&mut definition),
+        Native::Collections => collection(&mut definition, is_new),
+        Native::Indexes => index(&mut definition),
+        Native::Functions => function(&mut definition),
+        Native::Roles => role(&mut definition),
+        Native::Keys => key(&mut definition),
+        Native::Tokens => token(&mut definition),
+        Native::Credentials => credentials(&mut definition),
+        Native::AccessProviders => access_provider(&mut definition),
+    }
+    check(definition.failures)?;
+    let fields = storable_definition(definition.entries);
+    if native == Native::Roles {
+        check_role_refs(evaluation, &fields)?;
+    }
+    Ok(fields)
+}
+
+/// Like documents, without nulls.
+fn storable_definition(entries: Vec<(Arc<str>, Value)>) -> Fields {
+    let stored = storable(&Value::object(entries));
+    stored
+        .as_object()
+        .map_or_else(Fields::default, |fields| Fields::new(fields.entries.clone()))
+}
+
+fn database(definition: &mut Definition<'_>) {
+    definition.name();
+    definition.data_and_ttl();
+    definition.take("priority", "Long", is_integer);
+}
+
+fn collection(definition: &mut Definition<'_>, is_new: bool) {
+    match definition.params.get("history_days") {
+        None if is_new => definition.put("history_days", Value::Int(0)),
+        _ => drop(definition.take("history_days", "Long", is_integer)),
+    }
+    definition.name();
+    definition.data_and_ttl();
+    definition.take("ttl_days", "Long", is_integer);
+}
+
+fn index(definition: &mut Definition<'_>) {
+    let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
+    definition.put(
+        "active",
+        flag(definition, "active").filter(is_bool).unwrap_or(Value::Bool(false)),
+    );
+    definition.put(
+        "serialized",
+        flag(definition, "serialized")
+            .filter(is_bool)
+            .unwrap_or(Value::Bool(true)),
+    );
+    definition.name();
+    source(definition);
+    components(definition, "terms");
+    components(definition, "values");
+    if matches!(flag(definition, "unique"), Some(Value::Bool(true))) {
+        definition.put("unique", Value::Bool(true));
+    }
+    let has_terms = definition
+        .given("terms")
+        .is_some_and(|terms| !terms.one_or_many().is_empty());
+    let is_unique = matches!(flag(definition, "unique"), Some(Value::Bool(true)));
+    let partitions = if has_terms || is_unique { 1 } else { 8 };
+    let partitions = flag(definition, "partitions")
+        .filter(is_integer)
+        .unwrap_or(Value::Int(partitions));
+    definition.put("partitions", partitions);
+    definition.data_and_ttl();
+}
+
+fn source(definition: &mut Definition<'_>) {
+    let Some(source) = definition.given("source").cloned() else {
+        return definition.refuse("source", "value required", "Required value not found.");
+    };
+    let fits = |value: &Value| match value {
+        Value::Ref(reference) => reference.names(Native::Collections) || matches!(reference.target, Target::Native(_)),
+        Value::String(_) => true,
+        Value::Object(fields) => fields.get("collection").is_some(),
+        _ => false,
+    };
+    if let Some(wrong) = source.one_or_many().iter().find(|value| !fits(value)) {
+        return definition
+            .failures
+            .push(invalid_type(&["source"], wrong, "Collection Ref"));
+    }
+    // One source stands by itself.
+    definition.put(
+        "source",
+        match source.as_items() {
+            Some([single]) => single.clone(),
+            _ => source,
+        },
+    );
+}
+
+fn components(definition: &mut Definition<'_>, key: &'static str) {
+    let Some(components) = definition.given(key).cloned() else {
+        return;
+    };
+    let mut shown = Vec::new();
+    for component in components.one_or_many() {
+        let fields = component.as_object();
+        let has_extract =
+            fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
+        if !has_extract {
+            let description = "Must provide one of the following: field, binding";
+            return definition.refuse("field", "value required", description);
+        }
+        let known = ["field", "binding", "transform", "reverse"];
+        let kept = fields
+            .iter()
+            .flat_map(|fields| fields.entries.iter())
+            .filter(|(key, _)| known.contains(&&**key));
+        shown.push(Value::object(
+            kept.map(|(key, value)| (key.clone(), path_of(key, value))).collect(),
+        ));
+    }
+    if !shown.is_empty() {
+        definition.put(key, Value::array(shown));
+    }
+}
+
+/// A field is shown as a path, also when it was given as one string.
+fn path_of(key: &str, value: &Value) -> Value {
+    match (key, value) {
+        ("field", Value::String(_)) => Value::array(vec![value.clone()]),
+        _ => value.clone(),
+    }
+}
+
+fn function(definition: &mut Definition<'_>) {
+    definition.name();
+    definition.need("body", "Query", is_query);
+    definition.take("role", "Role Ref", |value| {
+        is_text(value) || matches!(value, Value::Ref(_))
+    });
+    definition.data_and_ttl();
+}
+
+fn role(definition: &mut Definition<'_>) {
+    definition.name();
+    for key in ["privileges", "membership"] {
+        let Some(given) = definition.given(key).cloned() else {
+            continue;
+        };
+        for item in given.one_or_many() {
+            let resource = item.as_object().and_then(|fields| fields.get("resource").cloned());
+            match resource {
+                Some(Value::Ref(_)) => {}
+                _ => definition.failures.push(Failure::new(
+                    &[key, "resource"],
+                    "value required",
+                    "Required value not found.",
+                )),
+            }
+        }
+        definition.put(key, given);
+    }
+    definition.data_and_ttl();
+}
+
+/// Refs of roles must name something that is there.
+fn check_role_refs(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<()> {
+    for key in ["privileges", "membership"] {
+        let items = fields.get(key).map_or(&[][..], Value::one_or_many);
+        for item in items {
+            if let Some(Value::Ref(resource)) = item.as_object().and_then(|fields| fields.get("resource"))
+                && !matches!(resource.target, Target::Native(_))
+                && evaluation.resolve(resource).is_err()
+            {
+                let failure = Failure::new(&[key, "resource"], "invalid reference", "Cannot read reference.");
+                return Err(Errors::validation(vec![failure]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_role(value: &Value) -> bool {
+    let one =
+        |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
+    value.one_or_many().iter().all(one)
+}
+
+fn key(definition: &mut Definition<'_>) {
+    definition.take(
+        "database",
+        "Database Ref",
+        |value| matches!(value, Value::Ref(reference) if reference.names(Native::Databases)),
+    );
+    definition.need("role", "Role Ref", is_role);
+    if let Some(role) = definition.params.string("role")
+        && !["admin", "server", "server-readonly", "client"].contains(&&**role)
+    {
+        let description = format!("Invalid role '{role}'.");
+        definition.refuse("role", "invalid value", &description);
+    }
+    definition.take("priority", "Long", is_integer);
+    definition.data_and_ttl();
+}
+
+fn token(definition: &mut Definition<'_>) {
+    definition.need("instance", "Ref", |value| matches!(value, Value::Ref(_)));
+    definition.data_and_ttl();
+}
+
+fn credentials(definition: &mut Definition<'_>) {
+    definition.need("instance", "Ref", |value| matches!(value, Value::Ref(_)));
+    definition.data_and_ttl();
+}
+
+fn access_provider(definition: &mut Definition<'_>) {
+    definition.name();
+    definition.need("issuer", "String", is_text);
+    definition.need("jwks_uri", "String", is_text);
+    if let Some(uri) = definition.params.string("jwks_uri")
+        && !(uri.starts_with("https:") && uri.contains("//"))
+    {
+        definition.refuse("jwks_uri", "invalid uri", "'jwks_uri' must be a valid https URI.");
+    }
+    if let Some(roles) = definition.given("roles").cloned() {
+        definition.put("roles", roles);
+    }
+    definition.data_and_ttl();
+}
+
+/// Index sources that are not there.
+pub fn check_sources(evaluation: &mut Evaluation<'_>, params: &Fields) -> Result<()> {
+    let sources = params.get("source").map_or(&[][..], Value::one_or_many);
+    for source in sources {
+        let collection = match source {
+            Value::Object(fields) => fields.get("collection").cloned().unwrap_or(Value::Null),
+            other => other.clone(),
+        };
+        if let Value::Ref(reference) = &collection
+            && reference.names(Native::Collections)
+            && evaluation.resolve(reference).is_err()
+        {
+            let failure = Failure::new(&["source"], "invalid reference", "Cannot read reference.");
+            return Err(Errors::validation(vec![failure]));
+        }
+    }
+    Ok(())
+}
+
+pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fields>) -> Result<Value> {
+    let here = Ref::native(native);
+    evaluation.check_may_write(&here)?;
+    evaluation.permit("create", &here, &[Value::Object(params.clone())])?;
+    let fields = checked(evaluation, native, params, true)?;
+    let id = evaluation.new_id();
+    let reference = match native.has_names() {
+        true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
+        false => Ref::new(Target::Numbered(native, id as i64)),
+    };
+    let place = Place {
+        schema: evaluation.schema.clone(),
+        collection: native as u64,
+        id,
+        reference,
+    };
+    if native.has_names() {
+        take_name(evaluation, &place)?;
+    }
+    create_at(evaluation, native, &place, fields, params)
+}
+
+fn create_at(
+    evaluation: &mut Evaluation<'_>,
+    native: Native,
+    place: &Place,
+    fields: Fields,
+    params: &Fields,
+) -> Result<Value> {
+    let (stored, reply) = match native {
+        Native::Databases => {
+            let fields = fields.with("global_id", Value::string(secrets::global_id(place.id)));
+            register_database(evaluation, place.id, place.database());
+            (fields, None)
+        }
+        Native::Collections => {
+            if evaluation.schema.collections().count() >= COLLECTIONS_MAX {
+                return Err(Errors::validation(vec![Failure::new(
+                    &["name"],
+                    "resources exceeded",
+                    "Too many collections.",
+                )]));
+            }
+            (fields, None)
+        }
+        Native::Indexes => (build_index(evaluation, place, fields)?, None),
+        Native::Functions | Native::Roles => (fields, None),
+        Native::Keys => with_key_secret(evaluation, place, fields)?,
+        Native::Tokens => with_token_secret(evaluation, place, fields)?,
+        Native::Credentials => {
+            let password = params.string("password").cloned();
+            let password = password.ok_or_else(|| {
+                Errors::validation(vec![Failure::new(
+                    &["password"],
+                    "value required",
+                    "Required value not found.",
+                )])
+            })?;
+            link_credentials(evaluation, place, &fields)?;
+            (
+                fields.with("hashed_password", Value::string(secrets::hash_password(&password))),
+                None,
+            )
+        }
+        Native::AccessProviders => {
+            take_issuer(evaluation, place, &fields)?;
+            let audience = format!("https://db.fauna.com/db/{}", secrets::global_id(place.database().0));
+            (fields.with("audience", Value::string(audience)), None)
+        }
+    };
+    let stored = Arc::new(stored);
+    evaluation.write_version(place, None, Some(stored.clone()))?;
+    schema_changed(evaluation, native, place.database());
+    Ok(shown(
+        &place.reference,
+        Timestamp::PENDING,
+        reply.map_or(stored, Arc::new),
+    ))
+}
+
+/// What compiled schemas are made of has changed.
+fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, database: DatabaseNumber) {
+    if native.has_names() {
+        let key = rows::schema_stamp(database);
+        let transaction = evaluation.view.writing();
+        transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
+    }
+}
+
+fn kind_name(native: Native) -> &'static str {
+    match native {
+        Native::Databases => "Database",
+        Native::Collections => "Collection",
+        Native::Indexes => "Index",
+        Native::Functions => "Function",
+        Native::Roles => "Role",
+        Native::AccessProviders => "Access provider",
+        Native::Keys | Native::Tokens | Native::Credentials => "Document",
+    }
+}
+
+fn take_name(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
+    let Target::Named(native, name) = &place.reference.target else {
+        return Ok(());
+    };
+    let key = rows::name(place.database(), *native as u8, name);
+    if evaluation.view.get(&key.0).is_some() {
+        let message = format!("{} already exists.", kind_name(*native));
+        return Err(Errors::new(Code::InstanceAlreadyExists, message));
+    }
+    evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
+    Ok(())
+}
+
+fn register_database(evaluation: &mut Evaluation<'_>, number: u64, parent: DatabaseNumber) {
+    let key = Key::global(b'R').number(number);
+    evaluation.view.writing().set(&key.0, &parent.0.to_be_bytes());
+}
+
+fn take_issuer(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) -> Result<()> {
+    let issuer = fields.string("issuer").cloned().unwrap_or_else(|| "".into());
+    let key = Key::of(place.database(), b'P').bytes(issuer.as_bytes());
+    match evaluation.view.get(&key.0) {
+        Some(owner) if rows::number_at(&owner, 0) != place.id => {
+            let failure = Failure::new(&["issuer"], "duplicate value", "Issuer already exists.");
+            Err(Errors::validation(vec![failure]))
+        }
+        _ => {
+            evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
+            Ok(())
+        }
+    }
+}
+
+/// Fields as stored, and as the reply shows them if it shows more.
+type StoredAndShown = (Fields, Option<Fields>);
+
+fn with_key_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
+    let secret = Secret::key(place.id, &evaluation.fauna.random());
+    register_key(evaluation, place, &fields, &secret.hash())?;
+    let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
+    let shown = fields.with("secret", Value::string(secret.text.as_str()));
+    let shown = shown.with("hashed_secret", Value::string(secret.shown_hash()));
+    Ok((stored, Some(shown)))
+}
+
+fn register_key(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields, hash: &[u8]) -> Result<()> {
+    let target = match fields.get("database") {
+        Some(Value::Ref(database)) => {
+            let resolved = evaluation.resolve(database).map_err(|_| {
+                Errors::validation(vec![Failure::new(
+                    &["database"],
+                    "invalid reference",
+                    "Cannot read reference.",
+                )])
+            })?;
+            resolved.id
+        }
+        _ => place.database().0,
+    };
+    let mut role = codec::Encoder::default();
+    role.value(fields.get("role").unwrap_or(&Value::Null), &NoNames);
+    let own = place.database().0.to_be_bytes();
+    let row = [&own[..], &target.to_be_bytes(), hash, &role.bytes].concat();
+    evaluation
+        .view
+        .writing()
+        .set(&Key::global(b'K').number(place.id).0, &row);
+    Ok(())
+}
+
+/// Names stay names.
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn number(&self, _: Native, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn name(&self, _: Native, _: u64) -> Option<Arc<str>> {
+        None
+    }
+}
+
+fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
+    if let Some(Value::Ref(instance)) = fields.get("instance")
+        && evaluation
+            .resolve(instance)
+            .ok()
+            .and_then(|place| evaluation.live(&place))
+            .is_none()
+    {
+        let failure = Failure::new(&["instance"], "invalid reference", "Cannot read reference.");
+        return Err(Errors::validation(vec![failure]));
+    }
+    let secret = Secret::token(place.id, place.database().0, &evaluation.fauna.random());
+    let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
+    evaluation
+        .view
+        .writing()
+        .set(&Key::global(b'T').number(place.id).0, &row);
+    let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
+    let shown = fields.with("secret", Value::string(secret.text.as_str()));
+    Ok((stored, Some(shown)))
+}
+
+/// The row that leads from a document to its credentials.
+pub fn credentials_key(place: &Place) -> Key {
+    Key::of(place.database(), b'C')
+        .number(place.collection)
+        .number(place.id)
+}
+
+fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) -> Result<()> {
+    let Some(Value::Ref(instance)) = fields.get("instance") else {
+        return Ok(());
+    };
+    let instance = evaluation.resolve(instance)?;
+    evaluation
+        .view
+        .writing()
+        .set(&credentials_key(&instance).0, &place.id.to_be_bytes());
+    Ok(())
+}
+
+/// Writes the credentials that come with the parameters of a document.
+pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params: &Fields) -> Result<()> {
+    let Some(Value::Object(given)) = params.get("credentials") else {
+        return Ok(());
+    };
+    let Some(password) = given.string("password").cloned() else {
+        return Ok(());
+    };
+    let known = evaluation.view.get(&credentials_key(place).0);
+    let id = known
+        .as_ref()
+        .map_or_else(|| evaluation.new_id(), |row| rows::number_at(row, 0));
+    let credentials = Place {
+        schema: place.schema.clone(),
+        collection: Native::Credentials as u64,
+        id,
+        reference: Ref::new(Target::Numbered(Native::Credentials, id as i64)),
+    };
+    let fields = Fields::new(vec![
+        ("instance".into(), Value::Ref(place.reference.clone())),
+        (
+            "hashed_password".into(),
+            Value::string(secrets::hash_password(&password)),
+        ),
+    ]);
+    let old = evaluation.current(&credentials);
+    evaluation
+        .view
+        .writing()
+        .set(&credentials_key(place).0, &id.to_be_bytes());
+    evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
+}
+
+/// With a document go its credentials.
+pub fn delete_credentials(evaluation: &mut Evaluation<'_>, place: &Place) {
+    let key = credentials_key(place);
+    let Some(row) = evaluation.view.get(&key.0) else { return };
+    let id = rows::number_at(&row, 0);
+    let transaction = evaluation.view.writing();
+    transaction.clear(&key.0);
+    transaction.clear(&rows::document(place.database(), Native::Credentials as u64, id).0);
+}
+
+/// Fills a new index if its sources are small; otherwise leaves it to the builder.
+fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<Fields> {
+    let index = evaluation.schema.compile_index(place.id, place.reference.id(), &fields);
+    let several = fields.get("source").and_then(Value::as_items).is_some();
+    let documents = documents_of(evaluation, &index, BUILD_AT_ONCE_MAX + 1);
+    let active = !several && documents.len() <= BUILD_AT_ONCE_MAX;
+    let fields = fields.with("active", Value::Bool(active));
+    if active {
+        for document in documents {
+            evaluation.index_document(&index, &document)?;
+        }
+    } else {
+        let key = Key::global(b'B').number(place.database().0).number(place.id);
+        evaluation.view.writing().set(&key.0, &[]);
+        evaluation.fauna.work_is_left();
+    }
+    Ok(fields)
+}
+
+/// The places of documents that an index covers, at most `limit`.
+fn documents_of(evaluation: &mut Evaluation<'_>, index: &crate::schema::Index, limit: usize) -> Vec<Place> {
+    let schema = evaluation.schema.clone();
+    let covered = |number: u64| {
+        index
+            .sources
+            .iter()
+            .any(|source| source.collection.is_none_or(|source| source == number))
+    };
+    let mut places = Vec::new();
+    for collection in schema.collections().filter(|collection| covered(collection.number)) {
+        let prefix = Key::of(schema.database(), b'D').number(collection.number);
+        evaluation.view.scan(&prefix.0, &prefix.end(), false, &mut |key, _| {
+            let id = rows::number_at(key, prefix.0.len());
+            places.push(Place {
+                schema: schema.clone(),
+                collection: collection.number,
+                id,
+                reference: Ref::new(Target::Document(collection.name.clone(), id as i64)),
+            });
+            match places.len() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+    }
+    places
+}
+
+/// `update` and `replace` of schema objects.
+pub fn change(
+    evaluation: &mut Evaluation<'_>,
+    reference: &Ref,
+    params: &Arc<Fields>,
+    replace: bool,
+    key: &'static str,
+) -> Result<Value> {
+    evaluation.check_may_write(reference).within(key)?;
+    let place = evaluation.resolve(reference).within(key)?;
+    let native = place.native().ok_or_else(Errors::document_not_found).within(key)?;
+    let (ts, old) = evaluation
+        .live(&place)
+        .ok_or_else(Errors::document_not_found)
+        .within(key)?;
+    let arguments = [
+        Value::Object(old.clone()),
+        Value::Object(params.clone()),
+        Value::Ref(reference.clone()),
+    ];
+    if !is_own_credentials(evaluation, native, &old) {
+        evaluation.permit("write", reference, &arguments).within(key)?;
+    }
+    if native == Native::Indexes {
+        check_index_change(&old, params, replace)?;
+    }
+    changed(
+        evaluation,
+        &place,
+        native,
+        Version {
+            ts,
+            fields: Some(old.clone()),
+        },
+        &old,
+        params,
+        replace,
+    )
+    .within(key)
+}
+
+fn is_own_credentials(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> bool {
+    let instance = fields.get("instance");
+    native == Native::Credentials
+        && matches!((instance, &evaluation.authorization.identity), (Some(Value::Ref(instance)), Some(identity)) if instance == identity)
+}
+
+/// Fields that the server made, which no change takes away.
+const KEPT: [&str; 5] = ["global_id", "hashed_secret", "hashed_password", "audience", "active"];
+
+fn changed(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    native: Native,
+    version: Version,
+    old: &Arc<Fields>,
+    params: &Arc<Fields>,
+    replace: bool,
+) -> Result<Value> {
+    let combined = match replace {
+        false => merge(old, params),
+        true => {
+            let mut entries = params.entries.clone();
+            let missing = old
+                .entries
+                .iter()
+                .filter(|(key, _)| params.get(key).is_none() && is_kept(native, key));
+            entries.extend(missing.cloned());
+            Fields::new(entries)
+        }
+    };
+    let mut fields = checked(evaluation, native, &combined, false)?;
+    for key in KEPT {
+        if let Some(value) = old.get(key) {
+            fields = fields.with(key, value.clone());
+        }
+    }
+    if native == Native::Credentials {
+        fields = with_new_password(evaluation, fields, old, params)?;
+    }
+    let mut place = place.clone();
+    if native.has_names() {
+        place.reference = renamed(evaluation, &place, native, &fields)?;
+    }
+    match native {
+        Native::Keys => {
+            let row = evaluation
+                .view
+                .get(&Key::global(b'K').number(place.id).0)
+                .unwrap_or_default();
+            let hash = row.get(16..48).unwrap_or_default().to_vec();
+            register_key(evaluation, &place, &fields, &hash)?;
+        }
+        Native::AccessProviders => take_issuer(evaluation, &place, &fields)?,
+        _ => {}
+    }
+    let fields = Arc::new(fields);
+    evaluation.write_version(&place, Some(&version), Some(fields.clone()))?;
+    schema_changed(evaluation, native, place.database());
+    let shown_fields = match native {
+        Native::Keys => Arc::new(fields.without(&["secret"])),
+        _ => fields,
+    };
+    Ok(shown(&place.reference, Timestamp::PENDING, shown_fields))
+}
+
+/// What a replacement need not repeat.
+fn is_kept(native: Native, key: &str) -> bool {
+    match native {
+        Native::Indexes => matches!(key, "source" | "terms" | "values" | "unique" | "partitions" | "name"),
+        Native::Tokens | Native::Credentials => key == "instance",
+        _ => false,
+    }
+}
+
+fn with_new_password(evaluation: &Evaluation<'_>, fields: Fields, old: &Fields, params: &Fields) -> Result<Fields> {
+    let Some(password) = params.string("password") else {
+        return Ok(fields);
+    };
+    let hash = old.string("hashed_password").cloned().unwrap_or_else(|| "".into());
+    let current = params.string("current_password");
+    let must_prove = !evaluation.authorization.reads_everything();
+    let proven = current.is_some_and(|current| secrets::password_matches(current, &hash));
+    if (must_prove || current.is_some()) && !proven {
+        return Err(Errors::new(
+            Code::AuthenticationFailed,
+            "The document was not found or provided password was incorrect.",
+        ));
+    }
+    Ok(fields.with("hashed_password", Value::string(secrets::hash_password(password))))
+}
+
+fn renamed(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields: &Fields) -> Result<Ref> {
+    let name = fields.string("name").cloned().unwrap_or_else(|| "".into());
+    let old = place.reference.id();
+    if name == old {
+        return Ok(place.reference.clone());
+    }
+    let moved = Place {
+        reference: Ref::named(native, name),
+        ..place.clone()
+    };
+    take_name(evaluation, &moved)?;
+    evaluation
+        .view
+        .writing()
+        .clear(&rows::name(place.database(), native as u8, &old).0);
+    Ok(moved.reference)
+}
+
+/// Sources, terms and values are for ever.
+fn check_index_change(old: &Fields, params: &Fields, replace: bool) -> Result<()> {
+    let fixed = params.entries.iter().filter(|(key, value)| {
+        let is_fixed = matches!(&**key, "source" | "terms" | "values");
+        let same = old.get(key).is_some_and(|old| crate::order::equal(old, value));
+        is_fixed && !same
+    });
+    let changed: Vec<(Arc<str>, Value)> = fixed.cloned().collect();
+    if changed.is_empty() || replace {
+        return Ok(());
+    }
+    let description = format!(
+        "Index sources, terms, and values may not be updated (Diff({}))",
+        spaced(&Value::object(changed))
+    );
+    Err(Errors::validation(vec![Failure::new(
+        &[],
+        "invalid index",
+        description,
+    )]))
+}
+
+/// As the original prints values into messages.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let entries: Vec<String> = fields
+                .entries
+                .iter()
+                .map(|(key, value)| format!("\"{key}\" : {}", spaced(value)))
+                .collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.values.iter().map(spaced).collect();
+            format!("[ {} ]", items.join(", "))
+        }
+        other => crate::render::compact(other),
+    }
+}
+
+pub fn delete(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value> {
+    evaluation.check_may_write(reference).within("delete")?;
+    let place = evaluation.resolve(reference).within("delete")?;
+    let native = place.native().ok_or_else(Errors::document_not_found)?;
+    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    evaluation
+        .permit("delete", reference, &[Value::Ref(reference.clone())])
+        .within("delete")?;
+    let version = Version {
+        ts,
+        fields: Some(fields.clone()),
+    };
+    evaluation
+        .write_version(&place, Some(&version), None)
+        .within("delete")?;
+    forget(evaluation, &place, native, &fields);
+    schema_changed(evaluation, native, place.database());
+    Ok(shown(reference, ts, fields))
+}
+
+/// Takes away what went with a schema object.
+fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields: &Fields) {
+    let database = place.database();
+    if native.has_names() {
+        let key = rows::name(database, native as u8, &place.reference.id());
+        evaluation.view.writing().clear(&key.0);
+    }
+    match native {
+        Native::Databases => forget_database(evaluation, DatabaseNumber(place.id)),
+        Native::Collections => {
+            for kind in [b'D', b'H', b'C'] {
+                clear_later(evaluation, &Key::of(database, kind).number(place.id));
+            }
+            forget_indexes_of(evaluation, place.id);
+        }
+        Native::Indexes => {
+            for kind in [b'I', b'J'] {
+                clear_later(evaluation, &Key::of(database, kind).number(place.id));
+            }
+            evaluation
+                .view
+                .writing()
+                .clear(&Key::global(b'B').number(database.0).number(place.id).0);
+        }
+        Native::Keys => evaluation.view.writing().clear(&Key::global(b'K').number(place.id).0),
+        Native::Tokens => evaluation.view.writing().clear(&Key::global(b'T').number(place.id).0),
+        Native::Credentials => {
+            if let Some(Value::Ref(instance)) = fields.get("instance")
+                && let Ok(instance) = evaluation.resolve(instance)
+            {
+                evaluation.view.writing().clear(&credentials_key(&instance).0);
+            }
+        }
+        Native::AccessProviders => {
+            let issuer = fields.string("issuer").cloned().unwrap_or_else(|| "".into());
+            evaluation
+                .view
+                .writing()
+                .clear(&Key::of(database, b'P').bytes(issuer.as_bytes()).0);
+        }
+        Native::Functions | Native::Roles => {}
+    }
+}
+
+/// Indexes over this collection alone go with it.
+fn forget_indexes_of(evaluation: &mut Evaluation<'_>, collection: u64) {
+    let Some(collection) = evaluation.schema.collection_of(collection).cloned() else {
+        return;
+    };
+    for index in &collection.indexes {
+        let alone = index
+            .sources
+            .iter()
+            .all(|source| source.collection == Some(collection.number));
+        let reference = Ref::named(Native::Indexes, index.name.clone());
+        if alone && let Ok(place) = evaluation.resolve(&reference) {
+            evaluation
+                .view
+                .writing()
+                .clear(&rows::document(place.database(), place.collection, place.id).0);
+            forget(evaluation, &place, Native::Indexes, &Fields::default());
+        }
+    }
+}
+
+/// Unregisters a database and all below it; their keys lead nowhere from now on.
+fn forget_database(evaluation: &mut Evaluation<'_>, database: DatabaseNumber) {
+    let children = Key::of(database, b'D').number(Native::Databases as u64);
+    for (key, _) in evaluation.view.rows(&children.0, &children.end(), false, usize::MAX) {
+        forget_database(evaluation, DatabaseNumber(rows::number_at(&key, children.0.len())));
+    }
+    // Whoever works in it now must notice.
+    schema_changed(evaluation, Native::Collections, database);
+    evaluation.view.writing().clear(&Key::global(b'R').number(database.0).0);
+    clear_later(evaluation, &Key::database(database));
+}
+
+/// Leaves the rows below a prefix to be cleared when nobody waits.
+fn clear_later(evaluation: &mut Evaluation<'_>, prefix: &Key) {
+    let key = Key::global(b'X').bytes(&prefix.0);
+    evaluation.view.writing().set(&key.0, &[]);
+    evaluation.fauna.work_is_left();
+}
+
+pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> Result<Value> {
+    evaluation.permit("write", &Ref::native(Native::Databases), &[])?;
+    let place = evaluation.resolve(from)?;
+    let target = evaluation.resolve(to)?;
+    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let mut above = Some(target.id);
+    while let Some(number) = above {
+        if number == place.id {
+            return Err(Errors::new(
+                Code::MoveDatabaseError,
+                "A database cannot be moved below itself.",
+            ));
+        }
+        let parent = evaluation.view.get(&Key::global(b'R').number(number).0);
+        above = parent.map(|row| rows::number_at(&row, 0)).filter(|number| *number != 0);
+    }
+    let schema = evaluation.fauna.schema(&mut evaluation.view, DatabaseNumber(target.id));
+    let moved = Place {
+        schema,
+        collection: Native::Databases as u64,
+        id: place.id,
+        reference: Ref::named(Native::Databases, from.id()),
+    };
+    take_name(evaluation, &moved)?;
+    let version = Version {
+        ts,
+        fields: Some(fields.clone()),
+    };
+    evaluation.write_version(&place, Some(&version), None)?;
+    evaluation
+        .view
+        .writing()
+        .clear(&rows::name(place.database(), Native::Databases as u8, &from.id()).0);
+    evaluation.write_version(&moved, None, Some(fields.clone()))?;
+    register_database(evaluation, place.id, DatabaseNumber(target.id));
+    schema_changed(evaluation, Native::Databases, place.database());
+    schema_changed(evaluation, Native::Databases, moved.database());
+    schema_changed(evaluation, Native::Databases, DatabaseNumber(place.id));
+    Ok(shown(from, Timestamp::PENDING, fields))
+}

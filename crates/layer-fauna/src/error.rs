@@ -1,0 +1,218 @@
+//! Errors of the protocol: code, HTTP status, description, and where in the query.
+//!
+//! A position is gathered on the way out: whoever evaluates a part adds the key of that part, so a correct query pays nothing
+//! for positions. Codes and statuses are one table.
+
+use std::sync::Arc;
+
+/// One step of the path from the root of a query to a part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Key(&'static str),
+    Name(Arc<str>),
+    Index(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    InvalidExpression,
+    InvalidArgument,
+    InvalidUrlParameter,
+    InvalidRef,
+    InvalidScope,
+    InvalidWriteTime,
+    InvalidToken,
+    MissingIdentity,
+    AuthenticationFailed,
+    TransactionAborted,
+    CallError,
+    StackOverflow,
+    InstanceAlreadyExists,
+    InstanceNotUnique,
+    ValidationFailed,
+    MoveDatabaseError,
+    BadRequest,
+    Unauthorized,
+    PermissionDenied,
+    ValueNotFound,
+    InstanceNotFound,
+    /// The same code with status 400: an inactive index, an unknown secret.
+    InstanceNotFoundHere,
+    NotFound,
+    MethodNotAllowed,
+    ContendedTransaction,
+    RequestTooLarge,
+    ProcessingTimeLimitExceeded,
+    TimeOut,
+}
+
+impl Code {
+    /// Its name on the wire and its HTTP status.
+    pub fn wire(self) -> (&'static str, u16) {
+        match self {
+            Code::InvalidExpression => ("invalid expression", 400),
+            Code::InvalidArgument => ("invalid argument", 400),
+            Code::InvalidUrlParameter => ("invalid url parameter", 400),
+            Code::InvalidRef => ("invalid ref", 400),
+            Code::InvalidScope => ("invalid scope", 400),
+            Code::InvalidWriteTime => ("invalid write time", 400),
+            Code::InvalidToken => ("invalid token", 400),
+            Code::MissingIdentity => ("missing identity", 400),
+            Code::AuthenticationFailed => ("authentication failed", 400),
+            Code::TransactionAborted => ("transaction aborted", 400),
+            Code::CallError => ("call error", 400),
+            Code::StackOverflow => ("stack overflow", 400),
+            Code::InstanceAlreadyExists => ("instance already exists", 400),
+            Code::InstanceNotUnique => ("instance not unique", 400),
+            Code::ValidationFailed => ("validation failed", 400),
+            Code::MoveDatabaseError => ("move database error", 400),
+            Code::BadRequest => ("bad request", 400),
+            Code::Unauthorized => ("unauthorized", 401),
+            Code::PermissionDenied => ("permission denied", 403),
+            Code::ValueNotFound => ("value not found", 404),
+            Code::InstanceNotFound => ("instance not found", 404),
+            Code::InstanceNotFoundHere => ("instance not found", 400),
+            Code::NotFound => ("not found", 404),
+            Code::MethodNotAllowed => ("method not allowed", 405),
+            Code::ContendedTransaction => ("contended transaction", 409),
+            Code::RequestTooLarge => ("request too large", 413),
+            Code::ProcessingTimeLimitExceeded => ("processing time limit exceeded", 440),
+            Code::TimeOut => ("time out", 503),
+        }
+    }
+
+    /// Of several errors the one with the lowest rank gives the status.
+    fn rank(self) -> u8 {
+        match self {
+            Code::InvalidExpression => 0,
+            Code::InvalidArgument => 1,
+            Code::PermissionDenied => 2,
+            _ => 3,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub field: Vec<Step>,
+    pub code: &'static str,
+    pub description: String,
+}
+
+impl Failure {
+    pub fn new(field: &[&'static str], code: &'static str, description: impl Into<String>) -> Failure {
+        Failure {
+            field: field.iter().map(|key| Step::Key(key)).collect(),
+            code,
+            description: description.into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error {
+    pub code: Code,
+    pub description: String,
+    /// From the inside out; `None` on errors of the protocol, which have no position.
+    pub position: Option<Vec<Step>>,
+    pub failures: Vec<Failure>,
+    pub cause: Vec<Error>,
+}
+
+/// At least one error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errors(pub Vec<Error>);
+
+pub type Result<T> = std::result::Result<T, Errors>;
+
+impl Errors {
+    pub fn new(code: Code, description: impl Into<String>) -> Errors {
+        Errors(vec![Error {
+            code,
+            description: description.into(),
+            position: Some(Vec::new()),
+            failures: Vec::new(),
+            cause: Vec::new(),
+        }])
+    }
+
+    /// An error of the protocol, not of a place in the query.
+    pub fn protocol(code: Code, description: impl Into<String>) -> Errors {
+        let mut errors = Errors::new(code, description);
+        errors.0[0].position = None;
+        errors
+    }
+
+    pub fn argument(description: impl Into<String>) -> Errors {
+        Errors::new(Code::InvalidArgument, description)
+    }
+
+    pub fn validation(failures: Vec<Failure>) -> Errors {
+        let mut errors = Errors::new(Code::ValidationFailed, "document data is not valid.");
+        errors.0[0].failures = failures;
+        errors
+    }
+
+    pub fn invalid_ref(kind: &str, name: &str) -> Errors {
+        Errors::new(Code::InvalidRef, format!("Ref refers to undefined {kind} '{name}'"))
+    }
+
+    pub fn denied() -> Errors {
+        Errors::new(Code::PermissionDenied, "Insufficient privileges to perform the action.")
+    }
+
+    pub fn document_not_found() -> Errors {
+        Errors::new(Code::InstanceNotFound, "Document not found.")
+    }
+
+    /// Adds the part in which these errors arose.
+    pub fn within(mut self, step: Step) -> Errors {
+        for error in &mut self.0 {
+            if let Some(position) = &mut error.position {
+                position.push(step.clone());
+            }
+        }
+        self
+    }
+
+    pub fn status(&self) -> u16 {
+        let ranked = self.0.iter().min_by_key(|error| error.code.rank());
+        ranked.map_or(500, |error| error.code.wire().1)
+    }
+
+    /// The query has run into a limit: nothing more is evaluated.
+    pub fn is_final(&self) -> bool {
+        let is_limit = |error: &Error| {
+            matches!(
+                error.code,
+                Code::StackOverflow | Code::BadRequest | Code::ProcessingTimeLimitExceeded
+            )
+        };
+        self.0.iter().any(is_limit)
+    }
+
+    pub fn is_only(&self, codes: &[Code]) -> bool {
+        self.0.iter().all(|error| codes.contains(&error.code))
+    }
+}
+
+/// Adds to the errors of a result the part in which they arose.
+pub trait Within<T> {
+    fn within(self, key: &'static str) -> Result<T>;
+    fn within_index(self, index: usize) -> Result<T>;
+    fn within_name(self, name: &Arc<str>) -> Result<T>;
+}
+
+impl<T> Within<T> for Result<T> {
+    fn within(self, key: &'static str) -> Result<T> {
+        self.map_err(|errors| errors.within(Step::Key(key)))
+    }
+
+    fn within_index(self, index: usize) -> Result<T> {
+        self.map_err(|errors| errors.within(Step::Index(index)))
+    }
+
+    fn within_name(self, name: &Arc<str>) -> Result<T> {
+        self.map_err(|errors| errors.within(Step::Name(name.clone())))
+    }
+}

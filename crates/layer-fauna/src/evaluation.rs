@@ -1,0 +1,434 @@
+//! Evaluates expressions: one evaluation is one attempt at one transaction.
+//!
+//! Evaluating recurses with the query, so its depth is limited, and the stack grows on the heap rather than overflow. Work is
+//! counted: a query that asks for too much of it is refused, whatever form the asking takes.
+
+use std::sync::Arc;
+
+use crate::authorization::Authorization;
+use crate::error::{Code, Error, Errors, Result, Within};
+use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Select};
+use crate::functions::{Body, Function, Kind, select};
+use crate::rows::View;
+use crate::schema::Schema;
+use crate::service::Fauna;
+use crate::value::{Closure, Timestamp, Value};
+
+/// Expressions within each other while they are evaluated, through calls of functions too.
+const DEPTH_MAX: usize = 8_000;
+/// Calls of user functions and lambdas within each other.
+const CALLS_MAX: usize = 200;
+/// Function calls in a query; the original allows 12,000 compute operations of 50 calls.
+const STEPS_MAX: u64 = 600_000;
+/// How large and how deep a value may be when written out.
+const VALUE_BYTES_MAX: u64 = 64 << 20;
+const VALUE_DEPTH_MAX: u32 = 1_000;
+/// Errors that one reply tells.
+const ERRORS_MAX: usize = 100;
+/// What all values of a query may come to.
+const WORK_BYTES_MAX: u64 = 1 << 30;
+
+/// What a query has cost so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub steps: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    work_bytes: u64,
+}
+
+pub struct Evaluation<'a> {
+    pub fauna: &'a Fauna,
+    pub view: View<'a>,
+    pub schema: Arc<Schema>,
+    pub authorization: Authorization,
+    /// What the context allows: read-only in predicates, pure in bindings.
+    pub allowed: Effect,
+    /// Reads see the versions up to this time; `None`: all.
+    pub at: Option<Timestamp>,
+    /// Inside `at`, where nothing may be written.
+    pub in_the_past: bool,
+    pub now_micros: u64,
+    pub cost: Cost,
+    variables: Vec<Value>,
+    depth: usize,
+    calls: usize,
+}
+
+/// The arguments of a function, checked against its declaration. Absent optional ones are `None`.
+pub struct Arguments(pub Vec<Option<Value>>);
+
+impl Arguments {
+    /// A required argument.
+    pub fn value(&self, index: usize) -> &Value {
+        self.0[index].as_ref().expect("the parser has seen required arguments")
+    }
+
+    pub fn optional(&self, index: usize) -> Option<&Value> {
+        self.0.get(index).and_then(Option::as_ref)
+    }
+
+    /// A required string; its declaration has checked the type.
+    pub fn text(&self, index: usize) -> &str {
+        self.value(index).as_str().map_or("", |text| text)
+    }
+
+    pub fn integer(&self, index: usize) -> Option<i64> {
+        match self.optional(index) {
+            Some(Value::Int(integer)) => Some(*integer),
+            Some(Value::Double(double)) => Some(*double as i64),
+            _ => None,
+        }
+    }
+
+    pub fn many(&self, index: usize) -> &[Value] {
+        self.value(index).one_or_many()
+    }
+
+    pub fn closure(&self, index: usize) -> &Arc<Closure> {
+        match self.value(index) {
+            Value::Query(closure) => closure,
+            _ => unreachable!("the declaration asks for a lambda"),
+        }
+    }
+}
+
+impl<'a> Evaluation<'a> {
+    pub fn new(fauna: &'a Fauna, view: View<'a>, schema: Arc<Schema>, authorization: Authorization) -> Evaluation<'a> {
+        let now_micros = view.now_micros();
+        Evaluation {
+            fauna,
+            view,
+            schema,
+            authorization,
+            allowed: Effect::Write,
+            at: None,
+            in_the_past: false,
+            now_micros,
+            cost: Cost::default(),
+            variables: Vec::new(),
+            depth: 0,
+            calls: 0,
+        }
+    }
+
+    pub fn evaluate(&mut self, expression: &Expression) -> Result<Value> {
+        match expression {
+            Expression::Literal(value) => return Ok(value.clone()),
+            Expression::Variable(slot) => return Ok(self.variables.get(*slot).cloned().unwrap_or(Value::Null)),
+            _ => {}
+        }
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            self.depth -= 1;
+            return Err(stack_overflow());
+        }
+        let value = stacker::maybe_grow(128 * 1024, 1024 * 1024, || self.compound(expression));
+        self.depth -= 1;
+        let value = value?;
+        self.charge(&value)?;
+        Ok(value)
+    }
+
+    fn compound(&mut self, expression: &Expression) -> Result<Value> {
+        match expression {
+            Expression::Literal(value) => Ok(value.clone()),
+            Expression::Variable(slot) => Ok(self.variables.get(*slot).cloned().unwrap_or(Value::Null)),
+            Expression::Array(items) => self.array(items),
+            Expression::Object(entries) => self.object(entries),
+            Expression::Let(bindings, body) => self.let_in(bindings, body),
+            Expression::If(parts) => self.if_then_else(parts),
+            Expression::Do(parts) => self.do_all(parts),
+            Expression::At(parts) => self.at_time(parts),
+            Expression::Lambda(lambda, version) => Ok(self.close(lambda, version)),
+            Expression::Select(parts) => self.select(parts),
+            Expression::Junction(and, parts) => self.junction(*and, parts),
+            Expression::Call(function, arguments) => self.call(function, arguments),
+        }
+    }
+
+    /// Refuses what has become too large, before anything walks it.
+    fn charge(&mut self, value: &Value) -> Result<()> {
+        let size = value.size();
+        self.cost.work_bytes = self.cost.work_bytes.saturating_add(size.bytes.min(4096));
+        if size.depth > VALUE_DEPTH_MAX {
+            return Err(stack_overflow());
+        }
+        if size.bytes > VALUE_BYTES_MAX || self.cost.work_bytes > WORK_BYTES_MAX {
+            return Err(Errors::new(Code::BadRequest, "Query result exceeds the size limit."));
+        }
+        Ok(())
+    }
+
+    /// Counts work that one function does many times.
+    pub fn step(&mut self, count: usize) -> Result<()> {
+        self.cost.steps += count as u64;
+        match self.cost.steps > STEPS_MAX {
+            true => Err(Errors::new(
+                Code::BadRequest,
+                "Query exceeded the limit of compute operations.",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Elements do not depend on each other: the errors of all are told.
+    fn array(&mut self, items: &[Expression]) -> Result<Value> {
+        let mut values = Vec::with_capacity(items.len());
+        let mut errors = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            collect(self.evaluate(item).within_index(index), &mut values, &mut errors)?;
+        }
+        finish(errors)?;
+        Ok(Value::array(values))
+    }
+
+    fn object(&mut self, entries: &[(Arc<str>, Expression)]) -> Result<Value> {
+        let mut values = Vec::with_capacity(entries.len());
+        let mut errors = Vec::new();
+        for (name, entry) in entries {
+            let value = self.evaluate(entry).within_name(name).within("object");
+            collect(value.map(|value| (name.clone(), value)), &mut values, &mut errors)?;
+        }
+        finish(errors)?;
+        Ok(Value::object(values))
+    }
+
+    fn let_in(&mut self, bindings: &[Binding], body: &Expression) -> Result<Value> {
+        let depth = self.variables.len();
+        let answer = self.bind_and_evaluate(bindings, body);
+        self.variables.truncate(depth);
+        answer
+    }
+
+    fn bind_and_evaluate(&mut self, bindings: &[Binding], body: &Expression) -> Result<Value> {
+        for binding in bindings {
+            let mut value = self.evaluate(&binding.value).within_name(&binding.name);
+            if let Some(index) = binding.index {
+                value = value.within_index(index);
+            }
+            let value = value.within("let")?;
+            self.variables.push(value);
+        }
+        self.evaluate(body).within("in")
+    }
+
+    fn if_then_else(&mut self, [condition, then, otherwise]: &[Expression; 3]) -> Result<Value> {
+        let condition = self.evaluate(condition).within("if")?;
+        match condition {
+            Value::Bool(true) => self.evaluate(then).within("then"),
+            Value::Bool(false) => self.evaluate(otherwise).within("else"),
+            other => Err(wrong_type("Boolean", &other)).within("if"),
+        }
+    }
+
+    fn do_all(&mut self, parts: &[Expression]) -> Result<Value> {
+        let mut last = Value::Null;
+        for (index, part) in parts.iter().enumerate() {
+            last = self.evaluate(part).within_index(index).within("do")?;
+        }
+        Ok(last)
+    }
+
+    fn at_time(&mut self, [time, body]: &[Expression; 2]) -> Result<Value> {
+        let time = self.evaluate(time).within("at")?;
+        let at = self.moment(&time).within("at")?;
+        self.in_past(at, |evaluation| evaluation.evaluate(body)).within("expr")
+    }
+
+    /// Evaluates as of a time.
+    pub fn in_past<T>(&mut self, at: Timestamp, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let (outer_at, outer_past) = (self.at, self.in_the_past);
+        self.at = Some(outer_at.map_or(at, |outer| if outer_past { at } else { outer.min(at) }));
+        self.in_the_past = true;
+        let answer = body(self);
+        (self.at, self.in_the_past) = (outer_at, outer_past);
+        answer
+    }
+
+    /// A time given as microseconds or as a time.
+    pub fn moment(&self, value: &Value) -> Result<Timestamp> {
+        match value {
+            Value::Int(micros) => Ok(Timestamp((*micros).max(0) as u64)),
+            Value::Time(time) => Ok(Timestamp(time.micros().max(0) as u64)),
+            Value::Date(date) => Ok(Timestamp(date.midnight().micros().max(0) as u64)),
+            Value::TransactionTime => Ok(Timestamp(self.now_micros)),
+            other => Err(wrong_type("Time", other)),
+        }
+    }
+
+    fn close(&mut self, lambda: &Arc<Lambda>, version: &Arc<str>) -> Value {
+        let variables = match lambda.free.is_empty() {
+            true => vec![Value::Null; self.variables.len()],
+            false => self.variables.clone(),
+        };
+        Value::Query(Arc::new(Closure {
+            lambda: lambda.clone(),
+            variables: variables.into(),
+            api_version: version.clone(),
+        }))
+    }
+
+    /// Calls a lambda.
+    pub fn apply(&mut self, closure: &Closure, argument: Value) -> Result<Value> {
+        self.step(1)?;
+        self.calls += 1;
+        if self.calls > CALLS_MAX {
+            self.calls -= 1;
+            return Err(stack_overflow());
+        }
+        let outer = std::mem::replace(&mut self.variables, closure.variables.to_vec());
+        let bound = self.bind(&closure.lambda.parameters, argument).within("lambda");
+        let answer = bound.and_then(|()| self.evaluate(&closure.lambda.body).within("expr"));
+        self.variables = outer;
+        self.calls -= 1;
+        answer
+    }
+
+    fn bind(&mut self, parameters: &Parameters, argument: Value) -> Result<()> {
+        let count = match parameters {
+            Parameters::One => {
+                self.variables.push(argument);
+                return Ok(());
+            }
+            Parameters::Many(count) => *count,
+        };
+        let given = argument.one_or_many();
+        if given.len() != count {
+            return Err(Errors::argument(format!(
+                "Lambda expects an array with {count} elements. Array contains {}.",
+                given.len()
+            )));
+        }
+        self.variables.extend_from_slice(given);
+        Ok(())
+    }
+
+    fn select(&mut self, parts: &Select) -> Result<Value> {
+        let path = self.evaluate(&parts.path).within(parts.key)?;
+        let path = select::path(&path).within(parts.key)?;
+        let all = match &parts.all {
+            None => parts.key != "select",
+            Some(all) => match self.evaluate(all).within("all")? {
+                Value::Bool(all) => all,
+                other => return Err(wrong_type("Boolean", &other)).within("all"),
+            },
+        };
+        let from = match self.evaluate(&parts.from).within("from") {
+            Ok(from) => from,
+            Err(errors) => return self.default_or(parts, errors),
+        };
+        let found = match all {
+            true => select::select_all(self, &from, &path),
+            false => select::select(&from, &path),
+        };
+        match found.within("from") {
+            Ok(value) => Ok(value),
+            Err(errors) => self.default_or(parts, errors),
+        }
+    }
+
+    fn default_or(&mut self, parts: &Select, errors: Errors) -> Result<Value> {
+        match &parts.default {
+            Some(default) if errors.is_only(&[Code::ValueNotFound, Code::InstanceNotFound]) => {
+                self.evaluate(default).within("default")
+            }
+            _ => Err(errors),
+        }
+    }
+
+    fn junction(&mut self, and: bool, parts: &[Expression]) -> Result<Value> {
+        let key = if and { "and" } else { "or" };
+        for (index, part) in parts.iter().enumerate() {
+            let position = |errors: Errors| match parts.len() {
+                1 => errors,
+                _ => errors.within(crate::error::Step::Index(index)),
+            };
+            let value = self.evaluate(part).map_err(position).within(key)?;
+            for value in value.one_or_many() {
+                match value {
+                    Value::Bool(value) if *value != and => return Ok(Value::Bool(!and)),
+                    Value::Bool(_) => {}
+                    other => return Err(position(wrong_type("Boolean", other))).within(key),
+                }
+            }
+        }
+        Ok(Value::Bool(and))
+    }
+
+    fn call(&mut self, function: &'static Function, arguments: &[Option<Expression>]) -> Result<Value> {
+        self.step(1)?;
+        if function.effect > self.allowed {
+            return Err(Errors::new(
+                Code::InvalidExpression,
+                "Write effect in read-only query expression.",
+            ));
+        }
+        let mut values = Vec::with_capacity(arguments.len());
+        let mut errors = Vec::new();
+        for (parameter, argument) in function.parameters.iter().zip(arguments) {
+            let value = match argument {
+                None => Ok(None),
+                Some(argument) => self
+                    .evaluate(argument)
+                    .and_then(|value| check(parameter.kind, value))
+                    .map(Some)
+                    .within(parameter.key),
+            };
+            collect(value, &mut values, &mut errors)?;
+        }
+        finish(errors)?;
+        match function.body {
+            Body::Strict(body) => body(self, &Arguments(values)),
+            Body::Form(_) => unreachable!("forms have expressions of their own"),
+        }
+    }
+}
+
+/// The value if its type is what the parameter takes; each element of an array for parameters that take many.
+fn check(kind: Kind, value: Value) -> Result<Value> {
+    if !kind.takes_many() {
+        return match kind.takes(&value) {
+            true => Ok(value),
+            false => Err(wrong_type(kind.expected(), &value)),
+        };
+    }
+    match &value {
+        Value::Array(items) => {
+            let wrong = items.values.iter().enumerate().filter(|(_, item)| !kind.takes(item));
+            let errors = wrong.map(|(index, item)| {
+                let errors = wrong_type(kind.expected(), item);
+                errors.within(crate::error::Step::Index(index))
+            });
+            finish(errors.flat_map(|errors| errors.0).collect())?;
+            Ok(value)
+        }
+        single if kind.takes(single) => Ok(value),
+        single => Err(wrong_type(kind.expected(), single)),
+    }
+}
+
+pub fn wrong_type(expected: &str, value: &Value) -> Errors {
+    Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))
+}
+
+fn stack_overflow() -> Errors {
+    Errors::new(Code::StackOverflow, "Function call stack exceeded limit of 200")
+}
+
+/// Gathers values and errors. An error that ends the whole query ends the gathering too: its siblings would only meet it again.
+fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
+    match result {
+        Ok(value) => values.push(value),
+        Err(more) if more.is_final() || errors.len() + more.0.len() > ERRORS_MAX => return Err(more),
+        Err(mut more) => errors.append(&mut more.0),
+    }
+    Ok(())
+}
+
+fn finish(errors: Vec<Error>) -> Result<()> {
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Errors(errors)),
+    }
+}

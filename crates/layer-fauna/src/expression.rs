@@ -1,0 +1,81 @@
+//! Expressions as a tree: what a query is after parsing.
+//!
+//! Variables are resolved: a variable is its slot among the variables in scope, counted from the outermost.
+
+use std::sync::Arc;
+
+use crate::functions::Function;
+use crate::json::Json;
+use crate::value::Value;
+
+#[derive(Debug)]
+pub enum Expression {
+    Literal(Value),
+    Array(Vec<Expression>),
+    Object(Vec<(Arc<str>, Expression)>),
+    Variable(usize),
+    Let(Vec<Binding>, Box<Expression>),
+    If(Box<[Expression; 3]>),
+    Do(Vec<Expression>),
+    At(Box<[Expression; 2]>),
+    /// A lambda given where a function takes one, or wrapped in `query`.
+    Lambda(Arc<Lambda>, Arc<str>),
+    Select(Box<Select>),
+    /// `and` if true, else `or`.
+    Junction(bool, Vec<Expression>),
+    /// A function of the table; absent optional arguments are `None`.
+    Call(&'static Function, Vec<Option<Expression>>),
+}
+
+#[derive(Debug)]
+pub struct Binding {
+    pub name: Arc<str>,
+    pub value: Expression,
+    /// Its place in the array form of `let`; `None` in the object form.
+    pub index: Option<usize>,
+}
+
+#[derive(Debug)]
+pub struct Select {
+    pub path: Expression,
+    pub from: Expression,
+    pub default: Option<Expression>,
+    pub all: Option<Expression>,
+    /// `select_all` and its alias: maps over arrays on the way and flattens.
+    pub key: &'static str,
+}
+
+#[derive(Debug)]
+pub struct Lambda {
+    pub parameters: Parameters,
+    pub body: Expression,
+    /// As it was written, for showing and storing.
+    pub source: Json,
+    /// The variables of outer scopes that it uses.
+    pub free: Vec<(Arc<str>, usize)>,
+    pub may_write: bool,
+}
+
+/// Every parameter takes a slot, discarded ones (`_`) too.
+#[derive(Debug)]
+pub enum Parameters {
+    One,
+    /// Takes an array apart; this many elements.
+    Many(usize),
+}
+
+/// What evaluating may do, in rising order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    Pure,
+    Read,
+    Write,
+}
+
+/// A parsed query.
+#[derive(Debug)]
+pub struct Query {
+    pub root: Expression,
+    /// It may write: it contains a write or calls a function.
+    pub may_write: bool,
+}

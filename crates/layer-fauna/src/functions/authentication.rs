@@ -1,0 +1,172 @@
+//! Identities: logging in and out, and asking who one is.
+
+use std::sync::Arc;
+
+use super::reads::first_element;
+use crate::codec::storable;
+use crate::definitions::{self, credentials_key};
+use crate::documents::Place;
+use crate::error::{Code, Errors, Result, Within};
+use crate::evaluation::{Arguments, Evaluation};
+use crate::rows::{self, Key};
+use crate::secrets::{self, Claim};
+use crate::value::{Fields, Native, Ref, Target, Value};
+
+fn failed() -> Errors {
+    Errors::new(
+        Code::AuthenticationFailed,
+        "The document was not found or provided password was incorrect.",
+    )
+}
+
+/// The document whose credentials are meant: a ref, or the first of a set.
+fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<Ref> {
+    match operand {
+        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
+        set => {
+            let rights = std::mem::replace(
+                &mut evaluation.authorization.rights,
+                crate::authorization::Rights::Admin,
+            );
+            let found = first_element(evaluation, set).ok().flatten();
+            evaluation.authorization.rights = rights;
+            found
+        }
+    }
+}
+
+/// The credentials of a document.
+pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option<Ref> {
+    let place = evaluation.resolve(identity).ok()?;
+    let row = evaluation.view.get(&credentials_key(&place).0)?;
+    Some(Ref::new(Target::Numbered(
+        Native::Credentials,
+        rows::number_at(&row, 0) as i64,
+    )))
+}
+
+fn password_fits(evaluation: &mut Evaluation<'_>, operand: &Value, password: &str) -> Option<Ref> {
+    let identity = identity_of(evaluation, operand)?;
+    let place = evaluation.resolve(&identity).ok()?;
+    evaluation.live(&place)?;
+    let credentials = credentials_of(evaluation, &identity)?;
+    let credentials = evaluation.resolve(&credentials).ok()?;
+    let (_, fields) = evaluation.live(&credentials)?;
+    let hash = fields.string("hashed_password")?;
+    secrets::password_matches(password, hash).then_some(identity)
+}
+
+pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let params = arguments.value(1).as_object().cloned().unwrap_or_default();
+    let password = params.string("password").cloned().unwrap_or_else(|| "".into());
+    evaluation.check_may_write(&Ref::native(Native::Tokens))?;
+    let identity = password_fits(evaluation, arguments.value(0), &password).ok_or_else(failed)?;
+    let kept = params
+        .entries
+        .iter()
+        .filter(|(key, _)| matches!(&**key, "ttl" | "data"))
+        .cloned();
+    let entries = [("instance".into(), Value::Ref(identity))]
+        .into_iter()
+        .chain(kept)
+        .collect();
+    let fields = storable(&Value::object(entries));
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    // Whoever knows the password may have the token, whatever his key may do otherwise.
+    let rights = std::mem::replace(
+        &mut evaluation.authorization.rights,
+        crate::authorization::Rights::Admin,
+    );
+    let token = definitions::create(evaluation, Native::Tokens, &fields);
+    evaluation.authorization.rights = rights;
+    token
+}
+
+pub fn logout(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let all = matches!(arguments.value(0), Value::Bool(true));
+    let Some(Value::Ref(token)) = evaluation.authorization.token.clone() else {
+        return Ok(Value::Bool(false));
+    };
+    let Some(identity) = evaluation.authorization.identity.clone() else {
+        return Ok(Value::Bool(false));
+    };
+    let tokens = match all {
+        false => vec![token],
+        true => tokens_of(evaluation, &identity),
+    };
+    let rights = std::mem::replace(
+        &mut evaluation.authorization.rights,
+        crate::authorization::Rights::Admin,
+    );
+    let mut deleted = Ok(());
+    for token in &tokens {
+        deleted = deleted.and_then(|()| definitions::delete(evaluation, token).map(drop));
+    }
+    evaluation.authorization.rights = rights;
+    deleted.map(|()| Value::Bool(!tokens.is_empty()))
+}
+
+fn tokens_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Vec<Ref> {
+    let prefix = Key::of(evaluation.schema.database(), b'D').number(Native::Tokens as u64);
+    let rows = evaluation.view.rows(&prefix.0, &prefix.end(), false, usize::MAX);
+    let schema = evaluation.schema.clone();
+    let own = rows.iter().filter_map(|(key, row)| {
+        let (_, fields) = crate::codec::decode_version(row, schema.as_ref());
+        let is_own = matches!(fields.get("instance"), Some(Value::Ref(instance)) if instance == identity);
+        let id = rows::number_at(key, prefix.0.len());
+        is_own.then(|| Ref::new(Target::Numbered(Native::Tokens, id as i64)))
+    });
+    own.collect()
+}
+
+pub fn identify(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let fits = password_fits(evaluation, arguments.value(0), arguments.text(1));
+    Ok(Value::Bool(fits.is_some()))
+}
+
+pub fn identity(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
+    let identity = evaluation.authorization.identity.clone().map(Value::Ref);
+    identity.ok_or_else(|| Errors::new(Code::MissingIdentity, "Authentication does not contain an identity"))
+}
+
+pub fn has_identity(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
+    Ok(Value::Bool(evaluation.authorization.identity.is_some()))
+}
+
+pub fn current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
+    let token = evaluation.authorization.token.clone();
+    token.ok_or_else(|| Errors::new(Code::InvalidToken, "Token metadata is not accessible."))
+}
+
+pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
+    Ok(Value::Bool(evaluation.authorization.token.is_some()))
+}
+
+/// The document of the key that has this secret, wherever below this database it lives.
+pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let key = key_of(evaluation, arguments.text(0));
+    key.ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found."))
+        .within("key_from_secret")
+}
+
+fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {
+    let Some(Claim::Key(id)) = secrets::claim(secret) else {
+        return None;
+    };
+    let row = evaluation.view.get(&Key::global(b'K').number(id).0)?;
+    let here = rows::number_at(&row, 0) == evaluation.schema.database;
+    if !here || row.get(16..48)? != secrets::hash(secret) {
+        return None;
+    }
+    let reference = Ref::new(Target::Numbered(Native::Keys, id as i64));
+    evaluation.permit("read", &reference, &[]).ok()?;
+    let place: Place = evaluation.resolve(&reference).ok()?;
+    evaluation.document(&place)
+}
+
+/// The fields of a token.
+pub fn token_fields(evaluation: &mut Evaluation<'_>, id: u64) -> Option<Arc<Fields>> {
+    let reference = Ref::new(Target::Numbered(Native::Tokens, id as i64));
+    let place = evaluation.resolve(&reference).ok()?;
+    evaluation.live(&place).map(|(_, fields)| fields)
+}

@@ -1,0 +1,127 @@
+//! Control, comparison, and calls of user-defined functions.
+
+use std::cmp::Ordering;
+
+use super::refs::named_or_ref;
+use crate::authorization::Rights;
+use crate::error::{Code, Errors, Result, Within};
+use crate::evaluation::{Arguments, Evaluation};
+use crate::expression::Effect;
+use crate::order;
+use crate::value::{Native, Ref, Value};
+
+pub fn abort(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    Err(Errors::new(Code::TransactionAborted, arguments.text(0)))
+}
+
+pub fn not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    Ok(Value::Bool(matches!(arguments.value(0), Value::Bool(false))))
+}
+
+pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_given(arguments).within("equals")?;
+    let equal = arguments
+        .many(0)
+        .windows(2)
+        .all(|pair| order::equal(&pair[0], &pair[1]));
+    Ok(Value::Bool(equal))
+}
+
+/// At least one operand.
+fn check_given(arguments: &Arguments) -> Result<()> {
+    match arguments.many(0).is_empty() {
+        true => Err(Errors::argument("Non-empty array expected.")),
+        false => Ok(()),
+    }
+}
+
+fn ordered(arguments: &Arguments, key: &'static str, holds: fn(Ordering) -> bool) -> Result<Value> {
+    check_given(arguments).within(key)?;
+    let ordered = arguments
+        .many(0)
+        .windows(2)
+        .all(|pair| holds(order::compare(&pair[0], &pair[1])));
+    Ok(Value::Bool(ordered))
+}
+
+pub fn lt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(arguments, "lt", Ordering::is_lt)
+}
+
+pub fn lte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(arguments, "lte", Ordering::is_le)
+}
+
+pub fn gt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(arguments, "gt", Ordering::is_gt)
+}
+
+pub fn gte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(arguments, "gte", Ordering::is_ge)
+}
+
+pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let reference = named_or_ref(arguments.value(0), Native::Functions, "User Function Ref").within("call")?;
+    let schema = evaluation.schema_in(&reference.scope).within("call")?;
+    let function = schema.function(&reference.id()).cloned();
+    let function = function
+        .ok_or_else(|| Errors::invalid_ref("function", &reference.id()))
+        .within("call")?;
+    let argument = arguments
+        .optional(1)
+        .cloned()
+        .unwrap_or_else(|| Value::array(Vec::new()));
+    permit_call(evaluation, &reference, &argument).within("call")?;
+    let rights = match &function.role {
+        None => evaluation.authorization.rights.clone(),
+        Some(role) => rights_of(evaluation, role),
+    };
+    let outer = std::mem::replace(&mut evaluation.authorization.rights, rights);
+    let allowed = evaluation.allowed;
+    if function.body.lambda.may_write && allowed < Effect::Write {
+        evaluation.allowed = Effect::Read;
+    }
+    let answer = evaluation.apply(&function.body, argument);
+    evaluation.allowed = allowed;
+    evaluation.authorization.rights = outer;
+    answer.map_err(called)
+}
+
+fn permit_call(evaluation: &mut Evaluation<'_>, function: &Ref, argument: &Value) -> Result<()> {
+    match &evaluation.authorization.rights {
+        Rights::ServerReadonly => Err(Errors::denied()),
+        _ => evaluation.permit("call", function, std::slice::from_ref(argument)),
+    }
+}
+
+/// The rights of a function that runs as a role.
+pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
+    match role {
+        Value::String(name) => match &**name {
+            "admin" => Rights::Admin,
+            "server" => Rights::Server,
+            "server-readonly" => Rights::ServerReadonly,
+            "client" => Rights::Client,
+            name => Rights::Roles(evaluation.schema.role(name).cloned().into_iter().collect()),
+        },
+        Value::Ref(reference) => Rights::Roles(evaluation.schema.role(&reference.id()).cloned().into_iter().collect()),
+        Value::Array(items) => {
+            let roles = items.values.iter().filter_map(|role| match role {
+                Value::Ref(reference) => evaluation.schema.role(&reference.id()).cloned(),
+                _ => None,
+            });
+            Rights::Roles(roles.collect())
+        }
+        _ => Rights::Client,
+    }
+}
+
+/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through.
+fn called(cause: Errors) -> Errors {
+    if cause.is_final() {
+        return cause;
+    }
+    let mut errors = Errors::new(Code::CallError, "Calling the function resulted in an error.");
+    errors.0[0].cause = cause.0;
+    errors
+}

@@ -1,0 +1,207 @@
+//! Reading documents, and naming and paging sets.
+
+use std::sync::Arc;
+
+use super::refs::named_or_ref;
+use crate::error::{Code, Errors, Result, Within};
+use crate::evaluation::{Arguments, Evaluation};
+use crate::pages::{Cursor, Request};
+use crate::sets::as_set;
+use crate::value::{Native, Ref, Set, Target, Value};
+
+/// Evaluates as of an optional argument.
+fn at_optional<T>(
+    evaluation: &mut Evaluation<'_>,
+    ts: Option<&Value>,
+    body: impl FnOnce(&mut Evaluation<'_>) -> Result<T>,
+) -> Result<T> {
+    match ts {
+        None => body(evaluation),
+        Some(ts) => {
+            let at = evaluation.moment(ts).within("ts")?;
+            evaluation.in_past(at, body)
+        }
+    }
+}
+
+pub fn get(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let operand = arguments.value(0);
+    at_optional(evaluation, arguments.optional(1), |evaluation| match operand {
+        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => document(evaluation, reference),
+        set => {
+            let first = first_element(evaluation, set).within("get")?;
+            let not_found = || Errors::new(Code::InstanceNotFound, "Set not found.");
+            document(evaluation, &first.ok_or_else(not_found)?)
+        }
+    })
+}
+
+/// The document that a ref names, if it may be read.
+pub fn document(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value> {
+    let place = evaluation.resolve(reference).within("get")?;
+    evaluation.check_retained(&place.schema, place.collection)?;
+    evaluation.permit("read", reference, &[Value::Ref(reference.clone())])?;
+    evaluation.document(&place).ok_or_else(Errors::document_not_found)
+}
+
+/// The document of the first element of a set.
+pub fn first_element(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<Option<Ref>> {
+    let Some(set) = as_set(set) else { return Ok(None) };
+    let backwards = evaluation.shape(&set)?.backwards;
+    let first = evaluation.elements(&set, &Default::default(), backwards, 1)?.pop();
+    Ok(first.map(|element| element.reference))
+}
+
+pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let operand = arguments.value(0);
+    let answer = at_optional(evaluation, arguments.optional(1), |evaluation| match operand {
+        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => {
+            let place = match evaluation.resolve(reference) {
+                Ok(place) => place,
+                Err(_) => return Ok(false),
+            };
+            Ok(evaluation.live(&place).is_some() && evaluation.may_read(reference))
+        }
+        set => match first_element(evaluation, set) {
+            Ok(first) => Ok(first.is_some()),
+            Err(errors) if errors.is_only(&[Code::PermissionDenied]) => Ok(false),
+            Err(errors) => Err(errors).within("exists"),
+        },
+    });
+    Ok(Value::Bool(answer?))
+}
+
+fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'static str) -> Result<Value> {
+    if let Value::Array(items) = operand {
+        let found = if last {
+            items.values.last()
+        } else {
+            items.values.first()
+        };
+        return found
+            .cloned()
+            .ok_or_else(|| Errors::argument("Non-empty array expected."))
+            .within(key);
+    }
+    let Some(set) = as_set(operand) else {
+        return Ok(Value::Null);
+    };
+    let backwards = evaluation.shape(&set).within(key)?.backwards != last;
+    let found = evaluation
+        .elements(&set, &Default::default(), backwards, 1)
+        .within(key)?
+        .pop();
+    let found = found.map(|element| element.value());
+    found
+        .ok_or_else(|| Errors::argument("Non-empty set expected."))
+        .within(key)
+}
+
+pub fn first(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    end(evaluation, arguments.value(0), false, "first")
+}
+
+pub fn last(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    end(evaluation, arguments.value(0), true, "last")
+}
+
+pub fn paginate_after(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let cursor = evaluation.cursor(arguments.optional(1), None, None)?;
+    paginate(evaluation, arguments, cursor)
+}
+
+pub fn paginate_before(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let cursor = evaluation.cursor(None, arguments.optional(1), None)?;
+    paginate(evaluation, arguments, cursor)
+}
+
+pub fn paginate_cursor(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let cursor = evaluation.cursor(None, None, arguments.optional(1))?;
+    paginate(evaluation, arguments, cursor)
+}
+
+fn paginate(evaluation: &mut Evaluation<'_>, arguments: &Arguments, cursor: Cursor) -> Result<Value> {
+    let is_true = |index| matches!(arguments.optional(index), Some(Value::Bool(true)));
+    let request = Request {
+        cursor,
+        size: Request::size(arguments.integer(3)),
+        sources: is_true(5),
+    };
+    let (operand, events) = (arguments.value(0), is_true(4));
+    at_optional(evaluation, arguments.optional(2), |evaluation| match events {
+        true => evaluation.page_of_events(operand, request).within("paginate"),
+        false => evaluation.page(operand, request).within("paginate"),
+    })
+}
+
+fn set(set: Set) -> Result<Value> {
+    Ok(Value::Set(Arc::new(set)))
+}
+
+pub fn matching(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    matched(evaluation, arguments.value(0), arguments.optional(1), "match")
+}
+
+/// The old form: the terms first, the index named beside them.
+pub fn matching_legacy(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    matched(evaluation, arguments.value(1), Some(arguments.value(0)), "index")
+}
+
+fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>, key: &'static str) -> Result<Value> {
+    let index = named_or_ref(index, Native::Indexes, "Index Ref").within(key)?;
+    evaluation.index(&index).within(key)?;
+    set(Set::Match {
+        index,
+        terms: terms.filter(|terms| !terms.is_null()).cloned(),
+    })
+}
+
+fn reference(arguments: &Arguments, index: usize) -> Ref {
+    match arguments.value(index) {
+        Value::Ref(reference) => reference.clone(),
+        _ => unreachable!("the declaration asks for a ref"),
+    }
+}
+
+pub fn documents(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let collection = reference(arguments, 0);
+    match &collection.target {
+        Target::Native(_) => {}
+        Target::Named(Native::Collections, name) => {
+            let schema = evaluation.schema_in(&collection.scope).within("documents")?;
+            if schema.collection(name).is_none() {
+                return Err(Errors::invalid_ref("collection", name)).within("documents");
+            }
+        }
+        _ => {
+            let errors = crate::evaluation::wrong_type("Collection Ref", arguments.value(0));
+            return Err(errors).within("documents");
+        }
+    }
+    set(Set::Documents(collection))
+}
+
+pub fn singleton(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    set(Set::Singleton(reference(arguments, 0)))
+}
+
+pub fn events(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    if let Value::Set(of) = arguments.value(0)
+        && let Set::Events(_) = **of
+    {
+        return Err(Errors::argument("Set does not support events history.")).within("events");
+    }
+    set(Set::Events(arguments.value(0).clone()))
+}
+
+pub fn join(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    set(Set::Join(arguments.value(0).clone(), arguments.value(1).clone()))
+}
+
+pub fn range(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    set(Set::Range {
+        of: arguments.value(0).clone(),
+        from: arguments.value(1).clone(),
+        to: arguments.value(2).clone(),
+    })
+}

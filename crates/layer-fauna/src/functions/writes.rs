@@ -1,0 +1,405 @@
+//! Writing documents, and rewriting their past. Schema objects are documents too: what is special about them is in
+//! `definitions`.
+
+use std::sync::Arc;
+
+use super::refs::named_or_ref;
+use crate::codec::storable;
+use crate::definitions;
+use crate::documents::{Place, Version, merge};
+use crate::error::{Code, Errors, Failure, Result, Within};
+use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::rows;
+use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
+
+/// The parameters of a write.
+fn parameters(arguments: &Arguments, index: usize) -> Arc<Fields> {
+    match arguments.optional(index) {
+        Some(Value::Object(fields)) => fields.clone(),
+        Some(Value::Document(document)) => document.as_object().as_object().cloned().unwrap_or_default(),
+        _ => Arc::default(),
+    }
+}
+
+fn reference(arguments: &Arguments) -> Ref {
+    match arguments.value(0) {
+        Value::Ref(reference) => reference.clone(),
+        _ => unreachable!("the declaration asks for a ref"),
+    }
+}
+
+/// A document as the reply to a write shows it.
+pub fn shown(reference: &Ref, ts: Timestamp, fields: Arc<Fields>) -> Value {
+    Value::Document(Arc::new(Document {
+        reference: reference.clone(),
+        ts,
+        fields,
+    }))
+}
+
+pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let operand = match arguments.value(0) {
+        Value::String(_) => named_or_ref(arguments.value(0), Native::Collections, "Collection Ref")?,
+        Value::Ref(reference) => reference.clone(),
+        other => return Err(wrong_type("Ref", other)).within("create"),
+    };
+    let params = parameters(arguments, 1);
+    match &operand.target {
+        Target::Native(native) => definitions::create(evaluation, *native, &params).within("create"),
+        Target::Document(..) | Target::Named(Native::Collections, _) => {
+            create_document(evaluation, operand, &params).within("create")
+        }
+        _ => Err(wrong_type("Collection Ref", arguments.value(0))).within("create"),
+    }
+}
+
+fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<Fields>) -> Result<Value> {
+    evaluation.check_may_write(&operand)?;
+    let named = match operand.target {
+        Target::Document(..) => Some(operand.clone()),
+        _ => None,
+    };
+    let collection = match &named {
+        Some(reference) => reference.collection().unwrap_or_else(|| operand.clone()),
+        None => operand,
+    };
+    let name = collection.id();
+    let found = evaluation.schema.collection(&name).map(|collection| collection.number);
+    let number = found.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
+    let fields = document_fields(params)?;
+    permit_create(evaluation, &collection, named.as_ref(), &fields)?;
+    let id = match &named {
+        Some(Ref {
+            target: Target::Document(_, id),
+            ..
+        }) => *id as u64,
+        _ => evaluation.new_id(),
+    };
+    let place = Place {
+        schema: evaluation.schema.clone(),
+        collection: number,
+        id,
+        reference: Ref::new(Target::Document(name, id as i64)),
+    };
+    if named.is_some() && evaluation.live(&place).is_some() {
+        return Err(Errors::new(Code::InstanceAlreadyExists, "Document already exists."));
+    }
+    let old = evaluation.current(&place);
+    evaluation.write_version(&place, old.as_ref(), Some(fields.clone()))?;
+    definitions::write_credentials(evaluation, &place, params)?;
+    Ok(shown(&place.reference, Timestamp::PENDING, fields))
+}
+
+fn permit_create(
+    evaluation: &mut Evaluation<'_>,
+    collection: &Ref,
+    named: Option<&Ref>,
+    fields: &Arc<Fields>,
+) -> Result<()> {
+    let document = Value::Object(fields.clone());
+    match named {
+        None => evaluation.permit("create", collection, &[document]),
+        Some(reference) => {
+            let arguments = [document.clone(), Value::Ref(reference.clone())];
+            if evaluation.permit("create_with_id", collection, &arguments).is_ok() {
+                return Ok(());
+            }
+            evaluation.permit("create", collection, &[document.clone()])?;
+            let arguments = [
+                Value::Ref(reference.clone()),
+                Value::Null,
+                Value::string("create"),
+                document,
+            ];
+            evaluation.permit("history_write", collection, &arguments)
+        }
+    }
+}
+
+/// What a document keeps of the parameters of a write: `data` and `ttl`; others are ignored (observed).
+fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
+    let mut entries = Vec::new();
+    let mut failures = Vec::new();
+    match params.get("data") {
+        None | Some(Value::Null) => {}
+        Some(data @ Value::Object(_)) => entries.push(("data".into(), data.clone())),
+        Some(Value::Document(document)) => entries.push(("data".into(), document.as_object())),
+        Some(other) => failures.push(definitions::invalid_type(&["data"], other, "Map")),
+    }
+    match params.get("ttl") {
+        None | Some(Value::Null) => {}
+        Some(ttl @ Value::Time(_)) => entries.push(("ttl".into(), ttl.clone())),
+        Some(other) => failures.push(definitions::invalid_type(&["ttl"], other, "Timestamp")),
+    }
+    check(failures)?;
+    let stored = storable(&Value::object(entries));
+    let mut fields = stored.as_object().cloned().unwrap_or_default();
+    // Data without a field is shown as no data (observed).
+    if fields
+        .get("data")
+        .and_then(Value::as_object)
+        .is_some_and(|data| data.entries.is_empty())
+    {
+        fields = Arc::new(fields.without(&["data"]));
+    }
+    Ok(fields)
+}
+
+pub fn check(failures: Vec<Failure>) -> Result<()> {
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Errors::validation(failures)),
+    }
+}
+
+/// The place of an existing document, and its current version.
+fn existing(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<(Place, Version)> {
+    evaluation.check_may_write(reference)?;
+    let place = evaluation.resolve(reference)?;
+    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let version = Version {
+        ts,
+        fields: Some(fields),
+    };
+    Ok((place, version))
+}
+
+pub fn update(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    change(evaluation, arguments, "update", |old, params| {
+        let changes = params
+            .entries
+            .iter()
+            .filter(|(key, _)| matches!(&**key, "data" | "ttl"));
+        merge(old, &Fields::new(changes.cloned().collect()))
+    })
+}
+
+pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    change(evaluation, arguments, "replace", |_, params| {
+        Fields::new(params.entries.clone())
+    })
+}
+
+fn change(
+    evaluation: &mut Evaluation<'_>,
+    arguments: &Arguments,
+    key: &'static str,
+    combine: fn(&Fields, &Fields) -> Fields,
+) -> Result<Value> {
+    let (reference, params) = (reference(arguments), parameters(arguments, 1));
+    if !matches!(reference.target, Target::Document(..)) {
+        return definitions::change(evaluation, &reference, &params, key == "replace", key);
+    }
+    change_document(evaluation, &reference, &params, combine).within(key)
+}
+
+fn change_document(
+    evaluation: &mut Evaluation<'_>,
+    reference: &Ref,
+    params: &Arc<Fields>,
+    combine: fn(&Fields, &Fields) -> Fields,
+) -> Result<Value> {
+    evaluation.resolve(reference)?;
+    // Whoever may not write learns nothing of what is there.
+    if !matches!(evaluation.authorization.rights, crate::authorization::Rights::Roles(_)) {
+        evaluation.permit("write", reference, &[])?;
+    }
+    let (place, old) = existing(evaluation, reference)?;
+    let Some(old_fields) = old.fields.clone() else {
+        return Err(Errors::document_not_found());
+    };
+    let new = document_fields(&combine(&old_fields, params))?;
+    let arguments = [
+        Value::Object(old_fields),
+        Value::Object(new.clone()),
+        Value::Ref(reference.clone()),
+    ];
+    evaluation.permit("write", reference, &arguments)?;
+    evaluation.write_version(&place, Some(&old), Some(new.clone()))?;
+    definitions::write_credentials(evaluation, &place, params)?;
+    Ok(shown(reference, Timestamp::PENDING, new))
+}
+
+pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let reference = reference(arguments);
+    if !matches!(reference.target, Target::Document(..)) {
+        return definitions::delete(evaluation, &reference);
+    }
+    evaluation.check_may_write(&reference).within("delete")?;
+    let place = evaluation.resolve(&reference).within("delete")?;
+    evaluation
+        .permit("delete", &reference, &[Value::Ref(reference.clone())])
+        .within("delete")?;
+    // The position of this one error is that of the form itself (observed).
+    let (place, old) = existing(evaluation, &place.reference)?;
+    evaluation.write_version(&place, Some(&old), None).within("delete")?;
+    definitions::delete_credentials(evaluation, &place);
+    let fields = old.fields.clone().unwrap_or_default();
+    Ok(shown(&reference, old.ts, fields))
+}
+
+fn action(arguments: &Arguments, key: &'static str) -> Result<&'static str> {
+    match arguments.text(2) {
+        "create" | "add" => Ok("create"),
+        "update" => Ok("update"),
+        "delete" | "remove" => Ok("delete"),
+        _ => Err(wrong_type("Action", arguments.value(2))).within(key),
+    }
+}
+
+pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let reference = reference(arguments);
+    let ts = evaluation.moment(arguments.value(1)).within("ts")?;
+    let action = action(arguments, "action")?;
+    let params = parameters(arguments, 3);
+    let place = rewritable(evaluation, &reference, ts).within("insert")?;
+    let fields = match action {
+        "delete" => None,
+        _ => Some(document_fields(&params).within("insert")?),
+    };
+    let data = fields
+        .as_ref()
+        .map_or(Value::Null, |fields| Value::Object(fields.clone()));
+    let history = [
+        Value::Ref(reference.clone()),
+        ts.value(),
+        Value::string(action),
+        data.clone(),
+    ];
+    evaluation
+        .permit("history_write", &reference, &history)
+        .within("insert")?;
+    let inserted = Version { ts, fields };
+    rewrite(evaluation, &place, |versions| {
+        versions.retain(|version| version.ts != ts);
+        versions.push(inserted);
+    })
+    .within("insert")?;
+    let data = data.as_object().and_then(|fields| fields.get("data").cloned());
+    Ok(Value::record([
+        ("ts", ts.value()),
+        ("action", Value::string(action)),
+        ("document", Value::Ref(reference)),
+        ("data", data.unwrap_or(Value::Null)),
+    ]))
+}
+
+pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let reference = reference(arguments);
+    let ts = evaluation.moment(arguments.value(1)).within("ts")?;
+    let action = action(arguments, "action")?;
+    let place = rewritable(evaluation, &reference, ts).within("remove")?;
+    let history = [
+        Value::Ref(reference.clone()),
+        ts.value(),
+        Value::string(action),
+        Value::Null,
+    ];
+    evaluation
+        .permit("history_write", &reference, &history)
+        .within("remove")?;
+    let is_deletion = action == "delete";
+    rewrite(evaluation, &place, |versions| {
+        versions.retain(|version| version.ts != ts || version.fields.is_none() != is_deletion);
+    })
+    .within("remove")?;
+    Ok(Value::Null)
+}
+
+/// The past may be rewritten; the future not.
+fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, ts: Timestamp) -> Result<Place> {
+    evaluation.check_may_write(reference)?;
+    if ts.0 > evaluation.now_micros {
+        return Err(Errors::new(
+            Code::InvalidWriteTime,
+            "Cannot write outside of snapshot time.",
+        ));
+    }
+    match reference.target {
+        Target::Document(..) => evaluation.resolve(reference),
+        _ => Err(wrong_type("Ref", &Value::Ref(reference.clone()))),
+    }
+}
+
+fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&mut Vec<Version>)) -> Result<()> {
+    let before = evaluation.versions(place);
+    let mut after = before.clone();
+    change(&mut after);
+    after.sort_by_key(|version| version.ts);
+    evaluation.rewrite_entries(place, &before, &after)?;
+    let prefix = rows::history(place.database(), place.collection, place.id);
+    let current = rows::document(place.database(), place.collection, place.id);
+    let transaction = evaluation.view.writing();
+    for version in &before {
+        transaction.clear(&prefix.clone().number(version.ts.0).0);
+    }
+    transaction.clear(&current.0);
+    let (last, former) = match after.split_last() {
+        Some((last, former)) if last.fields.is_some() => (Some(last), former),
+        _ => (None, after.as_slice()),
+    };
+    for version in former {
+        evaluation.put_former(place, version);
+    }
+    if let Some(Version {
+        ts,
+        fields: Some(fields),
+    }) = last
+    {
+        let expiry = crate::documents::expiry_micros(place, *ts, fields, evaluation.now_micros);
+        let row = crate::codec::encode_version(*ts, expiry, fields, place.schema.as_ref());
+        evaluation
+            .view
+            .writing()
+            .set_stamped(&current.0, &[], row.bytes, row.stamps);
+    }
+    Ok(())
+}
+
+fn define(evaluation: &mut Evaluation<'_>, arguments: &Arguments, native: Native, key: &'static str) -> Result<Value> {
+    let params = parameters(arguments, 0);
+    definitions::create(evaluation, native, &params).within(key)
+}
+
+pub fn create_database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Databases, "create_database")
+}
+
+pub fn create_collection(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Collections, "create_collection")
+}
+
+pub fn create_class(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Collections, "create_class")
+}
+
+pub fn create_index(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let params = parameters(arguments, 0);
+    // A source that is not there is an error of the whole form (observed).
+    definitions::check_sources(evaluation, &params)?;
+    definitions::create(evaluation, Native::Indexes, &params).within("create_index")
+}
+
+pub fn create_function(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Functions, "create_function")
+}
+
+pub fn create_role(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Roles, "create_role")
+}
+
+pub fn create_key(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::Keys, "create_key")
+}
+
+pub fn create_access_provider(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    define(evaluation, arguments, Native::AccessProviders, "create_access_provider")
+}
+
+pub fn move_database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let to = match arguments.value(1) {
+        Value::Ref(to) => to.clone(),
+        other => return Err(wrong_type("Database Ref", other)).within("to"),
+    };
+    definitions::move_database(evaluation, &reference(arguments), &to).within("move_database")
+}

@@ -1,0 +1,230 @@
+//! The protocol's headers, both ways.
+
+use base64::Engine as _;
+
+use crate::error::{Code, Errors, Result};
+use crate::evaluation::Cost;
+use crate::json;
+use crate::service::Reply;
+
+const API_VERSIONS: [&str; 8] = ["2.0", "2.1", "2.7", "2.12", "3", "4", "5", "UNSTABLE"];
+const QUERY_TIMEOUT_MS_MAX: u64 = 600_000;
+const RETRIES_MAX: u32 = 7;
+const EXPOSED: &str = "x-txn-time, x-compute-ops, x-byte-read-ops, x-byte-write-ops, x-read-ops, x-write-ops, x-query-time, \
+x-query-bytes-in, x-query-bytes-out, x-storage-bytes-read, x-storage-bytes-write, x-txn-retries, x-faunadb-build, \
+x-fauna-tags, x-faunadb-host, traceparent";
+const ALLOWED: &str = "Authorization, Content-Type, X-FaunaDB-API-Version, X-Last-Seen-Txn, X-Query-Timeout, \
+X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Driver, X-Runtime-Environment, \
+X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";
+
+/// The headers of a request, by lower-case names.
+pub struct RequestHeaders<'r> {
+    headers: &'r [(&'r str, &'r str)],
+}
+
+impl<'r> RequestHeaders<'r> {
+    pub fn new(headers: &'r [(&'r str, &'r str)]) -> RequestHeaders<'r> {
+        RequestHeaders { headers }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&'r str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
+    }
+
+    /// What was presented as secret, by either scheme.
+    pub fn secret(&self) -> Option<String> {
+        let (scheme, rest) = self.get("authorization")?.split_once(' ')?;
+        let rest = rest.trim();
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return Some(rest.to_owned());
+        }
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+        let decoded = String::from_utf8(decoded).ok()?;
+        Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
+    }
+
+    /// What is not a number is ignored: a driver sends `None` before its first query.
+    pub fn last_seen(&self) -> Option<u64> {
+        self.get("x-last-seen-txn")?.parse().ok()
+    }
+
+    pub fn max_retries(&self) -> Option<u32> {
+        self.get("x-max-retries-on-contention")?
+            .parse()
+            .ok()
+            .filter(|retries| *retries <= RETRIES_MAX)
+    }
+
+    pub fn check(&self) -> Result<()> {
+        let refuse = |message: String| Err(Errors::protocol(Code::BadRequest, message));
+        if let Some(version) = self.get("x-faunadb-api-version")
+            && !API_VERSIONS.contains(&version)
+        {
+            return refuse(format!(
+                "Invalid header 'x-faunadb-api-version': Unknown version {version}."
+            ));
+        }
+        if let Some(timeout) = self
+            .get("x-query-timeout")
+            .and_then(|timeout| timeout.parse::<u64>().ok())
+            && timeout > QUERY_TIMEOUT_MS_MAX
+        {
+            let message = "Invalid header 'x-query-timeout': Must be less than or equal to 600000.";
+            return refuse(message.into());
+        }
+        match self.get("x-fauna-tags").map(tags) {
+            Some(Err(reason)) => refuse(format!("Invalid header 'x-fauna-tags': {reason}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The pairs of `x-fauna-tags`, or what is wrong with them.
+fn tags(header: &str) -> std::result::Result<Vec<(&str, &str)>, &'static str> {
+    if header.len() > 3000 {
+        return Err("header is too long");
+    }
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let legal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    for pair in header.split(',').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or("invalid tags")?;
+        let (key, value) = (key.trim(), value.trim());
+        if !legal(key) || !legal(value) {
+            return Err("invalid tags");
+        }
+        if key.len() > 40 {
+            return Err("invalid key");
+        }
+        if value.len() > 80 {
+            return Err("invalid value");
+        }
+        if pairs.iter().any(|(known, _)| *known == key) {
+            return Err("duplicate key");
+        }
+        pairs.push((key, value));
+    }
+    match pairs.len() {
+        26.. => Err("too many tags"),
+        _ => Ok(pairs),
+    }
+}
+
+/// A path with doubled and trailing slashes taken out: drivers concatenate.
+pub fn plain_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    format!("/{}", parts.join("/"))
+}
+
+/// A parameter of a query string, decoded.
+pub fn parameter(query: &str, name: &str) -> Option<String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
+    let mut bytes = Vec::new();
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+                bytes.push((digit(rest.next())? * 16 + digit(rest.next())?) as u8);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The answer to a browser that asks whether it may ask.
+pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
+    let mut reply = Reply {
+        status: 200,
+        headers: Vec::new(),
+        body: String::new(),
+        hold: quartet_model::Version::ZERO,
+    };
+    if headers.get("origin").is_some() {
+        reply.headers.push(("access-control-max-age", "86400".into()));
+        reply
+            .headers
+            .push(("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE".into()));
+        reply.headers.push(("access-control-allow-headers", ALLOWED.into()));
+    }
+    reply
+}
+
+/// What a query has cost, in both generations of headers.
+pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, bytes_in: usize, retries: u32) {
+    let reads = cost.bytes_read.div_ceil(4096);
+    let writes = cost.bytes_written.div_ceil(1024);
+    let computes = cost.steps.div_ceil(50).max(1);
+    let numbers = [
+        ("x-txn-time", micros),
+        ("x-compute-ops", computes),
+        ("x-byte-read-ops", reads),
+        ("x-byte-write-ops", writes),
+        ("x-read-ops", reads),
+        ("x-write-ops", writes),
+        ("x-query-time", elapsed_ms),
+        ("x-query-bytes-in", bytes_in as u64),
+        ("x-query-bytes-out", reply.body.len() as u64),
+        ("x-storage-bytes-read", cost.bytes_read),
+        ("x-storage-bytes-write", cost.bytes_written),
+        ("x-txn-retries", u64::from(retries)),
+    ];
+    reply
+        .headers
+        .extend(numbers.map(|(name, number)| (name, number.to_string())));
+}
+
+/// Adds what every reply carries.
+pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, random: &[u8; 20]) -> Reply {
+    if request.get("x-faunadb-formatted-json").is_some() {
+        reply.body = json::indented(&reply.body);
+    }
+    let headers = &mut reply.headers;
+    if !reply.body.is_empty() {
+        headers.push(("content-type", "application/json;charset=utf-8".into()));
+    }
+    headers.push(("x-faunadb-build", concat!("quartet-", env!("CARGO_PKG_VERSION")).into()));
+    headers.push(("traceparent", traceparent(request.get("traceparent"), random)));
+    if reply.status == 401 {
+        headers.push(("www-authenticate", "Basic realm=\"Unauthorized\"".into()));
+    }
+    if let Some(Ok(mut pairs)) = request.get("x-fauna-tags").map(tags) {
+        // They come back in reverse, and a driver's test insists.
+        pairs.reverse();
+        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        headers.push(("x-fauna-tags", pairs.join(",")));
+    }
+    if let Some(origin) = request.get("origin") {
+        headers.push(("access-control-allow-origin", origin.into()));
+        headers.push(("access-control-allow-credentials", "true".into()));
+        headers.push(("access-control-expose-headers", EXPOSED.into()));
+    }
+    reply
+}
+
+/// W3C trace context: the caller's trace if it sent a valid one, else a new one.
+fn traceparent(given: Option<&str>, random: &[u8; 20]) -> String {
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let valid = given.and_then(|given| {
+        let parts: Vec<&str> = given.split('-').collect();
+        let is_hex = |text: &str, length: usize| {
+            text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let [version, trace, span, flags] = parts[..] else {
+            return None;
+        };
+        let shape = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
+        let set = trace.bytes().any(|byte| byte != b'0') && span.bytes().any(|byte| byte != b'0');
+        (shape && set && version != "ff").then(|| (trace.to_owned(), flags.to_owned()))
+    });
+    let (trace, flags) = valid.unwrap_or_else(|| (hexadecimal(&random[..16]), "00".into()));
+    format!("00-{trace}-{}-{flags}", hexadecimal(&random[12..20]))
+}

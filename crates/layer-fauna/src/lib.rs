@@ -1,0 +1,53 @@
+//! FaunaDB's data model and query language (FQL v4) on the ordered, transactional key space.
+//!
+//! Pure: no sockets, no threads, no clock. A request comes in as method, target, headers and body; a reply goes out with the
+//! version that must be durable before it may be sent.
+//!
+//! ```text
+//!   json -> parse -> expression -> evaluation -> render
+//!                       |             |
+//!                   functions     documents, indexes, sets, pages, definitions
+//!                                     |
+//!                              rows, codec, order -> engine
+//! ```
+//!
+//! | file             | what it is                                                        |
+//! |------------------|-------------------------------------------------------------------|
+//! | `service`        | one request: who asks, which transaction, what reply              |
+//! | `functions/`     | the one table of functions, and the functions by family           |
+//! | `definitions`    | schema objects: databases, collections, indexes, keys, roles …    |
+//! | `documents`      | versions of documents                                             |
+//! | `indexes`        | entries and their history                                         |
+//! | `sets`, `pages`  | elements in order; cursors; events                                |
+//! | `streams`        | what happens to a document or in a set, as it happens             |
+//! | `schema`         | compiled schemas                                                  |
+//! | `maintenance`    | building large indexes, clearing what was deleted                 |
+
+mod authorization;
+mod codec;
+mod definitions;
+mod documents;
+mod error;
+mod evaluation;
+mod expression;
+mod functions;
+mod headers;
+mod indexes;
+mod json;
+mod maintenance;
+mod number;
+mod order;
+mod pages;
+mod parse;
+mod render;
+mod rows;
+mod schema;
+mod secrets;
+mod service;
+mod sets;
+mod streams;
+mod time;
+mod value;
+
+pub use service::{BODY_BYTES_MAX, Fauna, Reply, Request, RootSecret};
+pub use streams::{Stream, StreamStep};

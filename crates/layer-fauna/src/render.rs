@@ -1,0 +1,292 @@
+//! Values as the JSON of the protocol.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+
+use crate::codec::set_parts;
+use crate::error::{Error, Errors, Step};
+use crate::json::{self, Json, write_string};
+use crate::number::write_double;
+use crate::value::{Closure, Document, Ref, Target, Timestamp, Value};
+
+/// Writes values; what the commit decides is known by now.
+pub struct Renderer {
+    pub out: String,
+    /// Stands wherever a value is the time of this transaction.
+    transaction_micros: u64,
+}
+
+/// The value as text, for comparing and hashing.
+pub fn compact(value: &Value) -> String {
+    render(value, 0)
+}
+
+pub fn render(value: &Value, transaction_micros: u64) -> String {
+    let mut renderer = Renderer::new(transaction_micros);
+    renderer.value(value);
+    renderer.out
+}
+
+impl Renderer {
+    pub fn new(transaction_micros: u64) -> Renderer {
+        Renderer {
+            out: String::new(),
+            transaction_micros,
+        }
+    }
+
+    pub fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.out.push_str("null"),
+            Value::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
+            Value::Int(value) => self.display(value),
+            Value::Double(value) if value.is_finite() => write_double(*value, &mut self.out),
+            Value::Double(value) => write_string(&crate::number::java_double(*value), &mut self.out),
+            Value::String(text) => write_string(text, &mut self.out),
+            Value::Bytes(bytes) => {
+                self.escaped("@bytes", &base64::engine::general_purpose::STANDARD.encode(bytes));
+            }
+            Value::Array(items) => self.array(&items.values),
+            Value::Object(fields) => self.object(&fields.entries),
+            Value::Page(page) => {
+                let cursors = [("before", &page.before), ("after", &page.after)];
+                let cursors = cursors
+                    .into_iter()
+                    .filter_map(|(key, cursor)| Some((key, cursor.as_ref()?)));
+                self.out.push('{');
+                for (key, cursor) in cursors {
+                    self.key(key);
+                    self.value(cursor);
+                }
+                self.key("data");
+                self.array(&page.data.values);
+                self.out.push('}');
+            }
+            Value::Ref(reference) => self.reference(reference),
+            Value::Set(set) => {
+                self.out.push_str("{\"@set\":");
+                self.plain_object(&set_parts(set));
+                self.out.push('}');
+            }
+            Value::Time(time) => self.escaped("@ts", &time.to_string()),
+            Value::Date(date) => self.escaped("@date", &date.to_string()),
+            Value::Uuid(uuid) => self.escaped("@uuid", &hyphenated(uuid)),
+            Value::Query(closure) => self.query(closure),
+            Value::Document(document) => self.document(document),
+            Value::TransactionTime => self.display(&self.transaction_micros.clone()),
+        }
+    }
+
+    fn display(&mut self, number: &dyn std::fmt::Display) {
+        use std::fmt::Write;
+        // Writing to a string cannot fail.
+        let _ = write!(self.out, "{number}");
+    }
+
+    fn escaped(&mut self, key: &str, text: &str) {
+        self.out.push_str("{\"");
+        self.out.push_str(key);
+        self.out.push_str("\":");
+        write_string(text, &mut self.out);
+        self.out.push('}');
+    }
+
+    /// A key of an object, with the comma before it.
+    fn key(&mut self, key: &str) {
+        if !self.out.ends_with('{') {
+            self.out.push(',');
+        }
+        write_string(key, &mut self.out);
+        self.out.push(':');
+    }
+
+    fn array(&mut self, values: &[Value]) {
+        self.out.push('[');
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            self.value(value);
+        }
+        self.out.push(']');
+    }
+
+    fn object(&mut self, entries: &[(Arc<str>, Value)]) {
+        if entries.iter().any(|(key, _)| key.starts_with('@')) {
+            self.out.push_str("{\"@obj\":");
+            self.plain_object(entries);
+            self.out.push('}');
+        } else {
+            self.plain_object(entries);
+        }
+    }
+
+    fn plain_object(&mut self, entries: &[(Arc<str>, Value)]) {
+        self.out.push('{');
+        for (index, (key, value)) in entries.iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            write_string(key, &mut self.out);
+            self.out.push(':');
+            self.value(value);
+        }
+        self.out.push('}');
+    }
+
+    fn document(&mut self, document: &Document) {
+        self.out.push('{');
+        self.key("ref");
+        self.reference(&document.reference);
+        self.key("ts");
+        match document.ts {
+            Timestamp::PENDING => self.display(&self.transaction_micros.clone()),
+            Timestamp(micros) => self.display(&micros),
+        }
+        for (key, value) in &document.fields.entries {
+            self.out.push(',');
+            write_string(key, &mut self.out);
+            self.out.push(':');
+            self.value(value);
+        }
+        self.out.push('}');
+    }
+
+    fn reference(&mut self, reference: &Ref) {
+        self.out.push_str("{\"@ref\":{\"id\":");
+        write_string(&reference.id(), &mut self.out);
+        if !matches!(reference.target, Target::Native(_))
+            && let Some(collection) = reference.collection()
+        {
+            self.out.push_str(",\"collection\":");
+            self.reference(&collection.with_scope(crate::value::no_scope()));
+        }
+        if let Some(database) = reference.database() {
+            self.out.push_str(",\"database\":");
+            self.reference(&database);
+        }
+        self.out.push_str("}}");
+    }
+
+    fn query(&mut self, closure: &Closure) {
+        let source = lambda_source(closure);
+        self.out.push_str("{\"@query\":{\"api_version\":");
+        write_string(&closure.api_version, &mut self.out);
+        for key in ["lambda", "expr"] {
+            self.key(key);
+            json::write(source.field(key).unwrap_or(&Json::Null), &mut self.out);
+        }
+        self.out.push_str("}}");
+    }
+}
+
+fn hyphenated(uuid: &[u8; 16]) -> String {
+    let mut text = String::new();
+    for (index, byte) in uuid.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// A lambda as it was written; the variables it took from outside are bound in front of its body.
+pub fn lambda_source(closure: &Closure) -> Json {
+    let source = &closure.lambda.source;
+    let free = closure.lambda.free.iter();
+    let bindings = free.filter_map(|(name, slot)| Some((name.clone(), expression_of(closure.variables.get(*slot)?))));
+    let bindings: Vec<(Arc<str>, Json)> = bindings.collect();
+    let part = |key| source.field(key).cloned().unwrap_or(Json::Null);
+    let body = match bindings.is_empty() {
+        true => part("expr"),
+        false => Json::object([("let", Json::Object(Arc::new(bindings))), ("in", part("expr"))]),
+    };
+    Json::object([("lambda", part("lambda")), ("expr", body)])
+}
+
+/// An expression that evaluates to the value.
+fn expression_of(value: &Value) -> Json {
+    match value {
+        Value::Array(items) => Json::Array(Arc::new(items.values.iter().map(expression_of).collect())),
+        Value::Object(fields) => {
+            let entries = fields
+                .entries
+                .iter()
+                .map(|(key, value)| (key.clone(), expression_of(value)));
+            Json::object([("object", Json::Object(Arc::new(entries.collect())))])
+        }
+        Value::Document(document) => expression_of(&document.as_object()),
+        other => json::parse(compact(other).as_bytes()).unwrap_or(Json::Null),
+    }
+}
+
+/// The body of an error reply.
+pub fn errors(errors: &Errors, transaction_micros: u64) -> String {
+    let mut renderer = Renderer::new(transaction_micros);
+    renderer.out.push_str("{\"errors\":");
+    renderer.errors(&errors.0);
+    renderer.out.push('}');
+    renderer.out
+}
+
+impl Renderer {
+    fn errors(&mut self, errors: &[Error]) {
+        self.out.push('[');
+        for (index, error) in errors.iter().enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            self.error(error);
+        }
+        self.out.push(']');
+    }
+
+    fn error(&mut self, error: &Error) {
+        self.out.push('{');
+        if let Some(position) = &error.position {
+            self.key("position");
+            self.steps(position.iter().rev());
+        }
+        self.key("code");
+        write_string(error.code.wire().0, &mut self.out);
+        self.key("description");
+        write_string(&error.description, &mut self.out);
+        if !error.failures.is_empty() {
+            self.key("failures");
+            self.out.push('[');
+            for (index, failure) in error.failures.iter().enumerate() {
+                self.out
+                    .push_str(if index > 0 { ",{\"field\":" } else { "{\"field\":" });
+                self.steps(failure.field.iter());
+                self.key("code");
+                write_string(failure.code, &mut self.out);
+                self.key("description");
+                write_string(&failure.description, &mut self.out);
+                self.out.push('}');
+            }
+            self.out.push(']');
+        }
+        if !error.cause.is_empty() {
+            self.key("cause");
+            self.errors(&error.cause);
+        }
+        self.out.push('}');
+    }
+
+    fn steps<'s>(&mut self, steps: impl Iterator<Item = &'s Step>) {
+        self.out.push('[');
+        for (index, step) in steps.enumerate() {
+            if index > 0 {
+                self.out.push(',');
+            }
+            match step {
+                Step::Key(key) => write_string(key, &mut self.out),
+                Step::Name(name) => write_string(name, &mut self.out),
+                Step::Index(index) => self.display(index),
+            }
+        }
+        self.out.push(']');
+    }
+}

@@ -1,0 +1,169 @@
+//! Where the layer keeps what, and the two ways to read it: at a moment, or inside a transaction.
+//!
+//! ```text
+//!   1 database D collection id               the current version of a document: its time, its end (0: none), its fields
+//!   1 database H collection id time          a former version, or the mark of a deletion
+//!   1 database N kind name                   the id of the schema object of that name
+//!   1 database I index terms values document an entry: its time, its end, the values
+//!   1 database J index terms time values doc an entry that left at that time: when it came, the values
+//!   1 database C collection id              the id of a document's credentials
+//!   1 database V                             when the schema last changed
+//!   0 R database                             the registry of databases: parent, name, global id
+//!   0 K id / 0 T id                          where the key or the token of that id lives
+//!   0 P issuer                               where the access provider of that issuer lives
+//!   0 X database, 0 B database index         what is left to clear, or to build
+//! ```
+//!
+//! Numbers are eight bytes, most significant first. A time that only the commit knows is `Timestamp::PENDING` until then, so
+//! that it sorts after every known one.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{OptimisticTransaction, Reader, Stamp, Visit};
+use quartet_model::Version;
+
+use crate::value::Timestamp;
+
+/// A database by number: 0 is the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DatabaseNumber(pub u64);
+
+pub const ROOT: DatabaseNumber = DatabaseNumber(0);
+
+/// What an evaluation reads, and writes if it may.
+pub enum View<'a> {
+    Reader(&'a Reader),
+    Transaction(&'a mut OptimisticTransaction),
+}
+
+impl View<'_> {
+    pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            View::Reader(reader) => reader.get(key),
+            View::Transaction(transaction) => transaction.get(key),
+        }
+    }
+
+    /// Reads what concurrent changes may change without harm.
+    pub fn scan_unjudged(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+        match self {
+            View::Reader(reader) => reader.scan(start, end, reverse, visit),
+            View::Transaction(transaction) => transaction.scan_unjudged(start, end, reverse, visit),
+        }
+    }
+
+    pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+        match self {
+            View::Reader(reader) => reader.scan(start, end, reverse, visit),
+            View::Transaction(transaction) => transaction.scan(start, end, reverse, visit),
+        }
+    }
+
+    /// At most `limit` rows of the range.
+    pub fn rows(&mut self, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut rows = Vec::new();
+        if limit == 0 {
+            return rows;
+        }
+        self.scan(start, end, reverse, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            match rows.len() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        rows
+    }
+
+    /// The transaction. Only an evaluation that may write asks, and that always has one.
+    pub fn writing(&mut self) -> &mut OptimisticTransaction {
+        match self {
+            View::Transaction(transaction) => transaction,
+            View::Reader(_) => panic!("a query without writes has tried to write"),
+        }
+    }
+
+    pub fn now_micros(&self) -> u64 {
+        match self {
+            View::Reader(reader) => reader.now_micros,
+            View::Transaction(transaction) => transaction.now_micros(),
+        }
+    }
+}
+
+/// Builds a key.
+#[derive(Clone, Debug)]
+pub struct Key(pub Vec<u8>);
+
+impl Key {
+    pub fn global(kind: u8) -> Key {
+        Key(vec![0, kind])
+    }
+
+    pub fn of(database: DatabaseNumber, kind: u8) -> Key {
+        Key(vec![1]).number(database.0).byte(kind)
+    }
+
+    /// Everything of a database.
+    pub fn database(database: DatabaseNumber) -> Key {
+        Key(vec![1]).number(database.0)
+    }
+
+    pub fn byte(mut self, byte: u8) -> Key {
+        self.0.push(byte);
+        self
+    }
+
+    pub fn number(mut self, number: u64) -> Key {
+        self.0.extend_from_slice(&number.to_be_bytes());
+        self
+    }
+
+    pub fn bytes(mut self, bytes: &[u8]) -> Key {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// The first key after all that begin with this one.
+    pub fn end(&self) -> Vec<u8> {
+        quartet_model::next_prefix(&self.0)
+    }
+}
+
+pub fn document(database: DatabaseNumber, collection: u64, id: u64) -> Key {
+    Key::of(database, b'D').number(collection).number(id)
+}
+
+pub fn history(database: DatabaseNumber, collection: u64, id: u64) -> Key {
+    Key::of(database, b'H').number(collection).number(id)
+}
+
+pub fn name(database: DatabaseNumber, kind: u8, name: &str) -> Key {
+    Key::of(database, b'N').byte(kind).bytes(name.as_bytes())
+}
+
+pub fn schema_stamp(database: DatabaseNumber) -> Key {
+    Key::of(database, b'V')
+}
+
+/// The eight bytes at `offset`; zero if they are missing.
+pub fn number_at(bytes: &[u8], offset: usize) -> u64 {
+    let found = bytes.get(offset..).and_then(|rest| rest.first_chunk::<8>());
+    found.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+/// The commit version as the eight bytes of a time.
+pub fn stamp(offset: usize) -> Stamp {
+    Stamp {
+        offset,
+        bytes: |version: Version| version.0.to_be_bytes(),
+    }
+}
+
+/// The stamps of a row whose time stands at `offset`: one if the commit is still to tell it.
+pub fn stamp_if_pending(ts: Timestamp, offset: usize) -> Vec<Stamp> {
+    match ts {
+        Timestamp::PENDING => vec![stamp(offset)],
+        _ => Vec::new(),
+    }
+}

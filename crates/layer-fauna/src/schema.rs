@@ -1,0 +1,405 @@
+//! The schema of one database, compiled: what its collections, indexes, functions and roles say.
+//!
+//! A transaction works with the schema as it was when the transaction began (observed: a collection cannot be used in the
+//! query that creates it). Compiled schemas are kept until the database's schema stamp changes; every transaction reads the
+//! stamp, so none can commit against a schema that has changed.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::codec::{self, Names};
+use crate::rows::{self, DatabaseNumber, Key, View};
+use crate::value::{Closure, Fields, Native, Ref, Target, Value};
+
+#[derive(Debug, Default)]
+pub struct Schema {
+    pub database: u64,
+    /// The bytes of the stamp row it was compiled from.
+    pub stamp: Vec<u8>,
+    numbers: HashMap<(Native, Arc<str>), u64>,
+    names: HashMap<(Native, u64), Arc<str>>,
+    collections: HashMap<u64, Arc<Collection>>,
+    indexes: HashMap<u64, Arc<Index>>,
+    functions: HashMap<u64, Arc<UserFunction>>,
+    pub roles: Vec<Arc<Role>>,
+    pub providers: Vec<Arc<AccessProvider>>,
+}
+
+#[derive(Debug)]
+pub struct Collection {
+    pub number: u64,
+    pub name: Arc<str>,
+    /// `None`: for ever.
+    pub history_days: Option<i64>,
+    pub ttl_days: Option<i64>,
+    /// The indexes over it, those still being built too.
+    pub indexes: Vec<Arc<Index>>,
+}
+
+#[derive(Debug)]
+pub struct Index {
+    pub number: u64,
+    pub name: Arc<str>,
+    pub sources: Vec<Source>,
+    pub terms: Vec<Component>,
+    pub values: Vec<Component>,
+    pub unique: bool,
+    pub serialized: bool,
+    pub active: bool,
+}
+
+#[derive(Debug)]
+pub struct Source {
+    /// `None`: all collections.
+    pub collection: Option<u64>,
+    pub bindings: Vec<(Arc<str>, Arc<Closure>)>,
+}
+
+/// A term or a value of an index.
+#[derive(Debug)]
+pub struct Component {
+    pub extract: Extract,
+    pub casefold: bool,
+    pub reverse: bool,
+}
+
+#[derive(Debug)]
+pub enum Extract {
+    Field(Vec<Value>),
+    Binding(Arc<str>),
+}
+
+#[derive(Debug)]
+pub struct UserFunction {
+    pub name: Arc<str>,
+    pub body: Arc<Closure>,
+    pub role: Option<Value>,
+}
+
+#[derive(Debug)]
+pub struct Role {
+    pub name: Arc<str>,
+    pub privileges: Vec<Privilege>,
+    pub membership: Vec<Membership>,
+}
+
+#[derive(Debug)]
+pub struct Privilege {
+    pub resource: Ref,
+    pub actions: Vec<(Arc<str>, Grant)>,
+}
+
+#[derive(Debug)]
+pub enum Grant {
+    Always,
+    If(Arc<Closure>),
+}
+
+#[derive(Debug)]
+pub struct Membership {
+    pub resource: Ref,
+    pub predicate: Option<Arc<Closure>>,
+}
+
+#[derive(Debug)]
+pub struct AccessProvider {
+    pub name: Arc<str>,
+    pub issuer: Arc<str>,
+    pub jwks_uri: Arc<str>,
+    pub audience: Arc<str>,
+    /// Roles with the predicates under which they are given.
+    pub roles: Vec<(Value, Option<Arc<Closure>>)>,
+}
+
+impl Names for Schema {
+    fn number(&self, kind: Native, name: &str) -> Option<u64> {
+        self.numbers.get(&(kind, name.into())).copied()
+    }
+
+    fn name(&self, kind: Native, number: u64) -> Option<Arc<str>> {
+        self.names.get(&(kind, number)).cloned()
+    }
+}
+
+impl Schema {
+    pub fn database(&self) -> DatabaseNumber {
+        DatabaseNumber(self.database)
+    }
+
+    pub fn collection(&self, name: &str) -> Option<&Arc<Collection>> {
+        self.collections.get(&self.number(Native::Collections, name)?)
+    }
+
+    pub fn collection_of(&self, number: u64) -> Option<&Arc<Collection>> {
+        self.collections.get(&number)
+    }
+
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.get(&self.number(Native::Indexes, name)?)
+    }
+
+    pub fn index_of(&self, number: u64) -> Option<&Arc<Index>> {
+        self.indexes.get(&number)
+    }
+
+    pub fn function(&self, name: &str) -> Option<&Arc<UserFunction>> {
+        self.functions.get(&self.number(Native::Functions, name)?)
+    }
+
+    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
+        self.roles.iter().find(|role| &*role.name == name)
+    }
+
+    pub fn collections(&self) -> impl Iterator<Item = &Arc<Collection>> {
+        self.collections.values()
+    }
+
+    /// Compiles what the rows say.
+    pub fn load(view: &mut View<'_>, database: DatabaseNumber, stamp: Vec<u8>) -> Schema {
+        let mut schema = Schema {
+            database: database.0,
+            stamp,
+            ..Schema::default()
+        };
+        schema.load_names(view);
+        schema.load_indexes(view);
+        schema.load_collections(view);
+        schema.load_functions(view);
+        schema.load_roles(view);
+        schema.load_providers(view);
+        schema
+    }
+
+    fn load_names(&mut self, view: &mut View<'_>) {
+        for native in Native::ALL.into_iter().filter(|native| native.has_names()) {
+            let prefix = rows::name(self.database(), native as u8, "");
+            let skip = prefix.0.len();
+            view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
+                let name: Arc<str> = String::from_utf8_lossy(&key[skip..]).into();
+                let number = rows::number_at(value, 0);
+                self.numbers.insert((native, name.clone()), number);
+                self.names.insert((native, number), name);
+                ControlFlow::Continue(())
+            });
+        }
+    }
+
+    /// The documents of a schema collection, in the order of their numbers.
+    fn documents(&self, view: &mut View<'_>, native: Native) -> Vec<(u64, Arc<Fields>)> {
+        let prefix = Key::of(self.database(), b'D').number(native as u64);
+        let skip = prefix.0.len();
+        let mut documents = Vec::new();
+        view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
+            let (_, fields) = codec::decode_version(value, self);
+            documents.push((rows::number_at(key, skip), fields));
+            ControlFlow::Continue(())
+        });
+        documents
+    }
+
+    fn name_of(&self, native: Native, number: u64) -> Arc<str> {
+        self.name(native, number).unwrap_or_else(|| "".into())
+    }
+
+    fn load_indexes(&mut self, view: &mut View<'_>) {
+        for (number, fields) in self.documents(view, Native::Indexes) {
+            let name = self.name_of(Native::Indexes, number);
+            let index = self.compile_index(number, name, &fields);
+            self.indexes.insert(number, Arc::new(index));
+        }
+    }
+
+    pub fn compile_index(&self, number: u64, name: Arc<str>, fields: &Fields) -> Index {
+        Index {
+            number,
+            name,
+            sources: self.sources(fields.get("source")),
+            terms: components(fields.get("terms")),
+            values: components(fields.get("values")),
+            unique: matches!(fields.get("unique"), Some(Value::Bool(true))),
+            serialized: !matches!(fields.get("serialized"), Some(Value::Bool(false))),
+            active: matches!(fields.get("active"), Some(Value::Bool(true))),
+        }
+    }
+
+    fn sources(&self, value: Option<&Value>) -> Vec<Source> {
+        value
+            .map_or(&[][..], Value::one_or_many)
+            .iter()
+            .filter_map(|source| self.source(source))
+            .collect()
+    }
+
+    fn source(&self, value: &Value) -> Option<Source> {
+        let bare = |collection| Source {
+            collection,
+            bindings: Vec::new(),
+        };
+        match value {
+            Value::String(_) => Some(bare(None)),
+            Value::Ref(reference) => {
+                let number = self.number(Native::Collections, &reference.id())?;
+                reference.names(Native::Collections).then(|| bare(Some(number)))
+            }
+            Value::Object(fields) => {
+                let mut source = self.source(fields.get("collection")?)?;
+                let bindings = fields.get("fields").and_then(Value::as_object);
+                let bindings = bindings.iter().flat_map(|bindings| bindings.entries.iter());
+                source.bindings = bindings
+                    .filter_map(|(name, value)| match value {
+                        Value::Query(closure) => Some((name.clone(), closure.clone())),
+                        _ => None,
+                    })
+                    .collect();
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+
+    fn load_collections(&mut self, view: &mut View<'_>) {
+        for (number, fields) in self.documents(view, Native::Collections) {
+            let days = |key| match fields.get(key) {
+                Some(Value::Int(days)) => Some(*days),
+                _ => None,
+            };
+            let covers = |source: &Source| source.collection.is_none_or(|covered| covered == number);
+            let indexes = self.indexes.values().filter(|index| index.sources.iter().any(covers));
+            let mut indexes: Vec<Arc<Index>> = indexes.cloned().collect();
+            indexes.sort_by_key(|index| index.number);
+            let collection = Collection {
+                number,
+                name: self.name_of(Native::Collections, number),
+                history_days: days("history_days"),
+                ttl_days: days("ttl_days"),
+                indexes,
+            };
+            self.collections.insert(number, Arc::new(collection));
+        }
+    }
+
+    fn load_functions(&mut self, view: &mut View<'_>) {
+        for (number, fields) in self.documents(view, Native::Functions) {
+            let Some(Value::Query(body)) = fields.get("body") else {
+                continue;
+            };
+            let function = UserFunction {
+                name: self.name_of(Native::Functions, number),
+                body: body.clone(),
+                role: fields.get("role").cloned(),
+            };
+            self.functions.insert(number, Arc::new(function));
+        }
+    }
+
+    fn load_roles(&mut self, view: &mut View<'_>) {
+        for (number, fields) in self.documents(view, Native::Roles) {
+            let name = self.name_of(Native::Roles, number);
+            let objects = |key| {
+                fields
+                    .get(key)
+                    .map_or(&[][..], Value::one_or_many)
+                    .iter()
+                    .filter_map(Value::as_object)
+            };
+            self.roles.push(Arc::new(Role {
+                name,
+                privileges: objects("privileges").filter_map(|fields| privilege(fields)).collect(),
+                membership: objects("membership").filter_map(|fields| membership(fields)).collect(),
+            }));
+        }
+    }
+
+    fn load_providers(&mut self, view: &mut View<'_>) {
+        for (_, fields) in self.documents(view, Native::AccessProviders) {
+            let text = |key| fields.string(key).cloned().unwrap_or_else(|| "".into());
+            let roles = fields.get("roles").map_or(&[][..], Value::one_or_many).iter();
+            let provider = AccessProvider {
+                name: text("name"),
+                issuer: text("issuer"),
+                jwks_uri: text("jwks_uri"),
+                audience: text("audience"),
+                roles: roles.filter_map(provider_role).collect(),
+            };
+            self.providers.push(Arc::new(provider));
+        }
+    }
+}
+
+fn components(value: Option<&Value>) -> Vec<Component> {
+    let objects = value
+        .map_or(&[][..], Value::one_or_many)
+        .iter()
+        .filter_map(Value::as_object);
+    objects.filter_map(|fields| component(fields)).collect()
+}
+
+fn component(fields: &Fields) -> Option<Component> {
+    let extract = match (fields.get("field"), fields.string("binding")) {
+        (Some(path), _) => Extract::Field(path.one_or_many().to_vec()),
+        (None, Some(binding)) => Extract::Binding(binding.clone()),
+        (None, None) => return None,
+    };
+    Some(Component {
+        extract,
+        casefold: fields
+            .string("transform")
+            .is_some_and(|transform| &**transform == "casefold"),
+        reverse: matches!(fields.get("reverse"), Some(Value::Bool(true))),
+    })
+}
+
+fn privilege(fields: &Fields) -> Option<Privilege> {
+    let Some(Value::Ref(resource)) = fields.get("resource") else {
+        return None;
+    };
+    let actions = fields.get("actions").and_then(Value::as_object);
+    let actions = actions.iter().flat_map(|actions| actions.entries.iter());
+    let actions = actions.filter_map(|(action, grant)| {
+        let grant = match grant {
+            Value::Bool(true) => Grant::Always,
+            Value::Query(closure) => Grant::If(closure.clone()),
+            _ => return None,
+        };
+        Some((action.clone(), grant))
+    });
+    Some(Privilege {
+        resource: resource.clone(),
+        actions: actions.collect(),
+    })
+}
+
+fn predicate(fields: &Fields) -> Option<Arc<Closure>> {
+    match fields.get("predicate") {
+        Some(Value::Query(closure)) => Some(closure.clone()),
+        _ => None,
+    }
+}
+
+fn membership(fields: &Fields) -> Option<Membership> {
+    match fields.get("resource") {
+        Some(Value::Ref(resource)) => Some(Membership {
+            resource: resource.clone(),
+            predicate: predicate(fields),
+        }),
+        _ => None,
+    }
+}
+
+fn provider_role(value: &Value) -> Option<(Value, Option<Arc<Closure>>)> {
+    match value {
+        Value::Object(fields) => Some((fields.get("role")?.clone(), predicate(fields))),
+        role => Some((role.clone(), None)),
+    }
+}
+
+/// The kind and the name of what a ref names, for messages about what is not there.
+pub fn describe(reference: &Ref) -> (&'static str, Arc<str>) {
+    match &reference.target {
+        Target::Document(collection, _) => ("collection", collection.clone()),
+        Target::Named(native, name) => (native.singular(), name.clone()),
+        Target::Numbered(native, _) => (native.singular(), reference.id()),
+        Target::Native(native) => ("collection", native.name().into()),
+    }
+}

@@ -1,0 +1,112 @@
+//! Secrets of keys and tokens, and passwords.
+//!
+//! A generated secret carries 160 random bits, so a plain SHA-256 keeps it; a password is chosen by somebody and gets bcrypt.
+
+use base64::Engine as _;
+use sha2::{Digest, Sha256};
+
+/// Work of hashing a password: about ten milliseconds.
+const PASSWORD_COST: u32 = 8;
+/// bcrypt looks at no more bytes of a password.
+const PASSWORD_BYTES_MAX: usize = 72;
+
+const KEY_MARK: [u8; 2] = [0x7e, 0x70];
+const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
+
+/// A secret as its owner sees it.
+pub struct Secret {
+    pub text: String,
+}
+
+/// What a presented secret claims to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Key(u64),
+    Token(u64),
+}
+
+impl Secret {
+    pub fn key(id: u64, random: &[u8; 20]) -> Secret {
+        Secret::of(&[&KEY_MARK[..], &id.to_be_bytes(), random].concat())
+    }
+
+    pub fn token(id: u64, database: u64, random: &[u8; 20]) -> Secret {
+        Secret::of(&[&TOKEN_MARK[..], &id.to_be_bytes(), &database.to_be_bytes(), random].concat())
+    }
+
+    fn of(bytes: &[u8]) -> Secret {
+        Secret {
+            text: base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes),
+        }
+    }
+
+    pub fn hash(&self) -> [u8; 32] {
+        hash(&self.text)
+    }
+
+    /// What `hashed_secret` shows.
+    pub fn shown_hash(&self) -> String {
+        let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(self.hash());
+        format!("$sha256${digest}")
+    }
+}
+
+pub fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+/// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret begin with `fn`.
+pub fn claim(secret: &str) -> Option<Claim> {
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
+    let id = crate::rows::number_at(&bytes, 2);
+    match (bytes.get(..2)?, bytes.len()) {
+        (mark, 30) if mark == KEY_MARK => Some(Claim::Key(id)),
+        (mark, 38) if mark == TOKEN_MARK => Some(Claim::Token(id)),
+        _ => None,
+    }
+}
+
+pub fn hash_password(password: &str) -> String {
+    bcrypt::hash(first_bytes(password), PASSWORD_COST).expect("the cost is in range and the system has randomness")
+}
+
+pub fn password_matches(password: &str, hash: &str) -> bool {
+    bcrypt::verify(first_bytes(password), hash).unwrap_or(false)
+}
+
+fn first_bytes(password: &str) -> &[u8] {
+    let bytes = password.as_bytes();
+    &bytes[..bytes.len().min(PASSWORD_BYTES_MAX)]
+}
+
+/// The name by which the world knows a database: its number in letters.
+pub fn global_id(number: u64) -> String {
+    const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
+    (0..13)
+        .rev()
+        .map(|digit| char::from(LETTERS[(number >> (digit * 5)) as usize & 31]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_tells_what_it_is_for() {
+        let key = Secret::key(42, &[7; 20]);
+        assert!(key.text.starts_with("fn"));
+        assert_eq!(claim(&key.text), Some(Claim::Key(42)));
+        assert_eq!(claim(&Secret::token(43, 1, &[9; 20]).text), Some(Claim::Token(43)));
+        for garbage in ["", "garbage", "secret", "fnAEpY1ZWaACQOJh6JZ8t4qB0eNN1l-8r1gFFFFF!"] {
+            assert_eq!(claim(garbage), None);
+        }
+    }
+
+    #[test]
+    fn passwords_match_only_themselves() {
+        let hash = hash_password("sesame");
+        assert!(password_matches("sesame", &hash));
+        assert!(!password_matches("sesame2", &hash));
+    }
+}

@@ -1,0 +1,508 @@
+//! Streams: what happens to a document or in a set, from now on.
+//!
+//! The engine tells which rows of the target change; a stream notes them and, once they are durable, reads from the history
+//! what happened between the version up to which it has told everything and the durable one. So nothing is told twice, nothing
+//! left out, and nothing that a crash could take back. Who asks is checked again before each event.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quartet_engine::{Hold, Home, WatchId};
+use quartet_model::{KeyRange, Version as CommitVersion};
+
+use crate::documents::{Place, Version, difference};
+use crate::error::{Code, Errors, Result};
+use crate::evaluation::{Evaluation, wrong_type};
+use crate::expression::Effect;
+use crate::headers::{self, RequestHeaders};
+use crate::indexes::{self, entries_prefix, former_prefix};
+use crate::parse;
+use crate::render;
+use crate::rows::{self, Key, View};
+use crate::schema::{Index, Schema};
+use crate::service::{Fauna, Reply, Request, refusal};
+use crate::sets::{as_set, reference};
+use crate::value::{Fields, Ref, Set, Target, Timestamp, Value};
+
+/// What a stream does next.
+pub enum StreamStep {
+    Send(String),
+    /// Ask again once this is durable.
+    Wait(Hold),
+    /// Ask again when woken.
+    Idle,
+    End,
+}
+
+/// The members of an event that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Action,
+    Document,
+    Diff,
+    Prev,
+    Index,
+}
+
+/// What is watched.
+enum Watched {
+    Document(Place),
+    Documents {
+        schema: Arc<Schema>,
+        collection: u64,
+    },
+    Entries {
+        schema: Arc<Schema>,
+        index: Arc<Index>,
+        terms: Vec<Value>,
+        terms_key: Vec<u8>,
+    },
+}
+
+/// The keys below the layer that have changed and are not told yet.
+type Changed = Arc<Mutex<BTreeSet<Vec<u8>>>>;
+
+pub struct Stream {
+    fauna: Arc<Fauna>,
+    secret: String,
+    target: Watched,
+    fields: Vec<Field>,
+    changed: Changed,
+    watches: Vec<WatchId>,
+    /// Everything up to here has been told.
+    told: Timestamp,
+    unsent: std::collections::VecDeque<String>,
+    ended: bool,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut home = self.fauna.engine.home();
+        for watch in self.watches.drain(..) {
+            home.unwatch(watch);
+        }
+    }
+}
+
+impl Fauna {
+    /// Opens a stream if the request asks for one: the head of the answer, and what follows; or the refusal.
+    pub fn stream(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Option<std::result::Result<(Reply, Stream), Reply>> {
+        let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+        if headers::plain_path(path) != "/stream" || request.method != "POST" {
+            return None;
+        }
+        let request_headers = RequestHeaders::new(request.headers);
+        let opened = self.open_stream(&request_headers, query, request.body, wake);
+        let now = self.engine.now_micros();
+        let finish = |mut reply: Reply| {
+            reply.headers.push(("x-txn-time", now.to_string()));
+            headers::complete(reply, &request_headers, &self.random())
+        };
+        Some(match opened {
+            Ok(stream) => {
+                let reply = Reply {
+                    status: 200,
+                    headers: vec![("content-type", "application/json;charset=utf-8".into())],
+                    body: String::new(),
+                    hold: CommitVersion::ZERO,
+                };
+                Ok((finish(reply), stream))
+            }
+            Err(errors) => Err(finish(refusal(&errors, now))),
+        })
+    }
+
+    fn open_stream(
+        self: &Arc<Self>,
+        headers: &RequestHeaders<'_>,
+        query: &str,
+        body: &[u8],
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Stream> {
+        headers.check()?;
+        let secret = headers
+            .secret()
+            .ok_or_else(|| Errors::protocol(Code::Unauthorized, "Unauthorized"))?;
+        let fields = fields(headers::parameter(query, "fields").as_deref())?;
+        let changed: Changed = Arc::default();
+        let reader = self.engine.reader(self.space);
+        let mut view = View::Reader(&reader);
+        let caller = self.authenticate(&mut view, &secret)?;
+        let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, Effect::Read))?;
+        let mut evaluation = self.evaluation(view, &caller)?;
+        evaluation.allowed = Effect::Read;
+        let value = evaluation.evaluate(&parsed.root)?;
+        let target = target(&mut evaluation, &value)?;
+        drop(evaluation);
+        let mut stream = Stream {
+            fauna: self.clone(),
+            secret,
+            target,
+            fields,
+            changed,
+            watches: Vec::new(),
+            told: Timestamp(0),
+            unsent: Default::default(),
+            ended: false,
+        };
+        stream.watch(wake);
+        // Watching first, then looking: nothing falls between.
+        let reader = self.engine.reader(self.space);
+        stream.told = Timestamp(reader.version.0.max(reader.now_micros.saturating_sub(1)));
+        let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
+        stream.unsent.push_back(start);
+        Ok(stream)
+    }
+}
+
+/// The members of events: a trailing comma is a driver's habit.
+fn fields(asked: Option<&str>) -> Result<Vec<Field>> {
+    let Some(asked) = asked else {
+        return Ok(vec![Field::Action, Field::Document]);
+    };
+    let mut fields = Vec::new();
+    for name in asked.split(',').filter(|name| !name.is_empty()) {
+        fields.push(match name {
+            "action" => Field::Action,
+            "document" => Field::Document,
+            "diff" => Field::Diff,
+            "prev" => Field::Prev,
+            "index" => Field::Index,
+            other => {
+                let message = format!("Invalid field name '{other}'");
+                return Err(Errors::protocol(Code::InvalidUrlParameter, message));
+            }
+        });
+    }
+    Ok(fields)
+}
+
+fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
+    let document = match value {
+        Value::Document(document) => Some(document.reference.clone()),
+        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
+        _ => None,
+    };
+    if let Some(document) = document {
+        let place = evaluation.resolve(&document)?;
+        evaluation.permit("read", &document, &[Value::Ref(document.clone())])?;
+        return Ok(Watched::Document(place));
+    }
+    match as_set(value).as_deref() {
+        Some(Set::Match { index, terms }) => {
+            let (schema, index_schema) = evaluation.index(index)?;
+            let terms: Vec<Value> = terms.as_ref().map_or(&[][..], Value::one_or_many).to_vec();
+            evaluation.permit_index(index, &terms)?;
+            Ok(Watched::Entries {
+                terms_key: indexes::terms_key(&terms, &schema),
+                schema,
+                index: index_schema,
+                terms,
+            })
+        }
+        Some(Set::Documents(collection)) => {
+            evaluation.permit_collection(collection)?;
+            let schema = evaluation.schema_in(&collection.scope)?;
+            let number = match &collection.target {
+                Target::Native(native) => *native as u64,
+                _ => {
+                    let found = schema.collection(&collection.id()).map(|collection| collection.number);
+                    found.ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
+                }
+            };
+            Ok(Watched::Documents {
+                schema,
+                collection: number,
+            })
+        }
+        _ => {
+            let mut errors = wrong_type("", value);
+            let given = value.type_name();
+            errors.0[0].description = format!("Expected a Document Ref or Version, or a Set Ref, got {given}.");
+            Err(errors)
+        }
+    }
+}
+
+/// What happened once.
+struct Happening {
+    ts: Timestamp,
+    kind: &'static str,
+    action: &'static str,
+    members: Vec<(Field, Value)>,
+    document: Ref,
+}
+
+impl Stream {
+    fn prefixes(&self) -> Vec<Key> {
+        match &self.target {
+            Watched::Document(place) => vec![
+                rows::document(place.database(), place.collection, place.id),
+                rows::history(place.database(), place.collection, place.id),
+            ],
+            Watched::Documents { schema, collection } => vec![
+                Key::of(schema.database(), b'D').number(*collection),
+                Key::of(schema.database(), b'H').number(*collection),
+            ],
+            Watched::Entries {
+                schema,
+                index,
+                terms_key,
+                ..
+            } => vec![
+                entries_prefix(schema.database(), index, terms_key),
+                former_prefix(schema.database(), index, terms_key),
+            ],
+        }
+    }
+
+    fn watch(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
+        let mut home = self.fauna.engine.home();
+        for prefix in self.prefixes() {
+            let (changed, wake) = (self.changed.clone(), wake.clone());
+            let range = KeyRange::new(prefix.0.clone(), prefix.end());
+            let noted = Arc::new(move |key: &[u8]| {
+                changed.lock().insert(Home::layer_key(key).to_vec());
+                wake();
+            });
+            self.watches.push(home.watch_range(self.fauna.space, &range, noted));
+        }
+    }
+
+    pub fn step(&mut self) -> StreamStep {
+        if let Some(event) = self.unsent.pop_front() {
+            return StreamStep::Send(event);
+        }
+        if self.ended {
+            return StreamStep::End;
+        }
+        let changed = std::mem::take(&mut *self.changed.lock());
+        if changed.is_empty() {
+            return StreamStep::Idle;
+        }
+        let fauna = self.fauna.clone();
+        let reader = fauna.engine.reader(fauna.space);
+        if reader.hold != CommitVersion::ZERO {
+            self.changed.lock().extend(changed);
+            return StreamStep::Wait(reader.hold);
+        }
+        let until = Timestamp(reader.version.0);
+        let told = self.tell(View::Reader(&reader), &changed, until);
+        self.told = self.told.max(until);
+        if let Err(errors) = told {
+            self.end(&errors, until);
+        }
+        self.step()
+    }
+
+    fn tell(&mut self, mut view: View<'_>, changed: &BTreeSet<Vec<u8>>, until: Timestamp) -> Result<()> {
+        let fauna = self.fauna.clone();
+        let lost = || Errors::new(Code::PermissionDenied, "Authorization lost during stream evaluation.");
+        let caller = fauna.authenticate(&mut view, &self.secret).map_err(|_| lost())?;
+        let mut evaluation = fauna.evaluation(view, &caller).map_err(|_| lost())?;
+        let mut happenings = Vec::new();
+        match &self.target {
+            Watched::Document(place) => {
+                evaluation
+                    .permit("read", &place.reference, &[Value::Ref(place.reference.clone())])
+                    .map_err(|_| lost())?;
+                self.versions(&mut evaluation, place, &mut happenings);
+            }
+            Watched::Documents { schema, collection } => {
+                let skip = Key::of(schema.database(), b'D').0.len() + 8;
+                let ids: BTreeSet<u64> = changed.iter().map(|key| rows::number_at(key, skip)).collect();
+                for id in ids {
+                    self.presence(&mut evaluation, schema, *collection, id, &mut happenings);
+                }
+            }
+            Watched::Entries {
+                schema,
+                index,
+                terms_key,
+                ..
+            } => {
+                for key in changed {
+                    self.entry(&mut evaluation, schema, index, terms_key, key, &mut happenings);
+                }
+            }
+        }
+        happenings.retain(|happening| happening.ts > self.told && happening.ts <= until);
+        happenings.sort_by_key(|happening| (happening.ts, happening.action == "add"));
+        happenings
+            .dedup_by(|one, other| (one.ts, one.action, &one.document) == (other.ts, other.action, &other.document));
+        for happening in happenings {
+            if evaluation.may_read(&happening.document) {
+                let event = self.event(&happening);
+                self.unsent.push_back(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
+        let mut former: Option<Version> = None;
+        for version in evaluation.versions(place) {
+            let before = former.as_ref().and_then(|former| former.fields.clone());
+            let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
+            let empty = Fields::default();
+            let (action, shown, diff, prev) = match (&before, &version.fields) {
+                (None, Some(new)) => ("create", document(version.ts, new), document(version.ts, new), None),
+                (Some(old), Some(new)) => {
+                    let changes = difference(old, new);
+                    let back = difference(new, old);
+                    let prev = document(former.as_ref().map_or(version.ts, |former| former.ts), &back);
+                    (
+                        "update",
+                        document(version.ts, new),
+                        document(version.ts, &changes),
+                        Some(prev),
+                    )
+                }
+                (Some(old), None) => {
+                    let ts = former.as_ref().map_or(version.ts, |former| former.ts);
+                    (
+                        "delete",
+                        document(ts, old),
+                        document(version.ts, &empty),
+                        Some(document(ts, old)),
+                    )
+                }
+                (None, None) => continue,
+            };
+            let prev = prev.unwrap_or(Value::Null);
+            happenings.push(Happening {
+                ts: version.ts,
+                kind: "version",
+                action,
+                members: vec![(Field::Document, shown), (Field::Diff, diff), (Field::Prev, prev)],
+                document: place.reference.clone(),
+            });
+            former = Some(version);
+        }
+    }
+
+    fn presence(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        schema: &Arc<Schema>,
+        collection: u64,
+        id: u64,
+        happenings: &mut Vec<Happening>,
+    ) {
+        let Some(document) = reference(schema, collection, id) else {
+            return;
+        };
+        let place = Place {
+            schema: schema.clone(),
+            collection,
+            id,
+            reference: document.clone(),
+        };
+        let mut present = false;
+        for version in evaluation.versions(&place) {
+            let is_present = version.fields.is_some();
+            if is_present != present {
+                let action = if is_present { "add" } else { "remove" };
+                let source = document.collection().map_or(Value::Null, Value::Ref);
+                let index = Value::record([("collection", source)]);
+                happenings.push(set_happening(version.ts, action, &document, index));
+            }
+            present = is_present;
+        }
+    }
+
+    fn entry(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        schema: &Arc<Schema>,
+        index: &Index,
+        terms_key: &[u8],
+        key: &[u8],
+        happenings: &mut Vec<Happening>,
+    ) {
+        let former = former_prefix(schema.database(), index, terms_key);
+        let tail = key.len().saturating_sub(16);
+        let Some(document) = reference(schema, rows::number_at(key, tail), rows::number_at(key, tail + 8)) else {
+            return;
+        };
+        let Some(row) = evaluation.view.get(key) else { return };
+        let has_left = key.starts_with(&former.0);
+        let values = indexes::entry_values(&row, if has_left { 8 } else { 16 }, schema);
+        let terms = match &self.target {
+            Watched::Entries { terms, .. } => terms.clone(),
+            _ => Vec::new(),
+        };
+        let shown = Value::record([
+            ("ref", Value::named(crate::value::Native::Indexes, index.name.clone())),
+            ("terms", Value::array(terms)),
+            ("values", Value::array(values)),
+        ]);
+        let added = Timestamp(rows::number_at(&row, 0));
+        happenings.push(set_happening(added, "add", &document, shown.clone()));
+        if has_left {
+            let removed = Timestamp(rows::number_at(key, former.0.len()));
+            happenings.push(set_happening(removed, "remove", &document, shown));
+        }
+    }
+
+    fn event(&self, happening: &Happening) -> String {
+        let mut members: Vec<(Arc<str>, Value)> = Vec::new();
+        for field in &self.fields {
+            let found = happening.members.iter().find(|(known, _)| known == field);
+            let name = match field {
+                Field::Action => {
+                    members.push(("action".into(), Value::string(happening.action)));
+                    continue;
+                }
+                Field::Document => "document",
+                Field::Diff => "diff",
+                Field::Prev => "prev",
+                Field::Index => "index",
+            };
+            if let Some((_, value)) = found
+                && !value.is_null()
+            {
+                members.push((name.into(), value.clone()));
+            }
+        }
+        shown_event(happening.kind, happening.ts, Value::object(members))
+    }
+
+    fn end(&mut self, errors: &Errors, at: Timestamp) {
+        self.ended = true;
+        let event = errors.0.first().map_or(Value::Null, |error| {
+            Value::record([
+                ("code", Value::string(error.code.wire().0)),
+                ("description", Value::string(error.description.as_str())),
+            ])
+        });
+        self.unsent.push_back(shown_event("error", at, event));
+    }
+}
+
+/// One event, as a line of its own.
+fn shown_event(kind: &str, ts: Timestamp, event: Value) -> String {
+    let event = render::compact(&event);
+    format!("{{\"type\":\"{kind}\",\"txn\":{},\"event\":{event}}}\r\n", ts.0)
+}
+
+fn versioned(reference: &Ref, ts: Timestamp, fields: &Fields) -> Value {
+    let head = [("ref".into(), Value::Ref(reference.clone())), ("ts".into(), ts.value())];
+    Value::object(head.into_iter().chain(fields.entries.iter().cloned()).collect())
+}
+
+fn set_happening(ts: Timestamp, action: &'static str, document: &Ref, index: Value) -> Happening {
+    let shown = Value::record([("ref", Value::Ref(document.clone())), ("ts", ts.value())]);
+    Happening {
+        ts,
+        kind: "set",
+        action,
+        members: vec![(Field::Document, shown), (Field::Index, index)],
+        document: document.clone(),
+    }
+}

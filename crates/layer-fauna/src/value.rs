@@ -1,0 +1,475 @@
+//! What an expression evaluates to.
+//!
+//! Values are shared, never changed. Each container knows how deep and how large it would be written out, so that a query
+//! which keeps doubling a shared value is refused long before anything walks it: see `LIMITS` in `eval`.
+
+use std::sync::Arc;
+
+use crate::expression::Lambda;
+use crate::time::{Date, Time};
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+    Array(Arc<Items>),
+    Object(Arc<Fields>),
+    Page(Arc<Page>),
+    Ref(Ref),
+    Set(Arc<Set>),
+    Time(Time),
+    Date(Date),
+    Uuid([u8; 16]),
+    Query(Arc<Closure>),
+    Document(Arc<Document>),
+    /// The time at which this very transaction will commit.
+    TransactionTime,
+}
+
+/// An array.
+#[derive(Debug)]
+pub struct Items {
+    pub values: Vec<Value>,
+    size: Size,
+}
+
+/// An object: keys differ, in order of their writing.
+#[derive(Debug, Default)]
+pub struct Fields {
+    pub entries: Vec<(Arc<str>, Value)>,
+    size: Size,
+}
+
+#[derive(Debug)]
+pub struct Page {
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+    pub data: Arc<Items>,
+}
+
+/// How deep a value nests, and about how many bytes it takes when written out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Size {
+    pub depth: u32,
+    pub bytes: u64,
+}
+
+/// A version of a document: its top-level fields, among them `data`.
+#[derive(Debug)]
+pub struct Document {
+    pub reference: Ref,
+    pub ts: Timestamp,
+    pub fields: Arc<Fields>,
+}
+
+/// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    pub const PENDING: Timestamp = Timestamp(u64::MAX);
+
+    pub fn value(self) -> Value {
+        match self {
+            Timestamp::PENDING => Value::TransactionTime,
+            Timestamp(micros) => Value::Int(micros as i64),
+        }
+    }
+}
+
+/// The collections that every database has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Native {
+    Databases,
+    Collections,
+    Indexes,
+    Functions,
+    Roles,
+    Keys,
+    Tokens,
+    Credentials,
+    AccessProviders,
+}
+
+impl Native {
+    pub const ALL: [Native; 9] = [
+        Native::Databases,
+        Native::Collections,
+        Native::Indexes,
+        Native::Functions,
+        Native::Roles,
+        Native::Keys,
+        Native::Tokens,
+        Native::Credentials,
+        Native::AccessProviders,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Native::Databases => "databases",
+            Native::Collections => "collections",
+            Native::Indexes => "indexes",
+            Native::Functions => "functions",
+            Native::Roles => "roles",
+            Native::Keys => "keys",
+            Native::Tokens => "tokens",
+            Native::Credentials => "credentials",
+            Native::AccessProviders => "access_providers",
+        }
+    }
+
+    /// One of them, as messages call it.
+    pub fn singular(self) -> &'static str {
+        match self {
+            Native::Databases => "database",
+            Native::Collections => "collection",
+            Native::Indexes => "index",
+            Native::Functions => "function",
+            Native::Roles => "role",
+            Native::Keys => "key",
+            Native::Tokens => "token",
+            Native::Credentials => "credentials",
+            Native::AccessProviders => "access_provider",
+        }
+    }
+
+    /// `classes` is the old word for collections.
+    pub fn parse(name: &str) -> Option<Native> {
+        if name == "classes" {
+            return Some(Native::Collections);
+        }
+        Native::ALL.into_iter().find(|native| native.name() == name)
+    }
+
+    /// Its members have names; those of the others have numbers.
+    pub fn has_names(self) -> bool {
+        !matches!(self, Native::Keys | Native::Tokens | Native::Credentials)
+    }
+}
+
+/// Names something that need not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ref {
+    pub target: Target,
+    /// The databases to walk down from the request's own. Empty: its own.
+    pub scope: Arc<[Arc<str>]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    Native(Native),
+    Named(Native, Arc<str>),
+    Numbered(Native, i64),
+    Document(Arc<str>, i64),
+}
+
+impl Ref {
+    pub fn new(target: Target) -> Ref {
+        Ref {
+            target,
+            scope: no_scope(),
+        }
+    }
+
+    pub fn native(native: Native) -> Ref {
+        Ref::new(Target::Native(native))
+    }
+
+    pub fn named(native: Native, name: impl Into<Arc<str>>) -> Ref {
+        Ref::new(Target::Named(native, name.into()))
+    }
+
+    pub fn with_scope(mut self, scope: Arc<[Arc<str>]>) -> Ref {
+        self.scope = scope;
+        self
+    }
+
+    /// The collection it is in; of a built-in collection nothing.
+    pub fn collection(&self) -> Option<Ref> {
+        let target = match &self.target {
+            Target::Native(_) => return None,
+            Target::Named(native, _) | Target::Numbered(native, _) => Target::Native(*native),
+            Target::Document(collection, _) => Target::Named(Native::Collections, collection.clone()),
+        };
+        Some(Ref::new(target).with_scope(self.scope.clone()))
+    }
+
+    pub fn id(&self) -> Arc<str> {
+        match &self.target {
+            Target::Native(native) => native.name().into(),
+            Target::Named(_, name) => name.clone(),
+            Target::Numbered(_, id) | Target::Document(_, id) => id.to_string().into(),
+        }
+    }
+
+    /// The database it is scoped to.
+    pub fn database(&self) -> Option<Ref> {
+        let (last, above) = self.scope.split_last()?;
+        Some(Ref::named(Native::Databases, last.clone()).with_scope(above.into()))
+    }
+
+    /// The kind of schema object it names, if it does.
+    pub fn names(&self, native: Native) -> bool {
+        matches!(&self.target, Target::Named(kind, _) if *kind == native)
+    }
+}
+
+pub fn no_scope() -> Arc<[Arc<str>]> {
+    static NONE: std::sync::LazyLock<Arc<[Arc<str>]>> = std::sync::LazyLock::new(|| Arc::from([]));
+    NONE.clone()
+}
+
+/// A set, not yet looked at.
+#[derive(Debug)]
+pub enum Set {
+    Match {
+        index: Ref,
+        terms: Option<Value>,
+    },
+    Documents(Ref),
+    Singleton(Ref),
+    /// Of a ref or a set.
+    Events(Value),
+    Union(Vec<Value>),
+    Intersection(Vec<Value>),
+    Difference(Vec<Value>),
+    Distinct(Value),
+    Reverse(Value),
+    Filter(Value, Arc<Closure>),
+    /// With a lambda, or the ref of an index.
+    Join(Value, Value),
+    Range {
+        of: Value,
+        from: Value,
+        to: Value,
+    },
+}
+
+/// A lambda and the variables it was made among.
+#[derive(Debug)]
+pub struct Closure {
+    pub lambda: Arc<Lambda>,
+    pub variables: Arc<[Value]>,
+    /// As stored and shown.
+    pub api_version: Arc<str>,
+}
+
+impl Items {
+    pub fn new(values: Vec<Value>) -> Items {
+        let size = Size::of(values.iter(), 0);
+        Items { values, size }
+    }
+}
+
+impl Fields {
+    pub fn new(entries: Vec<(Arc<str>, Value)>) -> Fields {
+        let keys = entries.iter().map(|(key, _)| key.len() as u64 + 4).sum();
+        let size = Size::of(entries.iter().map(|(_, value)| value), keys);
+        Fields { entries, size }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries
+            .iter()
+            .find(|(name, _)| &**name == key)
+            .map(|(_, value)| value)
+    }
+
+    pub fn string(&self, key: &str) -> Option<&Arc<str>> {
+        match self.get(key) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same with `key` set to `value`, in its old place if it had one.
+    pub fn with(&self, key: &str, value: Value) -> Fields {
+        let mut entries = self.entries.clone();
+        match entries.iter_mut().find(|(name, _)| &**name == key) {
+            Some(entry) => entry.1 = value,
+            None => entries.push((key.into(), value)),
+        }
+        Fields::new(entries)
+    }
+
+    pub fn without(&self, keys: &[&str]) -> Fields {
+        let kept = self.entries.iter().filter(|(name, _)| !keys.contains(&&**name));
+        Fields::new(kept.cloned().collect())
+    }
+}
+
+impl Size {
+    fn of<'v>(values: impl Iterator<Item = &'v Value>, extra: u64) -> Size {
+        let mut size = Size {
+            depth: 1,
+            bytes: extra + 2,
+        };
+        for value in values {
+            let inner = value.size();
+            size.depth = size.depth.max(inner.depth + 1);
+            size.bytes = size.bytes.saturating_add(inner.bytes + 1);
+        }
+        size
+    }
+
+    fn and(self, other: Size) -> Size {
+        Size {
+            depth: self.depth.max(other.depth),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    fn deeper(self) -> Size {
+        Size {
+            depth: self.depth + 1,
+            bytes: self.bytes + 16,
+        }
+    }
+}
+
+impl Value {
+    pub fn string(text: impl Into<Arc<str>>) -> Value {
+        Value::String(text.into())
+    }
+
+    pub fn array(values: Vec<Value>) -> Value {
+        Value::Array(Arc::new(Items::new(values)))
+    }
+
+    pub fn object(entries: Vec<(Arc<str>, Value)>) -> Value {
+        Value::Object(Arc::new(Fields::new(entries)))
+    }
+
+    /// An object of fixed keys.
+    pub fn record<const N: usize>(entries: [(&str, Value); N]) -> Value {
+        Value::object(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    }
+
+    pub fn native(native: Native) -> Value {
+        Value::Ref(Ref::native(native))
+    }
+
+    pub fn named(native: Native, name: impl Into<Arc<str>>) -> Value {
+        Value::Ref(Ref::named(native, name))
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    pub fn as_str(&self) -> Option<&Arc<str>> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn as_object(&self) -> Option<&Arc<Fields>> {
+        match self {
+            Value::Object(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    pub fn as_items(&self) -> Option<&[Value]> {
+        match self {
+            Value::Array(items) => Some(&items.values),
+            _ => None,
+        }
+    }
+
+    /// One or many: the elements of an array, or the value itself.
+    pub fn one_or_many(&self) -> &[Value] {
+        match self {
+            Value::Array(items) => &items.values,
+            single => std::slice::from_ref(single),
+        }
+    }
+
+    pub fn size(&self) -> Size {
+        let leaf = |bytes: usize| Size {
+            depth: 0,
+            bytes: bytes as u64 + 8,
+        };
+        match self {
+            Value::String(text) => leaf(text.len()),
+            Value::Bytes(bytes) => leaf(bytes.len()),
+            Value::Array(items) => items.size,
+            Value::Object(fields) => fields.size,
+            Value::Page(page) => [&page.before, &page.after]
+                .into_iter()
+                .flatten()
+                .fold(page.data.size, |size, cursor| size.and(cursor.size()))
+                .deeper(),
+            Value::Document(document) => document.fields.size.deeper(),
+            Value::Set(set) => set.size(),
+            Value::Query(closure) => closure
+                .variables
+                .iter()
+                .fold(leaf(64), |size, value| size.and(value.size()))
+                .deeper(),
+            _ => leaf(8),
+        }
+    }
+
+    /// The name that error messages have for its type.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "Null",
+            Value::Bool(_) => "Boolean",
+            Value::Int(_) => "Integer",
+            Value::Double(_) => "Double",
+            Value::String(_) => "String",
+            Value::Bytes(_) => "Bytes",
+            Value::Array(_) => "Array",
+            Value::Object(_) => "Object",
+            Value::Page(_) => "Page",
+            Value::Ref(reference) => reference.type_name(),
+            Value::Set(_) => "Set",
+            Value::Time(_) => "Time",
+            Value::Date(_) => "Date",
+            Value::Uuid(_) => "UUID",
+            Value::Query(_) => "Lambda",
+            Value::Document(_) => "Object",
+            Value::TransactionTime => "Transaction Time",
+        }
+    }
+}
+
+impl Ref {
+    fn type_name(&self) -> &'static str {
+        match &self.target {
+            Target::Named(Native::Databases, _) => "Database Ref",
+            Target::Named(Native::Collections, _) => "Collection Ref",
+            Target::Named(Native::Indexes, _) => "Index Ref",
+            Target::Named(Native::Functions, _) => "User Function Ref",
+            Target::Named(Native::Roles, _) => "Role Ref",
+            Target::Named(Native::AccessProviders, _) => "Access Provider Ref",
+            Target::Numbered(Native::Keys, _) => "Key Ref",
+            Target::Numbered(Native::Tokens, _) => "Token Ref",
+            Target::Numbered(Native::Credentials, _) => "Credentials Ref",
+            _ => "Ref",
+        }
+    }
+}
+
+impl Set {
+    fn size(&self) -> Size {
+        let base = Size { depth: 1, bytes: 64 };
+        let all = |values: &[Value]| values.iter().fold(base, |size, value| size.and(value.size())).deeper();
+        match self {
+            Set::Match { terms, .. } => terms.as_ref().map_or(base, |terms| base.and(terms.size()).deeper()),
+            Set::Documents(_) | Set::Singleton(_) => base,
+            Set::Union(sets) | Set::Intersection(sets) | Set::Difference(sets) => all(sets),
+            Set::Distinct(set) | Set::Reverse(set) | Set::Events(set) => base.and(set.size()).deeper(),
+            Set::Filter(set, closure) => base.and(set.size()).and(Value::Query(closure.clone()).size()).deeper(),
+            Set::Join(set, with) => base.and(set.size()).and(with.size()).deeper(),
+            Set::Range { of, from, to } => base.and(of.size()).and(from.size()).and(to.size()).deeper(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Queries made to hurt: each gets the protocol's own error, soon and without eating the memory.
+
+use crate::world::World;
+
+fn check(query: &str, status: u16, expected: &str) {
+    let world = World::new(1_700_000_000_000_000);
+    let reply = world.ask("secret", query);
+    let shown: String = query.chars().take(120).collect();
+    let body: String = reply.body.chars().take(300).collect();
+    assert_eq!(reply.status, status, "{shown}: {body}");
+    assert!(reply.body.contains(expected), "{shown}: {body}");
+}
+
+#[test]
+fn json_nested_a_million_deep() {
+    check(&"[".repeat(1_000_000), 400, "Request body JSON exceeds nesting limit.");
+    check(
+        &"{\"do\":".repeat(1_000_000),
+        400,
+        "Request body JSON exceeds nesting limit.",
+    );
+    let deep = format!("{}1{}", "[".repeat(400), "]".repeat(400));
+    check(&deep, 200, "resource");
+}
+
+#[test]
+fn values_that_double() {
+    let mut query = String::from(r#"{"let":[{"a0":[1,1]}"#);
+    for level in 1..60 {
+        query += &format!(r#",{{"a{level}":[{{"var":"a{0}"}},{{"var":"a{0}"}}]}}"#, level - 1);
+    }
+    query += r#"],"in":{"var":"a59"}}"#;
+    check(&query, 400, "bad request");
+    let mut query = String::from(r#"{"let":[{"a0":{"repeat":"x","number":1024}}"#);
+    for level in 1..40 {
+        query += &format!(
+            r#",{{"a{level}":{{"concat":[{{"var":"a{0}"}},{{"var":"a{0}"}}]}}}}"#,
+            level - 1
+        );
+    }
+    query += r#"],"in":{"length":{"var":"a39"}}}"#;
+    check(&query, 400, "error");
+}
+
+#[test]
+fn a_value_nested_by_folding() {
+    let world = World::new(1_700_000_000_000_000);
+    let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
+    let query = format!(
+        r#"{{"reduce":{{"lambda":["a","x"],"expr":[{{"var":"a"}}]}},"initial":0,"collection":[{}]}}"#,
+        numbers.join(",")
+    );
+    let reply = world.ask("secret", &query);
+    assert!(reply.body.contains("stack overflow"), "{}", reply.body);
+}
+
+#[test]
+fn functions_that_call_themselves() {
+    let world = World::new(1_700_000_000_000_000);
+    let define = |name: &str, body: &str| {
+        let query = format!(
+            r#"{{"create_function":{{"object":{{"name":"{name}","body":{{"query":{{"lambda":"x","expr":{body}}}}}}}}}}}"#
+        );
+        assert_eq!(world.ask("secret", &query).status, 201);
+    };
+    define("forever", r#"{"call":{"function":"forever"},"arguments":{"var":"x"}}"#);
+    define(
+        "twice",
+        r#"[{"call":{"function":"twice"},"arguments":1},{"call":{"function":"twice"},"arguments":1}]"#,
+    );
+    for name in ["forever", "twice"] {
+        let reply = world.ask(
+            "secret",
+            &format!(r#"{{"call":{{"function":"{name}"}},"arguments":1}}"#),
+        );
+        assert_eq!(reply.status, 400);
+        assert!(
+            reply.body.contains("stack overflow") || reply.body.contains("bad request"),
+            "{}",
+            reply.body
+        );
+    }
+}
+
+#[test]
+fn loops_within_loops() {
+    let numbers: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+    let list = numbers.join(",");
+    let mut query = r#"{"add":[1,1]}"#.to_owned();
+    for level in 0..5 {
+        query = format!(r#"{{"map":{{"lambda":"x{level}","expr":{query}}},"collection":[{list}]}}"#);
+    }
+    check(&query, 400, "limit");
+}
+
+#[test]
+fn expressions_that_backtrack() {
+    let text = "a".repeat(200);
+    let query = format!(r#"{{"containsstrregex":"{text}b","pattern":"(a+)+(?=c)\\1$"}}"#);
+    check(&query, 400, "invalid argument");
+    check(r#"{"format":"%999999999d","values":1}"#, 400, "Invalid format string.");
+    check(r#"{"space":99999999999}"#, 200, "resource");
+}
+
+#[test]
+fn keys_and_numbers_that_nobody_expects() {
+    check(
+        r#"{"frobnicate":1,"why":2}"#,
+        400,
+        "No form/function found, or invalid argument keys: { frobnicate, why }.",
+    );
+    check("1e999", 200, "Infinity");
+    check(r#"{"pow":10,"exp":400}"#, 200, "Infinity");
+    check(
+        r#"{"time_add":{"time":"2020-01-01T00:00:00Z"},"offset":9223372036854775807,"unit":"days"}"#,
+        400,
+        "range",
+    );
+    check(r#"{"epoch":9223372036854775807,"unit":"days"}"#, 400, "range");
+    check(r#"{"divide":[-9223372036854775808,-1]}"#, 200, "-9223372036854775808");
+    check(
+        r#"{"substring":"abc","start":-9223372036854775808,"length":9223372036854775807}"#,
+        200,
+        "abc",
+    );
+    check(r#"{"day_of_week":9223372036854775807}"#, 200, "resource");
+}
+
+#[test]
+fn an_index_whose_binding_writes() {
+    let world = World::new(1_700_000_000_000_000);
+    world.resource("secret", r#"{"create_collection":{"object":{"name":"c"}}}"#);
+    let query = r#"{"create_index":{"object":{"name":"i","source":{"object":{"collection":{"collection":"c"},
+        "fields":{"object":{"b":{"query":{"lambda":"d","expr":{"create":{"collection":"c"}}}}}}}},
+        "terms":[{"object":{"binding":"b"}}]}}}"#;
+    world.resource("secret", query);
+    // A binding is pure: what it may not do comes to null, and nothing else is written.
+    world.resource(
+        "secret",
+        r#"{"create":{"collection":"c"},"params":{"object":{"data":{"object":{"x":1}}}}}"#,
+    );
+    assert_eq!(
+        world.resource("secret", r#"{"count":{"documents":{"collection":"c"}}}"#),
+        1
+    );
+}

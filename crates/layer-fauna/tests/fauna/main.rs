@@ -1,0 +1,8 @@
+//! The layer as its transport sees it: requests in, replies out, over an engine in memory and a clock that the test moves.
+
+mod golden;
+mod hostile;
+mod scripts;
+mod streams;
+mod transactions;
+mod world;

@@ -1,0 +1,69 @@
+//! A layer on a disk in memory, with a clock that only the test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quartet_engine::{Durability, Engine, EngineOptions, Space};
+use quartet_env::{FaultyDisk, ManualClock};
+use quartet_layer_fauna::{Fauna, Reply, Request, RootSecret};
+use quartet_model::{DatabaseId, LayerId};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+pub struct World {
+    pub fauna: Arc<Fauna>,
+    pub clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub fn new(now_micros: u64) -> World {
+        let clock = Arc::new(ManualClock::new(now_micros));
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let options = EngineOptions::default();
+        let engine = Engine::open(
+            Arc::new(FaultyDisk::new()),
+            clock.clone(),
+            options,
+            failure,
+            &mut |_| {},
+        )
+        .unwrap();
+        let space = Space {
+            database: DatabaseId(1),
+            layer: LayerId::Fauna,
+            durability: Durability::None,
+        };
+        let count = AtomicU64::new(1);
+        let random = move |bytes: &mut [u8]| {
+            let next = Sha256::digest(count.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+            bytes.iter_mut().zip(next).for_each(|(byte, random)| *byte = random);
+        };
+        let fauna = Fauna::new(Arc::new(engine), space, RootSecret::of("secret"), Box::new(random));
+        World {
+            fauna: Arc::new(fauna),
+            clock,
+        }
+    }
+
+    /// Asks with a secret, then lets ten milliseconds pass.
+    pub fn ask(&self, secret: &str, body: &str) -> Reply {
+        let authorization = format!("Bearer {secret}");
+        let reply = self.fauna.answer(Request {
+            method: "POST",
+            target: "/",
+            headers: &[("authorization", &authorization)],
+            body: body.as_bytes(),
+        });
+        self.clock.advance(10_000);
+        while self.fauna.maintain() {}
+        reply
+    }
+
+    /// The resource of a query that must succeed.
+    pub fn resource(&self, secret: &str, body: &str) -> Value {
+        let reply = self.ask(secret, body);
+        let json: Value = serde_json::from_str(&reply.body).unwrap();
+        assert!(reply.status < 300, "{body}: {json}");
+        json["resource"].clone()
+    }
+}
