@@ -154,6 +154,10 @@ impl Write {
             value_stamps: Vec::new(),
         }
     }
+
+    fn is_stamped(&self) -> bool {
+        !(self.key_stamps.is_empty() && self.value_stamps.is_empty())
+    }
 }
 
 /// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has its own placeholder there.
@@ -349,13 +353,24 @@ impl Engine {
         attempts: u32,
         body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
     ) -> Result<(R, Hold), RunError<E>> {
-        self.run_versioned(space, attempts, body)
+        self.run_telling(false, space, attempts, body)
             .map(|(answer, _, hold)| (answer, hold))
     }
 
     /// Like `run`, and tells the commit version, or the read version if nothing was written.
     pub fn run_versioned<R, E>(
         &self,
+        space: Space,
+        attempts: u32,
+        body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Version, Hold), RunError<E>> {
+        self.run_telling(true, space, attempts, body)
+    }
+
+    /// A version that is told must be in the log, so writes that change nothing are logged for its sake alone.
+    fn run_telling<R, E>(
+        &self,
+        tells_version: bool,
         space: Space,
         attempts: u32,
         mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
@@ -378,7 +393,7 @@ impl Engine {
                 return Ok((answer, transaction.read_version, hold));
             }
             let (version, written) = home
-                .execute(space, |target| transaction.write_to(target))
+                .execute(space, |target| transaction.write_to(target, tells_version))
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
@@ -498,8 +513,18 @@ impl OptimisticTransaction {
         Ok(())
     }
 
-    fn write_to(&mut self, target: &mut Transaction<'_>) -> Result<Version, std::convert::Infallible> {
-        let version = target.commit_version();
+    /// Returns the commit version, or zero if it is neither told nor stamped.
+    fn write_to(
+        &mut self,
+        target: &mut Transaction<'_>,
+        tells_version: bool,
+    ) -> Result<Version, std::convert::Infallible> {
+        let needs_version = tells_version || self.writes.values().any(Write::is_stamped);
+        let version = if needs_version {
+            target.commit_version()
+        } else {
+            Version::ZERO
+        };
         for (mut key, mut write) in std::mem::take(&mut self.writes) {
             Stamp::fill(&write.key_stamps, &mut key, version);
             match &mut write.value {
