@@ -9,7 +9,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
-from conftest import boto
+from harness.dynamodb import connect
 
 ACCOUNTS, MONEY = 10, 100
 
@@ -21,7 +21,7 @@ def test_money_is_neither_made_nor_lost(make_table, server, dynamodb):
     sums, problems = [], []
 
     def transfer(seed: int) -> None:
-        chance, client = random.Random(seed), boto(server)
+        chance, client = random.Random(seed), connect(server)
         for _ in range(40):
             source, target = chance.sample(range(ACCOUNTS), 2)
             amount = {"N": str(chance.randrange(1, 60))}
@@ -112,7 +112,7 @@ def test_items_expire_and_say_so(make_table, dynamodb, streams):
 
 
 def test_everything_is_there_after_a_kill(fresh_server):
-    client = boto(fresh_server)
+    client = connect(fresh_server)
     client.create_table(
         TableName="kept",
         KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
@@ -123,7 +123,7 @@ def test_everything_is_there_after_a_kill(fresh_server):
         client.put_item(TableName="kept", Item={"p": {"S": str(number)}})
     fresh_server.kill()
     fresh_server.start()
-    assert boto(fresh_server).scan(TableName="kept")["Count"] == 20
+    assert connect(fresh_server).scan(TableName="kept")["Count"] == 20
 
 
 def test_an_unknown_key_is_refused(tmp_path):
@@ -131,9 +131,9 @@ def test_an_unknown_key_is_refused(tmp_path):
 
     server = Server(options=["--dynamodb-access-keys", "known:secret"]).start()
     try:
-        assert boto(server, key=("known", "secret")).list_tables()["TableNames"] == []
+        assert connect(server, key=("known", "secret")).list_tables()["TableNames"] == []
         for key, error in [(("known", "wrong"), "InvalidSignatureException"), (("other", "secret"), "UnrecognizedClientException")]:
             with pytest.raises(ClientError, match=error):
-                boto(server, key=key).list_tables()
+                connect(server, key=key).list_tables()
     finally:
         server.close()
