@@ -361,12 +361,12 @@ impl Engine {
             if transaction.writes.is_empty() {
                 return Ok((answer, transaction.read_version, hold));
             }
-            let (version, written) =
-                home.execute(space, |target| transaction.write_to(target))
-                    .map_err(|error| match error {
-                        ExecuteError::Layer(never, _) => match never {},
-                        ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
-                    })?;
+            let (version, written) = home
+                .execute(space, |target| transaction.write_to(target))
+                .map_err(|error| match error {
+                    ExecuteError::Layer(never, _) => match never {},
+                    ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
+                })?;
             // Writes that changed nothing leave only what was read to wait for.
             return Ok((answer, version, hold.max(written)));
         }

@@ -50,7 +50,11 @@ impl Engine {
             snapshot: state.snapshot(),
             prefix: space.prefix(),
             version: state.last_version(),
-            durable: if hold == Version::ZERO { state.last_version() } else { durable },
+            durable: if hold == Version::ZERO {
+                state.last_version()
+            } else {
+                durable
+            },
             hold,
             now_micros,
         }

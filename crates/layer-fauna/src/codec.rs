@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use quartet_engine::Stamp;
 
+use crate::expression::Effect;
 use crate::json;
 use crate::parse;
-use crate::expression::Effect;
 use crate::render;
 use crate::rows;
 use crate::time::{Date, Time};
@@ -308,7 +308,11 @@ impl<'a> Decoder<'a> {
         };
         Some(Ref {
             target,
-            scope: if scope.is_empty() { crate::value::no_scope() } else { scope.into() },
+            scope: if scope.is_empty() {
+                crate::value::no_scope()
+            } else {
+                scope.into()
+            },
         })
     }
 
@@ -345,8 +349,14 @@ pub fn storable(value: &Value) -> Value {
 
 fn page_as_object(page: &crate::value::Page) -> Value {
     let cursors = [("before", &page.before), ("after", &page.after)];
-    let cursors = cursors.into_iter().filter_map(|(key, cursor)| Some((key.into(), cursor.clone()?)));
-    Value::object(cursors.chain([("data".into(), Value::Array(page.data.clone()))]).collect())
+    let cursors = cursors
+        .into_iter()
+        .filter_map(|(key, cursor)| Some((key.into(), cursor.clone()?)));
+    Value::object(
+        cursors
+            .chain([("data".into(), Value::Array(page.data.clone()))])
+            .collect(),
+    )
 }
 
 impl crate::value::Document {

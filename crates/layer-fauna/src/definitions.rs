@@ -76,7 +76,9 @@ impl Definition<'_> {
 
     fn name(&mut self) {
         self.need("name", "String", |value| matches!(value, Value::String(_)));
-        let Some(name) = self.params.string("name").cloned() else { return };
+        let Some(name) = self.params.string("name").cloned() else {
+            return;
+        };
         let legal = |c: char| c.is_ascii_alphanumeric() || ";@+$-_.!~%".contains(c);
         if name.is_empty() || !name.chars().all(legal) {
             let description =
@@ -138,7 +140,9 @@ fn checked(evaluation: &mut Evaluation<'_>, native: Native, params: &Fields, is_
 /// Like documents, without nulls.
 fn storable_definition(entries: Vec<(Arc<str>, Value)>) -> Fields {
     let stored = storable(&Value::object(entries));
-    stored.as_object().map_or_else(Fields::default, |fields| Fields::new(fields.entries.clone()))
+    stored
+        .as_object()
+        .map_or_else(Fields::default, |fields| Fields::new(fields.entries.clone()))
 }
 
 fn database(definition: &mut Definition<'_>) {
@@ -159,8 +163,16 @@ fn collection(definition: &mut Definition<'_>, is_new: bool) {
 
 fn index(definition: &mut Definition<'_>) {
     let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
-    definition.put("active", flag(definition, "active").filter(is_bool).unwrap_or(Value::Bool(false)));
-    definition.put("serialized", flag(definition, "serialized").filter(is_bool).unwrap_or(Value::Bool(true)));
+    definition.put(
+        "active",
+        flag(definition, "active").filter(is_bool).unwrap_or(Value::Bool(false)),
+    );
+    definition.put(
+        "serialized",
+        flag(definition, "serialized")
+            .filter(is_bool)
+            .unwrap_or(Value::Bool(true)),
+    );
     definition.name();
     source(definition);
     components(definition, "terms");
@@ -168,10 +180,14 @@ fn index(definition: &mut Definition<'_>) {
     if matches!(flag(definition, "unique"), Some(Value::Bool(true))) {
         definition.put("unique", Value::Bool(true));
     }
-    let has_terms = definition.given("terms").is_some_and(|terms| !terms.one_or_many().is_empty());
+    let has_terms = definition
+        .given("terms")
+        .is_some_and(|terms| !terms.one_or_many().is_empty());
     let is_unique = matches!(flag(definition, "unique"), Some(Value::Bool(true)));
     let partitions = if has_terms || is_unique { 1 } else { 8 };
-    let partitions = flag(definition, "partitions").filter(is_integer).unwrap_or(Value::Int(partitions));
+    let partitions = flag(definition, "partitions")
+        .filter(is_integer)
+        .unwrap_or(Value::Int(partitions));
     definition.put("partitions", partitions);
     definition.data_and_ttl();
 }
@@ -187,28 +203,41 @@ fn source(definition: &mut Definition<'_>) {
         _ => false,
     };
     if let Some(wrong) = source.one_or_many().iter().find(|value| !fits(value)) {
-        return definition.failures.push(invalid_type(&["source"], wrong, "Collection Ref"));
+        return definition
+            .failures
+            .push(invalid_type(&["source"], wrong, "Collection Ref"));
     }
     // One source stands by itself.
-    definition.put("source", match source.as_items() {
-        Some([single]) => single.clone(),
-        _ => source,
-    });
+    definition.put(
+        "source",
+        match source.as_items() {
+            Some([single]) => single.clone(),
+            _ => source,
+        },
+    );
 }
 
 fn components(definition: &mut Definition<'_>, key: &'static str) {
-    let Some(components) = definition.given(key).cloned() else { return };
+    let Some(components) = definition.given(key).cloned() else {
+        return;
+    };
     let mut shown = Vec::new();
     for component in components.one_or_many() {
         let fields = component.as_object();
-        let has_extract = fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
+        let has_extract =
+            fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
         if !has_extract {
             let description = "Must provide one of the following: field, binding";
             return definition.refuse("field", "value required", description);
         }
         let known = ["field", "binding", "transform", "reverse"];
-        let kept = fields.iter().flat_map(|fields| fields.entries.iter()).filter(|(key, _)| known.contains(&&**key));
-        shown.push(Value::object(kept.map(|(key, value)| (key.clone(), path_of(key, value))).collect()));
+        let kept = fields
+            .iter()
+            .flat_map(|fields| fields.entries.iter())
+            .filter(|(key, _)| known.contains(&&**key));
+        shown.push(Value::object(
+            kept.map(|(key, value)| (key.clone(), path_of(key, value))).collect(),
+        ));
     }
     if !shown.is_empty() {
         definition.put(key, Value::array(shown));
@@ -226,14 +255,18 @@ fn path_of(key: &str, value: &Value) -> Value {
 fn function(definition: &mut Definition<'_>) {
     definition.name();
     definition.need("body", "Query", is_query);
-    definition.take("role", "Role Ref", |value| is_text(value) || matches!(value, Value::Ref(_)));
+    definition.take("role", "Role Ref", |value| {
+        is_text(value) || matches!(value, Value::Ref(_))
+    });
     definition.data_and_ttl();
 }
 
 fn role(definition: &mut Definition<'_>) {
     definition.name();
     for key in ["privileges", "membership"] {
-        let Some(given) = definition.given(key).cloned() else { continue };
+        let Some(given) = definition.given(key).cloned() else {
+            continue;
+        };
         for item in given.one_or_many() {
             let resource = item.as_object().and_then(|fields| fields.get("resource").cloned());
             match resource {
@@ -268,14 +301,17 @@ fn check_role_refs(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<(
 }
 
 fn is_role(value: &Value) -> bool {
-    let one = |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
+    let one =
+        |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
     value.one_or_many().iter().all(one)
 }
 
 fn key(definition: &mut Definition<'_>) {
-    definition.take("database", "Database Ref", |value| {
-        matches!(value, Value::Ref(reference) if reference.names(Native::Databases))
-    });
+    definition.take(
+        "database",
+        "Database Ref",
+        |value| matches!(value, Value::Ref(reference) if reference.names(Native::Databases)),
+    );
     definition.need("role", "Role Ref", is_role);
     if let Some(role) = definition.params.string("role")
         && !["admin", "server", "server-readonly", "client"].contains(&&**role)
@@ -353,7 +389,13 @@ pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fiel
     create_at(evaluation, native, &place, fields, params)
 }
 
-fn create_at(evaluation: &mut Evaluation<'_>, native: Native, place: &Place, fields: Fields, params: &Fields) -> Result<Value> {
+fn create_at(
+    evaluation: &mut Evaluation<'_>,
+    native: Native,
+    place: &Place,
+    fields: Fields,
+    params: &Fields,
+) -> Result<Value> {
     let (stored, reply) = match native {
         Native::Databases => {
             let fields = fields.with("global_id", Value::string(secrets::global_id(place.id)));
@@ -377,10 +419,17 @@ fn create_at(evaluation: &mut Evaluation<'_>, native: Native, place: &Place, fie
         Native::Credentials => {
             let password = params.string("password").cloned();
             let password = password.ok_or_else(|| {
-                Errors::validation(vec![Failure::new(&["password"], "value required", "Required value not found.")])
+                Errors::validation(vec![Failure::new(
+                    &["password"],
+                    "value required",
+                    "Required value not found.",
+                )])
             })?;
             link_credentials(evaluation, place, &fields)?;
-            (fields.with("hashed_password", Value::string(secrets::hash_password(&password))), None)
+            (
+                fields.with("hashed_password", Value::string(secrets::hash_password(&password))),
+                None,
+            )
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;
@@ -391,7 +440,11 @@ fn create_at(evaluation: &mut Evaluation<'_>, native: Native, place: &Place, fie
     let stored = Arc::new(stored);
     evaluation.write_version(place, None, Some(stored.clone()))?;
     schema_changed(evaluation, native, place.database());
-    Ok(shown(&place.reference, Timestamp::PENDING, reply.map_or(stored, Arc::new)))
+    Ok(shown(
+        &place.reference,
+        Timestamp::PENDING,
+        reply.map_or(stored, Arc::new),
+    ))
 }
 
 /// What compiled schemas are made of has changed.
@@ -464,7 +517,11 @@ fn register_key(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields,
     let target = match fields.get("database") {
         Some(Value::Ref(database)) => {
             let resolved = evaluation.resolve(database).map_err(|_| {
-                Errors::validation(vec![Failure::new(&["database"], "invalid reference", "Cannot read reference.")])
+                Errors::validation(vec![Failure::new(
+                    &["database"],
+                    "invalid reference",
+                    "Cannot read reference.",
+                )])
             })?;
             resolved.id
         }
@@ -474,7 +531,10 @@ fn register_key(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields,
     role.value(fields.get("role").unwrap_or(&Value::Null), &NoNames);
     let own = place.database().0.to_be_bytes();
     let row = [&own[..], &target.to_be_bytes(), hash, &role.bytes].concat();
-    evaluation.view.writing().set(&Key::global(b'K').number(place.id).0, &row);
+    evaluation
+        .view
+        .writing()
+        .set(&Key::global(b'K').number(place.id).0, &row);
     Ok(())
 }
 
@@ -493,14 +553,21 @@ impl Names for NoNames {
 
 fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
     if let Some(Value::Ref(instance)) = fields.get("instance")
-        && evaluation.resolve(instance).ok().and_then(|place| evaluation.live(&place)).is_none()
+        && evaluation
+            .resolve(instance)
+            .ok()
+            .and_then(|place| evaluation.live(&place))
+            .is_none()
     {
         let failure = Failure::new(&["instance"], "invalid reference", "Cannot read reference.");
         return Err(Errors::validation(vec![failure]));
     }
     let secret = Secret::token(place.id, place.database().0, &evaluation.fauna.random());
     let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
-    evaluation.view.writing().set(&Key::global(b'T').number(place.id).0, &row);
+    evaluation
+        .view
+        .writing()
+        .set(&Key::global(b'T').number(place.id).0, &row);
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
     Ok((stored, Some(shown)))
@@ -508,7 +575,9 @@ fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fie
 
 /// The row that leads from a document to its credentials.
 pub fn credentials_key(place: &Place) -> Key {
-    Key::of(place.database(), b'C').number(place.collection).number(place.id)
+    Key::of(place.database(), b'C')
+        .number(place.collection)
+        .number(place.id)
 }
 
 fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) -> Result<()> {
@@ -516,7 +585,10 @@ fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fie
         return Ok(());
     };
     let instance = evaluation.resolve(instance)?;
-    evaluation.view.writing().set(&credentials_key(&instance).0, &place.id.to_be_bytes());
+    evaluation
+        .view
+        .writing()
+        .set(&credentials_key(&instance).0, &place.id.to_be_bytes());
     Ok(())
 }
 
@@ -529,7 +601,9 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
         return Ok(());
     };
     let known = evaluation.view.get(&credentials_key(place).0);
-    let id = known.as_ref().map_or_else(|| evaluation.new_id(), |row| rows::number_at(row, 0));
+    let id = known
+        .as_ref()
+        .map_or_else(|| evaluation.new_id(), |row| rows::number_at(row, 0));
     let credentials = Place {
         schema: place.schema.clone(),
         collection: Native::Credentials as u64,
@@ -538,10 +612,16 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     };
     let fields = Fields::new(vec![
         ("instance".into(), Value::Ref(place.reference.clone())),
-        ("hashed_password".into(), Value::string(secrets::hash_password(&password))),
+        (
+            "hashed_password".into(),
+            Value::string(secrets::hash_password(&password)),
+        ),
     ]);
     let old = evaluation.current(&credentials);
-    evaluation.view.writing().set(&credentials_key(place).0, &id.to_be_bytes());
+    evaluation
+        .view
+        .writing()
+        .set(&credentials_key(place).0, &id.to_be_bytes());
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 
@@ -577,7 +657,12 @@ fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -
 /// The places of documents that an index covers, at most `limit`.
 fn documents_of(evaluation: &mut Evaluation<'_>, index: &crate::schema::Index, limit: usize) -> Vec<Place> {
     let schema = evaluation.schema.clone();
-    let covered = |number: u64| index.sources.iter().any(|source| source.collection.is_none_or(|source| source == number));
+    let covered = |number: u64| {
+        index
+            .sources
+            .iter()
+            .any(|source| source.collection.is_none_or(|source| source == number))
+    };
     let mut places = Vec::new();
     for collection in schema.collections().filter(|collection| covered(collection.number)) {
         let prefix = Key::of(schema.database(), b'D').number(collection.number);
@@ -599,19 +684,44 @@ fn documents_of(evaluation: &mut Evaluation<'_>, index: &crate::schema::Index, l
 }
 
 /// `update` and `replace` of schema objects.
-pub fn change(evaluation: &mut Evaluation<'_>, reference: &Ref, params: &Arc<Fields>, replace: bool, key: &'static str) -> Result<Value> {
+pub fn change(
+    evaluation: &mut Evaluation<'_>,
+    reference: &Ref,
+    params: &Arc<Fields>,
+    replace: bool,
+    key: &'static str,
+) -> Result<Value> {
     evaluation.check_may_write(reference).within(key)?;
     let place = evaluation.resolve(reference).within(key)?;
     let native = place.native().ok_or_else(Errors::document_not_found).within(key)?;
-    let (ts, old) = evaluation.live(&place).ok_or_else(Errors::document_not_found).within(key)?;
-    let arguments = [Value::Object(old.clone()), Value::Object(params.clone()), Value::Ref(reference.clone())];
+    let (ts, old) = evaluation
+        .live(&place)
+        .ok_or_else(Errors::document_not_found)
+        .within(key)?;
+    let arguments = [
+        Value::Object(old.clone()),
+        Value::Object(params.clone()),
+        Value::Ref(reference.clone()),
+    ];
     if !is_own_credentials(evaluation, native, &old) {
         evaluation.permit("write", reference, &arguments).within(key)?;
     }
     if native == Native::Indexes {
         check_index_change(&old, params, replace)?;
     }
-    changed(evaluation, &place, native, Version { ts, fields: Some(old.clone()) }, &old, params, replace).within(key)
+    changed(
+        evaluation,
+        &place,
+        native,
+        Version {
+            ts,
+            fields: Some(old.clone()),
+        },
+        &old,
+        params,
+        replace,
+    )
+    .within(key)
 }
 
 fn is_own_credentials(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> bool {
@@ -636,7 +746,10 @@ fn changed(
         false => merge(old, params),
         true => {
             let mut entries = params.entries.clone();
-            let missing = old.entries.iter().filter(|(key, _)| params.get(key).is_none() && is_kept(native, key));
+            let missing = old
+                .entries
+                .iter()
+                .filter(|(key, _)| params.get(key).is_none() && is_kept(native, key));
             entries.extend(missing.cloned());
             Fields::new(entries)
         }
@@ -656,7 +769,10 @@ fn changed(
     }
     match native {
         Native::Keys => {
-            let row = evaluation.view.get(&Key::global(b'K').number(place.id).0).unwrap_or_default();
+            let row = evaluation
+                .view
+                .get(&Key::global(b'K').number(place.id).0)
+                .unwrap_or_default();
             let hash = row.get(16..48).unwrap_or_default().to_vec();
             register_key(evaluation, &place, &fields, &hash)?;
         }
@@ -710,7 +826,10 @@ fn renamed(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, field
         ..place.clone()
     };
     take_name(evaluation, &moved)?;
-    evaluation.view.writing().clear(&rows::name(place.database(), native as u8, &old).0);
+    evaluation
+        .view
+        .writing()
+        .clear(&rows::name(place.database(), native as u8, &old).0);
     Ok(moved.reference)
 }
 
@@ -729,15 +848,22 @@ fn check_index_change(old: &Fields, params: &Fields, replace: bool) -> Result<()
         "Index sources, terms, and values may not be updated (Diff({}))",
         spaced(&Value::object(changed))
     );
-    Err(Errors::validation(vec![Failure::new(&[], "invalid index", description)]))
+    Err(Errors::validation(vec![Failure::new(
+        &[],
+        "invalid index",
+        description,
+    )]))
 }
 
 /// As the original prints values into messages.
 fn spaced(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let entries: Vec<String> =
-                fields.entries.iter().map(|(key, value)| format!("\"{key}\" : {}", spaced(value))).collect();
+            let entries: Vec<String> = fields
+                .entries
+                .iter()
+                .map(|(key, value)| format!("\"{key}\" : {}", spaced(value)))
+                .collect();
             format!("{{ {} }}", entries.join(", "))
         }
         Value::Array(items) => {
@@ -753,12 +879,16 @@ pub fn delete(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value>
     let place = evaluation.resolve(reference).within("delete")?;
     let native = place.native().ok_or_else(Errors::document_not_found)?;
     let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
-    evaluation.permit("delete", reference, &[Value::Ref(reference.clone())]).within("delete")?;
+    evaluation
+        .permit("delete", reference, &[Value::Ref(reference.clone())])
+        .within("delete")?;
     let version = Version {
         ts,
         fields: Some(fields.clone()),
     };
-    evaluation.write_version(&place, Some(&version), None).within("delete")?;
+    evaluation
+        .write_version(&place, Some(&version), None)
+        .within("delete")?;
     forget(evaluation, &place, native, &fields);
     schema_changed(evaluation, native, place.database());
     Ok(shown(reference, ts, fields))
@@ -783,7 +913,10 @@ fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields
             for kind in [b'I', b'J'] {
                 clear_later(evaluation, &Key::of(database, kind).number(place.id));
             }
-            evaluation.view.writing().clear(&Key::global(b'B').number(database.0).number(place.id).0);
+            evaluation
+                .view
+                .writing()
+                .clear(&Key::global(b'B').number(database.0).number(place.id).0);
         }
         Native::Keys => evaluation.view.writing().clear(&Key::global(b'K').number(place.id).0),
         Native::Tokens => evaluation.view.writing().clear(&Key::global(b'T').number(place.id).0),
@@ -796,7 +929,10 @@ fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields
         }
         Native::AccessProviders => {
             let issuer = fields.string("issuer").cloned().unwrap_or_else(|| "".into());
-            evaluation.view.writing().clear(&Key::of(database, b'P').bytes(issuer.as_bytes()).0);
+            evaluation
+                .view
+                .writing()
+                .clear(&Key::of(database, b'P').bytes(issuer.as_bytes()).0);
         }
         Native::Functions | Native::Roles => {}
     }
@@ -808,10 +944,16 @@ fn forget_indexes_of(evaluation: &mut Evaluation<'_>, collection: u64) {
         return;
     };
     for index in &collection.indexes {
-        let alone = index.sources.iter().all(|source| source.collection == Some(collection.number));
+        let alone = index
+            .sources
+            .iter()
+            .all(|source| source.collection == Some(collection.number));
         let reference = Ref::named(Native::Indexes, index.name.clone());
         if alone && let Ok(place) = evaluation.resolve(&reference) {
-            evaluation.view.writing().clear(&rows::document(place.database(), place.collection, place.id).0);
+            evaluation
+                .view
+                .writing()
+                .clear(&rows::document(place.database(), place.collection, place.id).0);
             forget(evaluation, &place, Native::Indexes, &Fields::default());
         }
     }
@@ -844,7 +986,10 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
     let mut above = Some(target.id);
     while let Some(number) = above {
         if number == place.id {
-            return Err(Errors::new(Code::MoveDatabaseError, "A database cannot be moved below itself."));
+            return Err(Errors::new(
+                Code::MoveDatabaseError,
+                "A database cannot be moved below itself.",
+            ));
         }
         let parent = evaluation.view.get(&Key::global(b'R').number(number).0);
         above = parent.map(|row| rows::number_at(&row, 0)).filter(|number| *number != 0);
@@ -857,9 +1002,15 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
         reference: Ref::named(Native::Databases, from.id()),
     };
     take_name(evaluation, &moved)?;
-    let version = Version { ts, fields: Some(fields.clone()) };
+    let version = Version {
+        ts,
+        fields: Some(fields.clone()),
+    };
     evaluation.write_version(&place, Some(&version), None)?;
-    evaluation.view.writing().clear(&rows::name(place.database(), Native::Databases as u8, &from.id()).0);
+    evaluation
+        .view
+        .writing()
+        .clear(&rows::name(place.database(), Native::Databases as u8, &from.id()).0);
     evaluation.write_version(&moved, None, Some(fields.clone()))?;
     register_database(evaluation, place.id, DatabaseNumber(target.id));
     schema_changed(evaluation, Native::Databases, place.database());

@@ -74,7 +74,9 @@ impl Evaluation<'_> {
     pub fn resolve(&mut self, reference: &Ref) -> Result<Place> {
         let schema = self.schema_in(&reference.scope)?;
         let place = match &reference.target {
-            Target::Document(name, id) => schema.collection(name).map(|collection| (collection.number, *id as u64)),
+            Target::Document(name, id) => schema
+                .collection(name)
+                .map(|collection| (collection.number, *id as u64)),
             Target::Numbered(native, id) => Some((*native as u64, *id as u64)),
             Target::Named(native, name) => self.number_of(&schema, *native, name).map(|id| (*native as u64, id)),
             Target::Native(_) => None,
@@ -102,7 +104,9 @@ impl Evaluation<'_> {
     }
 
     pub fn current(&mut self, place: &Place) -> Option<Version> {
-        let row = self.view.get(&rows::document(place.database(), place.collection, place.id).0)?;
+        let row = self
+            .view
+            .get(&rows::document(place.database(), place.collection, place.id).0)?;
         self.cost.bytes_read += row.len() as u64;
         let (ts, fields) = codec::decode_version(&row, place.schema.as_ref());
         Some(Version {
@@ -128,7 +132,9 @@ impl Evaluation<'_> {
     pub fn versions(&mut self, place: &Place) -> Vec<Version> {
         let prefix = rows::history(place.database(), place.collection, place.id);
         let rows = self.view.rows(&prefix.0, &prefix.end(), false, usize::MAX);
-        let former = rows.iter().map(|(key, row)| former_version(&prefix, key, row, &place.schema));
+        let former = rows
+            .iter()
+            .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
         let mut versions: Vec<Version> = former.collect();
         versions.extend(self.current(place));
         if let Some(at) = self.at {
@@ -158,7 +164,9 @@ impl Evaluation<'_> {
         match collection.map(|collection| collection.history_days) {
             None => HISTORY_MICROS_MIN,
             Some(None) => u64::MAX,
-            Some(Some(days)) => (days.max(0) as u64).saturating_mul(DAY_MICROS).saturating_add(HISTORY_MICROS_MIN),
+            Some(Some(days)) => (days.max(0) as u64)
+                .saturating_mul(DAY_MICROS)
+                .saturating_add(HISTORY_MICROS_MIN),
         }
     }
 
@@ -167,7 +175,9 @@ impl Evaluation<'_> {
         let (Some(at), true) = (self.at, self.in_the_past) else {
             return Ok(());
         };
-        let minimum = self.now_micros.saturating_sub(self.history_micros(place_schema, collection));
+        let minimum = self
+            .now_micros
+            .saturating_sub(self.history_micros(place_schema, collection));
         if at.0 >= minimum {
             return Ok(());
         }
@@ -280,16 +290,24 @@ pub fn expiry_micros(place: &Place, ts: Timestamp, fields: &Fields, now_micros: 
     if let Some(Value::Time(time)) = fields.get("ttl") {
         return time.micros().max(1) as u64;
     }
-    let days = place.schema.collection_of(place.collection).and_then(|collection| collection.ttl_days);
+    let days = place
+        .schema
+        .collection_of(place.collection)
+        .and_then(|collection| collection.ttl_days);
     let written = if ts == Timestamp::PENDING { now_micros } else { ts.0 };
-    days.map_or(0, |days| written.saturating_add((days.max(0) as u64).saturating_mul(DAY_MICROS)))
+    days.map_or(0, |days| {
+        written.saturating_add((days.max(0) as u64).saturating_mul(DAY_MICROS))
+    })
 }
 
 /// Deep merge: objects are merged, null removes, everything else replaces.
 pub fn merge(old: &Fields, change: &Fields) -> Fields {
     let mut entries = old.entries.clone();
-    let mut places: std::collections::HashMap<Arc<str>, usize> =
-        entries.iter().enumerate().map(|(index, (key, _))| (key.clone(), index)).collect();
+    let mut places: std::collections::HashMap<Arc<str>, usize> = entries
+        .iter()
+        .enumerate()
+        .map(|(index, (key, _))| (key.clone(), index))
+        .collect();
     for (key, value) in &change.entries {
         let at = places.get(key).copied();
         let merged = match (at.map(|at| &entries[at].1), value) {

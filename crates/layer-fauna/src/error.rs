@@ -183,7 +183,10 @@ impl Errors {
     /// The query has run into a limit: nothing more is evaluated.
     pub fn is_final(&self) -> bool {
         let is_limit = |error: &Error| {
-            matches!(error.code, Code::StackOverflow | Code::BadRequest | Code::ProcessingTimeLimitExceeded)
+            matches!(
+                error.code,
+                Code::StackOverflow | Code::BadRequest | Code::ProcessingTimeLimitExceeded
+            )
         };
         self.0.iter().any(is_limit)
     }

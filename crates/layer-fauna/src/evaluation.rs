@@ -164,7 +164,10 @@ impl<'a> Evaluation<'a> {
     pub fn step(&mut self, count: usize) -> Result<()> {
         self.cost.steps += count as u64;
         match self.cost.steps > STEPS_MAX {
-            true => Err(Errors::new(Code::BadRequest, "Query exceeded the limit of compute operations.")),
+            true => Err(Errors::new(
+                Code::BadRequest,
+                "Query exceeded the limit of compute operations.",
+            )),
             false => Ok(()),
         }
     }

@@ -28,7 +28,10 @@ impl<'r> RequestHeaders<'r> {
     }
 
     pub fn get(&self, name: &str) -> Option<&'r str> {
-        self.headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+        self.headers
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
     }
 
     /// What was presented as secret, by either scheme.
@@ -52,7 +55,10 @@ impl<'r> RequestHeaders<'r> {
     }
 
     pub fn max_retries(&self) -> Option<u32> {
-        self.get("x-max-retries-on-contention")?.parse().ok().filter(|retries| *retries <= RETRIES_MAX)
+        self.get("x-max-retries-on-contention")?
+            .parse()
+            .ok()
+            .filter(|retries| *retries <= RETRIES_MAX)
     }
 
     pub fn check(&self) -> Result<()> {
@@ -60,9 +66,13 @@ impl<'r> RequestHeaders<'r> {
         if let Some(version) = self.get("x-faunadb-api-version")
             && !API_VERSIONS.contains(&version)
         {
-            return refuse(format!("Invalid header 'x-faunadb-api-version': Unknown version {version}."));
+            return refuse(format!(
+                "Invalid header 'x-faunadb-api-version': Unknown version {version}."
+            ));
         }
-        if let Some(timeout) = self.get("x-query-timeout").and_then(|timeout| timeout.parse::<u64>().ok())
+        if let Some(timeout) = self
+            .get("x-query-timeout")
+            .and_then(|timeout| timeout.parse::<u64>().ok())
             && timeout > QUERY_TIMEOUT_MS_MAX
         {
             let message = "Invalid header 'x-query-timeout': Must be less than or equal to 600000.";
@@ -140,7 +150,9 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
     };
     if headers.get("origin").is_some() {
         reply.headers.push(("access-control-max-age", "86400".into()));
-        reply.headers.push(("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE".into()));
+        reply
+            .headers
+            .push(("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE".into()));
         reply.headers.push(("access-control-allow-headers", ALLOWED.into()));
     }
     reply
@@ -165,7 +177,9 @@ pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, byt
         ("x-storage-bytes-write", cost.bytes_written),
         ("x-txn-retries", u64::from(retries)),
     ];
-    reply.headers.extend(numbers.map(|(name, number)| (name, number.to_string())));
+    reply
+        .headers
+        .extend(numbers.map(|(name, number)| (name, number.to_string())));
 }
 
 /// Adds what every reply carries.
@@ -204,7 +218,9 @@ fn traceparent(given: Option<&str>, random: &[u8; 20]) -> String {
         let is_hex = |text: &str, length: usize| {
             text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
-        let [version, trace, span, flags] = parts[..] else { return None };
+        let [version, trace, span, flags] = parts[..] else {
+            return None;
+        };
         let shape = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
         let set = trace.bytes().any(|byte| byte != b'0') && span.bytes().any(|byte| byte != b'0');
         (shape && set && version != "ff").then(|| (trace.to_owned(), flags.to_owned()))

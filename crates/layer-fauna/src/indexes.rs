@@ -77,7 +77,10 @@ impl Evaluation<'_> {
         let terms = self.combinations(&index.terms, source, &document);
         let values = self.combinations(&index.values, source, &document);
         if terms.len().saturating_mul(values.len()) > ENTRIES_MAX {
-            return Err(Errors::new(Code::BadRequest, "Too many index entries for one document."));
+            return Err(Errors::new(
+                Code::BadRequest,
+                "Too many index entries for one document.",
+            ));
         }
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -147,32 +150,51 @@ impl Evaluation<'_> {
     }
 
     /// Writes what a new version changes in the indexes over its collection.
-    pub fn write_index_changes(&mut self, place: &Place, old: Option<&Version>, new: Option<&Arc<Fields>>) -> Result<()> {
+    pub fn write_index_changes(
+        &mut self,
+        place: &Place,
+        old: Option<&Version>,
+        new: Option<&Arc<Fields>>,
+    ) -> Result<()> {
         let Some(collection) = place.schema.collection_of(place.collection).cloned() else {
             return Ok(());
         };
         for index in &collection.indexes {
             let before = match old {
-                Some(Version { ts, fields: Some(fields) }) => self.entries(index, place, *ts, fields)?,
+                Some(Version {
+                    ts,
+                    fields: Some(fields),
+                }) => self.entries(index, place, *ts, fields)?,
                 _ => Vec::new(),
             };
             let after = match new {
                 Some(fields) => self.entries(index, place, Timestamp::PENDING, fields)?,
                 None => Vec::new(),
             };
-            let expiry = new.map_or(0, |fields| expiry_micros(place, Timestamp::PENDING, fields, self.now_micros));
+            let expiry = new.map_or(0, |fields| {
+                expiry_micros(place, Timestamp::PENDING, fields, self.now_micros)
+            });
             self.change_entries(index, place, &before, &after, expiry)?;
-            if expiry != old.and_then(|old| Some(expiry_micros(place, old.ts, old.fields.as_ref()?, self.now_micros))).unwrap_or(0) {
+            if expiry
+                != old
+                    .and_then(|old| Some(expiry_micros(place, old.ts, old.fields.as_ref()?, self.now_micros)))
+                    .unwrap_or(0)
+            {
                 self.change_expiry(index, place, &after, expiry);
             }
         }
         Ok(())
     }
 
-    fn change_entries(&mut self, index: &Index, place: &Place, before: &[Entry], after: &[Entry], expiry: u64) -> Result<()> {
-        let same = |one: &Entry, other: &Entry| {
-            one.terms_key == other.terms_key && one.values_key == other.values_key
-        };
+    fn change_entries(
+        &mut self,
+        index: &Index,
+        place: &Place,
+        before: &[Entry],
+        after: &[Entry],
+        expiry: u64,
+    ) -> Result<()> {
+        let same = |one: &Entry, other: &Entry| one.terms_key == other.terms_key && one.values_key == other.values_key;
         for entry in before {
             if !after.iter().any(|other| same(entry, other)) {
                 self.remove_entry(index, place, entry);
@@ -188,7 +210,11 @@ impl Evaluation<'_> {
 
     /// Adds the entries of a document that was there before the index.
     pub fn index_document(&mut self, index: &Index, place: &Place) -> Result<()> {
-        let Some(Version { ts, fields: Some(fields) }) = self.current(place) else {
+        let Some(Version {
+            ts,
+            fields: Some(fields),
+        }) = self.current(place)
+        else {
             return Ok(());
         };
         let expiry = expiry_micros(place, ts, &fields, self.now_micros);
@@ -202,7 +228,10 @@ impl Evaluation<'_> {
     fn change_expiry(&mut self, index: &Index, place: &Place, entries: &[Entry], expiry: u64) {
         for entry in entries {
             let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-            let key = prefix.bytes(&entry.values_key).number(place.collection).number(place.id);
+            let key = prefix
+                .bytes(&entry.values_key)
+                .number(place.collection)
+                .number(place.id);
             if let Some(mut row) = self.view.get(&key.0)
                 && rows::number_at(&row, 0) != Timestamp::PENDING.0
                 && row.len() >= 16
@@ -215,7 +244,11 @@ impl Evaluation<'_> {
 
     pub fn add_entry(&mut self, index: &Index, place: &Place, entry: &Entry, ts: Timestamp, expiry: u64) -> Result<()> {
         let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-        let key = prefix.clone().bytes(&entry.values_key).number(place.collection).number(place.id);
+        let key = prefix
+            .clone()
+            .bytes(&entry.values_key)
+            .number(place.collection)
+            .number(place.id);
         if key.0.len() > 60_000 {
             return Err(Errors::new(Code::BadRequest, "Index entry exceeds the size limit."));
         }
@@ -228,7 +261,14 @@ impl Evaluation<'_> {
         };
         row.value(&Value::array(entry.values.clone()), place.schema.as_ref());
         self.cost.bytes_written += (key.0.len() + row.bytes.len()) as u64;
-        let stamps: Vec<Stamp> = entry.stamps.iter().map(|stamp| Stamp { offset: stamp.offset + prefix.0.len(), ..*stamp }).collect();
+        let stamps: Vec<Stamp> = entry
+            .stamps
+            .iter()
+            .map(|stamp| Stamp {
+                offset: stamp.offset + prefix.0.len(),
+                ..*stamp
+            })
+            .collect();
         self.view.writing().set_stamped(&key.0, &stamps, row.bytes, row.stamps);
         Ok(())
     }
@@ -246,7 +286,10 @@ impl Evaluation<'_> {
 
     fn remove_entry(&mut self, index: &Index, place: &Place, entry: &Entry) {
         let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-        let key = prefix.bytes(&entry.values_key).number(place.collection).number(place.id);
+        let key = prefix
+            .bytes(&entry.values_key)
+            .number(place.collection)
+            .number(place.id);
         let Some(row) = self.view.get(&key.0) else {
             return;
         };
@@ -259,7 +302,10 @@ impl Evaluation<'_> {
         let former = former_prefix(place.database(), index, &entry.terms_key);
         let stamp = rows::stamp(former.0.len());
         let former_key = former.clone().number(Timestamp::PENDING.0);
-        let former_key = former_key.bytes(&entry.values_key).number(place.collection).number(place.id);
+        let former_key = former_key
+            .bytes(&entry.values_key)
+            .number(place.collection)
+            .number(place.id);
         let value = [&row[..8], row.get(16..).unwrap_or_default()].concat();
         self.cost.bytes_written += (former_key.0.len() + value.len()) as u64;
         transaction.set_stamped(&former_key.0, &[stamp], value, Vec::new());
@@ -267,7 +313,9 @@ impl Evaluation<'_> {
     }
 
     fn drop_outdated_entries(&mut self, place: &Place, former: &Key) {
-        let cutoff = self.now_micros.saturating_sub(self.history_micros(&place.schema, place.collection));
+        let cutoff = self
+            .now_micros
+            .saturating_sub(self.history_micros(&place.schema, place.collection));
         let end = former.clone().number(cutoff).0;
         let mut old: Vec<Vec<u8>> = Vec::new();
         self.view.scan_unjudged(&former.0, &end, false, &mut |key, _| {
@@ -309,11 +357,18 @@ impl Evaluation<'_> {
             };
             let stays = |span: &Span| entries.iter().any(|entry| span.is(entry));
             let (kept, left): (Vec<Span>, Vec<Span>) = open.into_iter().partition(stays);
-            spans.extend(left.into_iter().map(|span| Span { removed: Some(version.ts), ..span }));
+            spans.extend(left.into_iter().map(|span| Span {
+                removed: Some(version.ts),
+                ..span
+            }));
             open = kept;
             for entry in entries {
                 if !open.iter().any(|span| span.is(&entry)) {
-                    open.push(Span { entry, added: version.ts, removed: None });
+                    open.push(Span {
+                        entry,
+                        added: version.ts,
+                        removed: None,
+                    });
                 }
             }
         }
@@ -327,7 +382,10 @@ impl Evaluation<'_> {
             None => entries_prefix(place.database(), index, &entry.terms_key),
             Some(removed) => former_prefix(place.database(), index, &entry.terms_key).number(removed.0),
         };
-        prefix.bytes(&entry.values_key).number(place.collection).number(place.id)
+        prefix
+            .bytes(&entry.values_key)
+            .number(place.collection)
+            .number(place.id)
     }
 
     fn clear_span(&mut self, index: &Index, place: &Place, span: &Span) {
@@ -370,7 +428,9 @@ pub fn is_expired(row: &[u8], now_micros: u64) -> bool {
 
 /// The values of an entry's row, `offset` bytes into it.
 pub fn entry_values(row: &[u8], offset: usize, schema: &Schema) -> Vec<Value> {
-    let decoded = row.get(offset..).and_then(|bytes| codec::Decoder::new(bytes, schema).value());
+    let decoded = row
+        .get(offset..)
+        .and_then(|bytes| codec::Decoder::new(bytes, schema).value());
     match decoded {
         Some(Value::Array(items)) => items.values.clone(),
         _ => Vec::new(),

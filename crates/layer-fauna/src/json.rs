@@ -225,13 +225,17 @@ impl Parser<'_> {
     }
 
     fn hexadecimal(&mut self) -> Result<u32, JsonError> {
-        let digits = self.text.as_bytes().get(self.at..self.at + 4).ok_or(JsonError::Invalid)?;
+        let digits = self
+            .text
+            .as_bytes()
+            .get(self.at..self.at + 4)
+            .ok_or(JsonError::Invalid)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(JsonError::Invalid);
         }
-        let code = digits
-            .iter()
-            .fold(0, |code, &digit| code * 16 + char::from(digit).to_digit(16).unwrap_or(0));
+        let code = digits.iter().fold(0, |code, &digit| {
+            code * 16 + char::from(digit).to_digit(16).unwrap_or(0)
+        });
         self.at += 4;
         Ok(code)
     }
@@ -335,7 +339,8 @@ pub fn write(json: &Json, out: &mut String) {
 
 /// The same JSON text, indented by two spaces as the original does on request.
 pub fn indented(text: &str) -> String {
-    let (mut out, mut depth, mut in_string, mut escaped) = (String::with_capacity(text.len() * 2), 0usize, false, false);
+    let (mut out, mut depth, mut in_string, mut escaped) =
+        (String::with_capacity(text.len() * 2), 0usize, false, false);
     let line = |out: &mut String, depth: usize| {
         out.push('\n');
         out.extend(std::iter::repeat_n("  ", depth));

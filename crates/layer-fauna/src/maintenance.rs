@@ -71,7 +71,9 @@ impl Fauna {
             key,
             done,
         };
-        let ran = self.engine.run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
+        let ran = self
+            .engine
+            .run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
         match ran {
             Ok(_) | Err(RunError::Conflict) => true,
             // An index that cannot be built stays inactive; what stands in its way is in its documents.
@@ -112,8 +114,16 @@ impl Fauna {
 
 /// The documents after those that are done, by collection and id.
 fn next_documents(evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, index: &Index, done: &[u8]) -> Vec<Place> {
-    let covered = |number: u64| index.sources.iter().any(|source| source.collection.is_none_or(|source| source == number));
-    let mut collections: Vec<_> = schema.collections().filter(|collection| covered(collection.number)).collect();
+    let covered = |number: u64| {
+        index
+            .sources
+            .iter()
+            .any(|source| source.collection.is_none_or(|source| source == number))
+    };
+    let mut collections: Vec<_> = schema
+        .collections()
+        .filter(|collection| covered(collection.number))
+        .collect();
     collections.sort_by_key(|collection| collection.number);
     let mut places = Vec::new();
     for collection in collections {

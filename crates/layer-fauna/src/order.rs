@@ -114,7 +114,10 @@ fn sorted_entries(value: &Value) -> Vec<(std::sync::Arc<str>, Value)> {
         Value::Page(page) => Value::record([("data", Value::Array(page.data.clone()))]),
         other => other.clone(),
     };
-    let mut entries = object.as_object().map(|fields| fields.entries.clone()).unwrap_or_default();
+    let mut entries = object
+        .as_object()
+        .map(|fields| fields.entries.clone())
+        .unwrap_or_default();
     entries.sort_by(|(left, _), (right, _)| left.cmp(right));
     entries
 }
@@ -250,7 +253,11 @@ impl<'n> KeyWriter<'n> {
         let long = text.len() > STRING_BYTES_PLAIN;
         if !self.identity {
             let mut key = Vec::new();
-            let start = if long { text.floor_char_boundary(STRING_BYTES_PLAIN) } else { text.len() };
+            let start = if long {
+                text.floor_char_boundary(STRING_BYTES_PLAIN)
+            } else {
+                text.len()
+            };
             // Writing to a vector cannot fail.
             let Ok(()) = collator().write_sort_key_to(&text[..start], &mut key);
             self.terminated(&key);

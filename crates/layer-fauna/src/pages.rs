@@ -82,7 +82,7 @@ impl Evaluation<'_> {
         self.step(elements.len())?;
         let beyond = (elements.len() > request.size).then(|| elements.pop()).flatten();
         let (mut before, mut after) = (None, None);
-        let given = cursor.map(|cursor| echo(cursor));
+        let given = cursor.map(echo);
         if towards_start {
             // The elements came from the cursor downwards.
             elements.reverse();
@@ -165,16 +165,30 @@ impl Evaluation<'_> {
     }
 
     fn event_key(&self, cursor: &Value) -> Result<EventKey> {
-        let whole = |ts: Timestamp| EventKey { ts, document: Vec::new(), removal: false };
+        let whole = |ts: Timestamp| EventKey {
+            ts,
+            document: Vec::new(),
+            removal: false,
+        };
         match cursor {
             Value::Object(fields) => {
-                let ts = fields.get("ts").ok_or_else(|| Errors::argument("Event expected, Object provided."))?;
+                let ts = fields
+                    .get("ts")
+                    .ok_or_else(|| Errors::argument("Event expected, Object provided."))?;
                 let document = match fields.get("document").or(fields.get("resource")) {
-                    Some(Value::Ref(document)) => cursor_key(&[Value::Ref(document.clone())], &Shape::documents(), &self.schema),
+                    Some(Value::Ref(document)) => {
+                        cursor_key(&[Value::Ref(document.clone())], &Shape::documents(), &self.schema)
+                    }
                     _ => Vec::new(),
                 };
-                let removal = fields.string("action").is_some_and(|action| matches!(&**action, "delete" | "remove"));
-                Ok(EventKey { ts: self.moment(ts)?, document, removal })
+                let removal = fields
+                    .string("action")
+                    .is_some_and(|action| matches!(&**action, "delete" | "remove"));
+                Ok(EventKey {
+                    ts: self.moment(ts)?,
+                    document,
+                    removal,
+                })
             }
             Value::Array(items) if items.values.len() == 1 => self.event_key(&items.values[0]),
             Value::Null => Ok(whole(Timestamp(0))),
@@ -282,21 +296,35 @@ impl Evaluation<'_> {
         );
         let mut spans = Vec::new();
         for (key, row) in self.view.rows(&now.0, &now.end(), false, EVENTS_MAX) {
-            spans.push((key, indexes::entry_values(&row, 16, &schema), rows::number_at(&row, 0), None));
+            spans.push((
+                key,
+                indexes::entry_values(&row, 16, &schema),
+                rows::number_at(&row, 0),
+                None,
+            ));
         }
         for (key, row) in self.view.rows(&then.0, &then.end(), false, EVENTS_MAX) {
             let removed = rows::number_at(&key, then.0.len());
-            spans.push((key, indexes::entry_values(&row, 8, &schema), rows::number_at(&row, 0), Some(removed)));
+            spans.push((
+                key,
+                indexes::entry_values(&row, 8, &schema),
+                rows::number_at(&row, 0),
+                Some(removed),
+            ));
         }
         let mut events = Vec::new();
         for (key, values, added, removed) in spans {
             let tail = key.len().saturating_sub(16);
-            let Some(document) = reference(&schema, rows::number_at(&key, tail), rows::number_at(&key, tail + 8)) else {
+            let Some(document) = reference(&schema, rows::number_at(&key, tail), rows::number_at(&key, tail + 8))
+            else {
                 continue;
             };
             let data = (!values.is_empty()).then(|| Value::array(values));
             let mut push = |micros: u64, action| {
-                let version = Version { ts: Timestamp(micros), fields: None };
+                let version = Version {
+                    ts: Timestamp(micros),
+                    fields: None,
+                };
                 if self.at.is_none_or(|at| version.ts <= at) {
                     events.push(self.event(&version, action, &document, data.clone()));
                 }
@@ -333,7 +361,9 @@ impl Evaluation<'_> {
             Target::Native(native) => *native as u64,
             _ => {
                 let found = schema.collection(&collection.id());
-                found.ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?.number
+                found
+                    .ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
+                    .number
             }
         };
         let mut ids = std::collections::BTreeSet::new();
@@ -347,7 +377,10 @@ impl Evaluation<'_> {
                 }
             });
         }
-        Ok(ids.into_iter().filter_map(|id| reference(&schema, number, id)).collect())
+        Ok(ids
+            .into_iter()
+            .filter_map(|id| reference(&schema, number, id))
+            .collect())
     }
 }
 

@@ -43,6 +43,9 @@ struct Parser {
     used: Vec<(Arc<str>, usize)>,
 }
 
+/// A name and what is bound to it.
+type Named = (Arc<str>, Json);
+
 const NOTHING: Expression = Expression::Literal(Value::Null);
 
 impl Parser {
@@ -120,7 +123,9 @@ impl Parser {
         let Some(function) = functions::find(fields) else {
             let keys: Vec<&str> = fields.iter().map(|(key, _)| &**key).collect();
             let keys = keys.join(", ");
-            return self.refuse(format!("No form/function found, or invalid argument keys: {{ {keys} }}."));
+            return self.refuse(format!(
+                "No form/function found, or invalid argument keys: {{ {keys} }}."
+            ));
         };
         if function.effect > self.allowed {
             return self.refuse(match function.effect {
@@ -166,12 +171,13 @@ impl Parser {
                 let mut part = |key| self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null)));
                 Expression::At(Box::new([part("at"), part("expr")]))
             }
-            Form::Query => self.key(key, |parser| Expression::Lambda(parser.lambda(operand), API_VERSION.into())),
+            Form::Query => self.key(key, |parser| {
+                Expression::Lambda(parser.lambda(operand), API_VERSION.into())
+            }),
             Form::Quote => Expression::Literal(quoted(operand)),
             Form::Object => self.key(key, |parser| parser.object(operand)),
             Form::Select => {
-                let mut part =
-                    |key| Some(self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null))));
+                let mut part = |key| Some(self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null))));
                 Expression::Select(Box::new(Select {
                     path: part(key).unwrap_or(NOTHING),
                     from: part("from").unwrap_or(NOTHING),
@@ -197,7 +203,7 @@ impl Parser {
             Json::Object(fields) if fields.len() == 1 => Some(fields[0].clone()),
             _ => None,
         };
-        let listed: Vec<(Option<usize>, Option<(Arc<str>, Json)>)> = match json {
+        let listed: Vec<(Option<usize>, Option<Named>)> = match json {
             // An empty object binds nothing: a driver leaves it of a binding without a value.
             Json::Array(items) => {
                 let items = items.iter().enumerate();
@@ -251,7 +257,11 @@ impl Parser {
             return self.refuse("Expression list cannot be empty.");
         }
         let parts = items.iter().enumerate();
-        Expression::Do(parts.map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item))).collect())
+        Expression::Do(
+            parts
+                .map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item)))
+                .collect(),
+        )
     }
 
     fn junction(&mut self, and: bool, operand: &Json) -> Expression {
@@ -276,7 +286,12 @@ impl Parser {
         {
             return self.escape(key, inner);
         }
-        Expression::Object(fields.iter().map(|(key, value)| (key.clone(), self.named(key, value))).collect())
+        Expression::Object(
+            fields
+                .iter()
+                .map(|(key, value)| (key.clone(), self.named(key, value)))
+                .collect(),
+        )
     }
 
     fn lambda(&mut self, json: &Json) -> Arc<Lambda> {
@@ -284,7 +299,9 @@ impl Parser {
         let depth = self.scope.len();
         let outer_used = std::mem::take(&mut self.used);
         let outer_writes = std::mem::take(&mut self.may_write);
-        let parameters = self.key("lambda", |parser| parser.parameters(json.field("lambda").unwrap_or(&null)));
+        let parameters = self.key("lambda", |parser| {
+            parser.parameters(json.field("lambda").unwrap_or(&null))
+        });
         let body = self.key("expr", |parser| parser.expression(json.field("expr").unwrap_or(&null)));
         self.scope.truncate(depth);
         let free: Vec<(Arc<str>, usize)> = self.used.drain(..).filter(|(_, slot)| *slot < depth).collect();
@@ -330,7 +347,10 @@ impl Parser {
     fn escape(&mut self, key: &str, operand: &Json) -> Expression {
         let literal = |value: Option<Value>| value.map(Expression::Literal);
         let (parsed, what) = match key {
-            "@ref" => (own_reference(operand).or_else(|| literal(reference(operand).map(Value::Ref))), "ref"),
+            "@ref" => (
+                own_reference(operand).or_else(|| literal(reference(operand).map(Value::Ref))),
+                "ref",
+            ),
             "@ts" => (literal(text(operand).and_then(Time::parse).map(Value::Time)), "time"),
             "@date" => (literal(text(operand).and_then(Date::parse).map(Value::Date)), "date"),
             "@bytes" => (literal(text(operand).and_then(bytes).map(Value::Bytes)), "bytes"),
@@ -346,7 +366,10 @@ impl Parser {
     }
 
     fn stored_query(&mut self, operand: &Json) -> Expression {
-        let version = operand.field("api_version").and_then(text).unwrap_or(API_VERSION_DEFAULT);
+        let version = operand
+            .field("api_version")
+            .and_then(text)
+            .unwrap_or(API_VERSION_DEFAULT);
         let (Some(parameters), Some(body)) = (operand.field("lambda"), operand.field("expr")) else {
             return self.refuse("Invalid query.");
         };
@@ -356,7 +379,10 @@ impl Parser {
 }
 
 fn is_escape(key: &str) -> bool {
-    matches!(key, "@ref" | "@ts" | "@date" | "@bytes" | "@uuid" | "@query" | "@set" | "@obj")
+    matches!(
+        key,
+        "@ref" | "@ts" | "@date" | "@bytes" | "@uuid" | "@query" | "@set" | "@obj"
+    )
 }
 
 fn text(json: &Json) -> Option<&str> {
@@ -401,10 +427,16 @@ pub fn own_reference(operand: &Json) -> Option<Expression> {
             _ => return None,
         },
     };
-    let own = [Json::Null, Json::Null].into_iter().zip(["ref", "id"]).map(|(value, key)| (Arc::from(key), value));
+    let own = [Json::Null, Json::Null]
+        .into_iter()
+        .zip(["ref", "id"])
+        .map(|(value, key)| (Arc::from(key), value));
     let function = functions::find(&own.collect::<Vec<_>>())?;
     let arguments = [Value::Ref(collection), Value::string("self")].map(|value| Some(Expression::Literal(value)));
-    Some(Expression::Call(function, arguments.into_iter().chain([None]).collect()))
+    Some(Expression::Call(
+        function,
+        arguments.into_iter().chain([None]).collect(),
+    ))
 }
 
 /// The operand of `@ref`: `{"id", "collection", "database"}`, or the old path.
@@ -484,9 +516,7 @@ fn quoted(json: &Json) -> Value {
         Json::Array(items) => Value::array(items.iter().map(quoted).collect()),
         Json::Object(fields) => match fields.as_slice() {
             [(key, operand)] if &**key == "@ref" => reference(operand).map_or(Value::Null, Value::Ref),
-            [(key, operand)] if &**key == "@ts" => {
-                text(operand).and_then(Time::parse).map_or(Value::Null, Value::Time)
-            }
+            [(key, operand)] if &**key == "@ts" => text(operand).and_then(Time::parse).map_or(Value::Null, Value::Time),
             [(key, operand)] if &**key == "@date" => {
                 text(operand).and_then(Date::parse).map_or(Value::Null, Value::Date)
             }

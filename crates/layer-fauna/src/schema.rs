@@ -224,7 +224,11 @@ impl Schema {
     }
 
     fn sources(&self, value: Option<&Value>) -> Vec<Source> {
-        value.map_or(&[][..], Value::one_or_many).iter().filter_map(|source| self.source(source)).collect()
+        value
+            .map_or(&[][..], Value::one_or_many)
+            .iter()
+            .filter_map(|source| self.source(source))
+            .collect()
     }
 
     fn source(&self, value: &Value) -> Option<Source> {
@@ -292,7 +296,13 @@ impl Schema {
     fn load_roles(&mut self, view: &mut View<'_>) {
         for (number, fields) in self.documents(view, Native::Roles) {
             let name = self.name_of(Native::Roles, number);
-            let objects = |key| fields.get(key).map_or(&[][..], Value::one_or_many).iter().filter_map(Value::as_object);
+            let objects = |key| {
+                fields
+                    .get(key)
+                    .map_or(&[][..], Value::one_or_many)
+                    .iter()
+                    .filter_map(Value::as_object)
+            };
             self.roles.push(Arc::new(Role {
                 name,
                 privileges: objects("privileges").filter_map(|fields| privilege(fields)).collect(),
@@ -318,7 +328,10 @@ impl Schema {
 }
 
 fn components(value: Option<&Value>) -> Vec<Component> {
-    let objects = value.map_or(&[][..], Value::one_or_many).iter().filter_map(Value::as_object);
+    let objects = value
+        .map_or(&[][..], Value::one_or_many)
+        .iter()
+        .filter_map(Value::as_object);
     objects.filter_map(|fields| component(fields)).collect()
 }
 
@@ -330,7 +343,9 @@ fn component(fields: &Fields) -> Option<Component> {
     };
     Some(Component {
         extract,
-        casefold: fields.string("transform").is_some_and(|transform| &**transform == "casefold"),
+        casefold: fields
+            .string("transform")
+            .is_some_and(|transform| &**transform == "casefold"),
         reverse: matches!(fields.get("reverse"), Some(Value::Bool(true))),
     })
 }

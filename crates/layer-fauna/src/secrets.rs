@@ -82,7 +82,10 @@ fn first_bytes(password: &str) -> &[u8] {
 /// The name by which the world knows a database: its number in letters.
 pub fn global_id(number: u64) -> String {
     const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
-    (0..13).rev().map(|digit| char::from(LETTERS[(number >> (digit * 5)) as usize & 31])).collect()
+    (0..13)
+        .rev()
+        .map(|digit| char::from(LETTERS[(number >> (digit * 5)) as usize & 31]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -35,11 +35,14 @@ pub struct Fauna {
     pub engine: Arc<Engine>,
     pub space: Space,
     root_secret: RootSecret,
-    random: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    random: Random,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
 }
+
+/// Fills a buffer with what nobody can guess.
+pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// The secret of the root database's admin, by its hash.
 pub struct RootSecret {
@@ -92,12 +95,7 @@ struct Plan<'q> {
 }
 
 impl Fauna {
-    pub fn new(
-        engine: Arc<Engine>,
-        space: Space,
-        root_secret: RootSecret,
-        random: Box<dyn Fn(&mut [u8]) + Send + Sync>,
-    ) -> Fauna {
+    pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
         Fauna {
             engine,
             space,
@@ -165,7 +163,13 @@ impl Fauna {
             ("/authorized", "GET") => self.authorized(&headers),
             ("/" | "/linearized" | "/ping" | "/authorized" | "/stream", _) => {
                 let errors = Errors::protocol(Code::MethodNotAllowed, "Method Not Allowed");
-                let allow = if path == "/" { "GET, POST" } else if path == "/ping" { "GET, HEAD" } else { "POST" };
+                let allow = if path == "/" {
+                    "GET, POST"
+                } else if path == "/ping" {
+                    "GET, HEAD"
+                } else {
+                    "POST"
+                };
                 let mut reply = refusal(&errors, 0);
                 reply.headers.push(("allow", allow.into()));
                 reply
@@ -318,12 +322,22 @@ impl Fauna {
         };
         reply.hold = outcome.hold;
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
-        headers::metrics(&mut reply, &outcome.cost, outcome.micros, elapsed, bytes_in, outcome.retries);
+        headers::metrics(
+            &mut reply,
+            &outcome.cost,
+            outcome.micros,
+            elapsed,
+            bytes_in,
+            outcome.retries,
+        );
         reply
     }
 
     fn unauthorized(&self) -> Reply {
-        refusal(&Errors::protocol(Code::Unauthorized, "Unauthorized"), self.engine.now_micros())
+        refusal(
+            &Errors::protocol(Code::Unauthorized, "Unauthorized"),
+            self.engine.now_micros(),
+        )
     }
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
@@ -365,7 +379,9 @@ fn unauthorized() -> Errors {
 impl Fauna {
     /// `SECRET`, `SECRET:role`, `SECRET:database/path:role`.
     pub fn authenticate(&self, view: &mut View<'_>, text: &str) -> Result<Caller> {
-        let (secret, suffix) = text.split_once(':').map_or((text, None), |(secret, suffix)| (secret, Some(suffix)));
+        let (secret, suffix) = text
+            .split_once(':')
+            .map_or((text, None), |(secret, suffix)| (secret, Some(suffix)));
         let caller = self.caller(view, secret).ok_or_else(unauthorized)?;
         if !self.is_registered(view, caller.database) {
             return Err(unauthorized());
@@ -435,7 +451,9 @@ impl Fauna {
         let Grant::Role(Value::String(own), _) = &caller.grant else {
             return Err(unauthorized());
         };
-        let (path, role) = suffix.split_once(':').map_or((None, suffix), |(path, role)| (Some(path), role));
+        let (path, role) = suffix
+            .split_once(':')
+            .map_or((None, suffix), |(path, role)| (Some(path), role));
         let asks_for_document = role.starts_with("@doc/") || role.starts_with("collections/");
         if &**own != "admin" && !(&**own == "server" && path.is_none() && asks_for_document) {
             return Err(unauthorized());
@@ -503,7 +521,10 @@ fn suffix_grant(schema: &Schema, role: &str) -> Option<Grant> {
     };
     let (collection, id) = document.split_once('/')?;
     schema.collection(collection)?;
-    Some(Grant::Document(Ref::new(Target::Document(collection.into(), parse::parse_id(id)?))))
+    Some(Grant::Document(Ref::new(Target::Document(
+        collection.into(),
+        parse::parse_id(id)?,
+    ))))
 }
 
 fn is_creation(root: &crate::expression::Expression) -> bool {
@@ -537,7 +558,9 @@ pub fn refusal(errors: &Errors, micros: u64) -> Reply {
 }
 
 fn ping(query: &str) -> Reply {
-    let scope = headers::parameter(query, "scope").unwrap_or_else(|| "write".into()).to_lowercase();
+    let scope = headers::parameter(query, "scope")
+        .unwrap_or_else(|| "write".into())
+        .to_lowercase();
     let known = ["node", "read", "local", "write", "global", "all"].contains(&scope.as_str());
     if !known {
         let errors = Errors::protocol(Code::InvalidUrlParameter, format!("Invalid scope '{scope}'"));

@@ -85,7 +85,10 @@ impl Range {
 
     fn within(&self, prefix: &Key) -> (Vec<u8>, Vec<u8>) {
         let start = prefix.clone().bytes(&self.start).0;
-        let end = self.end.as_ref().map_or_else(|| prefix.end(), |end| prefix.clone().bytes(end).0);
+        let end = self
+            .end
+            .as_ref()
+            .map_or_else(|| prefix.end(), |end| prefix.clone().bytes(end).0);
         (start, end)
     }
 }
@@ -260,15 +263,21 @@ impl Evaluation<'_> {
         if self.at.is_some() {
             self.check_index_retained(&schema, &index)?;
         }
-        self.readable(unrestricted, range, backwards, limit, &mut |evaluation, range, limit| {
-            let mut elements = evaluation.entries_now(&schema, &index, &key, range, backwards, limit);
-            if let Some(at) = evaluation.at {
-                elements.extend(evaluation.entries_then(&schema, &index, &key, range, at));
-                merge_sorted(&mut elements, backwards, limit);
-            }
-            put_into_scope(&mut elements, &reference.scope);
-            elements
-        })
+        self.readable(
+            unrestricted,
+            range,
+            backwards,
+            limit,
+            &mut |evaluation, range, limit| {
+                let mut elements = evaluation.entries_now(&schema, &index, &key, range, backwards, limit);
+                if let Some(at) = evaluation.at {
+                    elements.extend(evaluation.entries_then(&schema, &index, &key, range, at));
+                    merge_sorted(&mut elements, backwards, limit);
+                }
+                put_into_scope(&mut elements, &reference.scope);
+                elements
+            },
+        )
     }
 
     /// Of what `fetch` finds, what may be read; as many as are asked for, if there are.
@@ -287,7 +296,10 @@ impl Evaluation<'_> {
             if unrestricted {
                 return Ok(found);
             }
-            let last = found.last().filter(|_| found.len() == wanted).map(|last| last.key.clone());
+            let last = found
+                .last()
+                .filter(|_| found.len() == wanted)
+                .map(|last| last.key.clone());
             kept.extend(found.into_iter().filter(|element| self.may_read(&element.reference)));
             match last {
                 Some(last) if kept.len() < limit => range = range.after(&last, backwards),
@@ -340,7 +352,14 @@ impl Evaluation<'_> {
     }
 
     /// The entries that were there at a time and have left since.
-    fn entries_then(&mut self, schema: &Arc<Schema>, index: &Index, terms_key: &[u8], range: &Range, at: Timestamp) -> Vec<Element> {
+    fn entries_then(
+        &mut self,
+        schema: &Arc<Schema>,
+        index: &Index,
+        terms_key: &[u8],
+        range: &Range,
+        at: Timestamp,
+    ) -> Vec<Element> {
         let prefix = former_prefix(schema.database(), index, terms_key);
         let start = prefix.clone().number(at.0.saturating_add(1));
         let skip = prefix.0.len() + 8;
@@ -368,15 +387,21 @@ impl Evaluation<'_> {
         self.check_retained(&schema, number)?;
         let prefix = Key::of(schema.database(), b'D').number(number);
         let unrestricted = self.authorization.reads_everything();
-        self.readable(unrestricted, range, backwards, limit, &mut |evaluation, range, limit| {
-            let (start, end) = document_range(range, number, &prefix);
-            let mut elements = match evaluation.at {
-                None => evaluation.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
-                Some(_) => evaluation.documents_then(&schema, number, (&start, &end), backwards, limit),
-            };
-            put_into_scope(&mut elements, &collection.scope);
-            elements
-        })
+        self.readable(
+            unrestricted,
+            range,
+            backwards,
+            limit,
+            &mut |evaluation, range, limit| {
+                let (start, end) = document_range(range, number, &prefix);
+                let mut elements = match evaluation.at {
+                    None => evaluation.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
+                    Some(_) => evaluation.documents_then(&schema, number, (&start, &end), backwards, limit),
+                };
+                put_into_scope(&mut elements, &collection.scope);
+                elements
+            },
+        )
     }
 
     fn documents_now(
@@ -426,10 +451,11 @@ impl Evaluation<'_> {
             }
             key
         };
-        self.view.scan(&as_history(start), &as_history(end), false, &mut |key, _| {
-            found.insert(rows::number_at(key, ids));
-            ControlFlow::Continue(())
-        });
+        self.view
+            .scan(&as_history(start), &as_history(end), false, &mut |key, _| {
+                found.insert(rows::number_at(key, ids));
+                ControlFlow::Continue(())
+            });
         let ids: Vec<u64> = match backwards {
             true => found.into_iter().rev().collect(),
             false => found.into_iter().collect(),
@@ -475,7 +501,14 @@ impl Evaluation<'_> {
     }
 
     /// The elements of the first part that are (or are not) in the others.
-    fn sieve(&mut self, parts: &[Value], wanted: bool, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
+    fn sieve(
+        &mut self,
+        parts: &[Value],
+        wanted: bool,
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
         let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
         let Some((first, others)) = parts.split_first() else {
             return Ok(Vec::new());
@@ -491,12 +524,20 @@ impl Evaluation<'_> {
         })
     }
 
-    fn filtered(&mut self, of: &Set, predicate: &Closure, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
-        self.chosen(of, range, backwards, limit, &mut |evaluation, element| {
-            match evaluation.apply(predicate, element.value()).within("filter")? {
-                Value::Bool(keep) => Ok(keep),
-                other => Err(wrong_type("Boolean", &other)).within("filter"),
-            }
+    fn filtered(
+        &mut self,
+        of: &Set,
+        predicate: &Closure,
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
+        self.chosen(of, range, backwards, limit, &mut |evaluation, element| match evaluation
+            .apply(predicate, element.value())
+            .within("filter")?
+        {
+            Value::Bool(keep) => Ok(keep),
+            other => Err(wrong_type("Boolean", &other)).within("filter"),
         })
     }
 
@@ -635,7 +676,10 @@ fn document_range(range: &Range, number: u64, prefix: &Key) -> (Vec<u8>, Vec<u8>
         },
     };
     let start = bound(&range.start, prefix.0.clone());
-    let end = range.end.as_ref().map_or_else(|| prefix.end(), |end| bound(end, prefix.end()));
+    let end = range
+        .end
+        .as_ref()
+        .map_or_else(|| prefix.end(), |end| bound(end, prefix.end()));
     (start, end)
 }
 
@@ -667,7 +711,12 @@ fn document_element(schema: &Arc<Schema>, collection: u64, id: u64, row: &[u8]) 
         }
         _ => reference(schema, collection, id)?,
     };
-    Some(plain_element(collection, id, reference, Timestamp(rows::number_at(row, 0))))
+    Some(plain_element(
+        collection,
+        id,
+        reference,
+        Timestamp(rows::number_at(row, 0)),
+    ))
 }
 
 fn element(schema: &Arc<Schema>, key: &[u8], values: Vec<Value>, added: Timestamp) -> Option<Element> {
@@ -684,7 +733,9 @@ fn element(schema: &Arc<Schema>, key: &[u8], values: Vec<Value>, added: Timestam
 /// Refs of another database are shown with the way to it.
 fn put_into_scope(elements: &mut [Element], scope: &Arc<[Arc<str>]>) {
     if !scope.is_empty() {
-        elements.iter_mut().for_each(|element| element.reference.scope = scope.clone());
+        elements
+            .iter_mut()
+            .for_each(|element| element.reference.scope = scope.clone());
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Home, Hold, WatchId};
+use quartet_engine::{Hold, Home, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
 use crate::documents::{Place, Version, difference};
@@ -48,8 +48,16 @@ enum Field {
 /// What is watched.
 enum Watched {
     Document(Place),
-    Documents { schema: Arc<Schema>, collection: u64 },
-    Entries { schema: Arc<Schema>, index: Arc<Index>, terms: Vec<Value>, terms_key: Vec<u8> },
+    Documents {
+        schema: Arc<Schema>,
+        collection: u64,
+    },
+    Entries {
+        schema: Arc<Schema>,
+        index: Arc<Index>,
+        terms: Vec<Value>,
+        terms_key: Vec<u8>,
+    },
 }
 
 /// The keys below the layer that have changed and are not told yet.
@@ -117,7 +125,9 @@ impl Fauna {
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Stream> {
         headers.check()?;
-        let secret = headers.secret().ok_or_else(|| Errors::protocol(Code::Unauthorized, "Unauthorized"))?;
+        let secret = headers
+            .secret()
+            .ok_or_else(|| Errors::protocol(Code::Unauthorized, "Unauthorized"))?;
         let fields = fields(headers::parameter(query, "fields").as_deref())?;
         let changed: Changed = Arc::default();
         let reader = self.engine.reader(self.space);
@@ -239,7 +249,12 @@ impl Stream {
                 Key::of(schema.database(), b'D').number(*collection),
                 Key::of(schema.database(), b'H').number(*collection),
             ],
-            Watched::Entries { schema, index, terms_key, .. } => vec![
+            Watched::Entries {
+                schema,
+                index,
+                terms_key,
+                ..
+            } => vec![
                 entries_prefix(schema.database(), index, terms_key),
                 former_prefix(schema.database(), index, terms_key),
             ],
@@ -293,7 +308,9 @@ impl Stream {
         let mut happenings = Vec::new();
         match &self.target {
             Watched::Document(place) => {
-                evaluation.permit("read", &place.reference, &[Value::Ref(place.reference.clone())]).map_err(|_| lost())?;
+                evaluation
+                    .permit("read", &place.reference, &[Value::Ref(place.reference.clone())])
+                    .map_err(|_| lost())?;
                 self.versions(&mut evaluation, place, &mut happenings);
             }
             Watched::Documents { schema, collection } => {
@@ -303,7 +320,12 @@ impl Stream {
                     self.presence(&mut evaluation, schema, *collection, id, &mut happenings);
                 }
             }
-            Watched::Entries { schema, index, terms_key, .. } => {
+            Watched::Entries {
+                schema,
+                index,
+                terms_key,
+                ..
+            } => {
                 for key in changed {
                     self.entry(&mut evaluation, schema, index, terms_key, key, &mut happenings);
                 }
@@ -311,7 +333,8 @@ impl Stream {
         }
         happenings.retain(|happening| happening.ts > self.told && happening.ts <= until);
         happenings.sort_by_key(|happening| (happening.ts, happening.action == "add"));
-        happenings.dedup_by(|one, other| (one.ts, one.action, &one.document) == (other.ts, other.action, &other.document));
+        happenings
+            .dedup_by(|one, other| (one.ts, one.action, &one.document) == (other.ts, other.action, &other.document));
         for happening in happenings {
             if evaluation.may_read(&happening.document) {
                 let event = self.event(&happening);
@@ -333,11 +356,21 @@ impl Stream {
                     let changes = difference(old, new);
                     let back = difference(new, old);
                     let prev = document(former.as_ref().map_or(version.ts, |former| former.ts), &back);
-                    ("update", document(version.ts, new), document(version.ts, &changes), Some(prev))
+                    (
+                        "update",
+                        document(version.ts, new),
+                        document(version.ts, &changes),
+                        Some(prev),
+                    )
                 }
                 (Some(old), None) => {
                     let ts = former.as_ref().map_or(version.ts, |former| former.ts);
-                    ("delete", document(ts, old), document(version.ts, &empty), Some(document(ts, old)))
+                    (
+                        "delete",
+                        document(ts, old),
+                        document(version.ts, &empty),
+                        Some(document(ts, old)),
+                    )
                 }
                 (None, None) => continue,
             };
@@ -353,8 +386,17 @@ impl Stream {
         }
     }
 
-    fn presence(&self, evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, collection: u64, id: u64, happenings: &mut Vec<Happening>) {
-        let Some(document) = reference(schema, collection, id) else { return };
+    fn presence(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        schema: &Arc<Schema>,
+        collection: u64,
+        id: u64,
+        happenings: &mut Vec<Happening>,
+    ) {
+        let Some(document) = reference(schema, collection, id) else {
+            return;
+        };
         let place = Place {
             schema: schema.clone(),
             collection,

@@ -161,7 +161,14 @@ fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let second = self.second_of_day();
-        write!(f, "{}T{:02}:{:02}:{:02}", self.date(), second / 3600, second / 60 % 60, second % 60)?;
+        write!(
+            f,
+            "{}T{:02}:{:02}:{:02}",
+            self.date(),
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )?;
         match self.nanos {
             0 => {}
             nanos if nanos % 1_000_000 == 0 => write!(f, ".{:03}", nanos / 1_000_000)?,
@@ -283,7 +290,13 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Time::parse(text).unwrap().to_string(), expected);
         }
-        for text in ["nope", "2020-13-01T00:00:00Z", "2021-02-29T00:00:00Z", "2020-01-01T25:00:00Z", "2020-01-01"] {
+        for text in [
+            "nope",
+            "2020-13-01T00:00:00Z",
+            "2021-02-29T00:00:00Z",
+            "2020-01-01T25:00:00Z",
+            "2020-01-01",
+        ] {
             assert_eq!(Time::parse(text), None, "{text}");
         }
     }

@@ -227,7 +227,10 @@ pub fn no_scope() -> Arc<[Arc<str>]> {
 /// A set, not yet looked at.
 #[derive(Debug)]
 pub enum Set {
-    Match { index: Ref, terms: Option<Value> },
+    Match {
+        index: Ref,
+        terms: Option<Value>,
+    },
     Documents(Ref),
     Singleton(Ref),
     /// Of a ref or a set.
@@ -240,7 +243,11 @@ pub enum Set {
     Filter(Value, Arc<Closure>),
     /// With a lambda, or the ref of an index.
     Join(Value, Value),
-    Range { of: Value, from: Value, to: Value },
+    Range {
+        of: Value,
+        from: Value,
+        to: Value,
+    },
 }
 
 /// A lambda and the variables it was made among.
@@ -267,7 +274,10 @@ impl Fields {
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.iter().find(|(name, _)| &**name == key).map(|(_, value)| value)
+        self.entries
+            .iter()
+            .find(|(name, _)| &**name == key)
+            .map(|(_, value)| value)
     }
 
     pub fn string(&self, key: &str) -> Option<&Arc<str>> {
@@ -398,7 +408,11 @@ impl Value {
                 .deeper(),
             Value::Document(document) => document.fields.size.deeper(),
             Value::Set(set) => set.size(),
-            Value::Query(closure) => closure.variables.iter().fold(leaf(64), |size, value| size.and(value.size())).deeper(),
+            Value::Query(closure) => closure
+                .variables
+                .iter()
+                .fold(leaf(64), |size, value| size.and(value.size()))
+                .deeper(),
             _ => leaf(8),
         }
     }

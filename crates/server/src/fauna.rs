@@ -40,7 +40,10 @@ impl FaunaHttp {
 
 /// Gives `body` the parts of a request as the layer takes them.
 fn with_request<T>(head: &Parts, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
-    let headers = head.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let headers = head
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let headers: Vec<(&str, &str)> = headers.collect();
     answer(Request {
         method: head.method.as_str(),
@@ -52,7 +55,8 @@ fn with_request<T>(head: &Parts, body: &[u8], answer: impl FnOnce(Request<'_>) -
 
 fn head_of<B>(reply: &Reply, body: B) -> Response<B> {
     let mut response = Response::new(body);
-    *response.status_mut() = hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &reply.headers {
         // A header made of what a client sent may hold what a header may not: it is left out.
         if let Ok(value) = HeaderValue::from_str(value) {

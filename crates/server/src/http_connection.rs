@@ -74,7 +74,9 @@ impl Body for AnswerBody {
     ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
         match &mut *self {
             AnswerBody::Whole(body) => std::pin::Pin::new(body).poll_frame(context),
-            AnswerBody::GoingOn(parts) => parts.poll_recv(context).map(|part| part.map(|part| Ok(hyper::body::Frame::data(part)))),
+            AnswerBody::GoingOn(parts) => parts
+                .poll_recv(context)
+                .map(|part| part.map(|part| Ok(hyper::body::Frame::data(part)))),
         }
     }
 
@@ -197,7 +199,9 @@ pub async fn accept(
 /// Serves a connection to its end.
 pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: watch::Receiver<bool>) {
     let _counted = accepted.counted;
-    let Ok(socket) = TcpStream::from_std(accepted.socket) else { return };
+    let Ok(socket) = TcpStream::from_std(accepted.socket) else {
+        return;
+    };
     let layer = accepted.layer;
     let stopped = stop.clone();
     let service =
@@ -208,7 +212,10 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_TIMEOUT)
         .pipeline_flush(true);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
     // What is waited for holds a lock that may not be kept while the connection ends.
     let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
@@ -266,7 +273,9 @@ async fn read_body(mut body: Incoming, bytes_max: usize) -> io::Result<Option<By
     let mut total = 0;
     while !body.is_end_stream() {
         let Some(frame) = body.frame().await else { break };
-        let Ok(data) = frame.map_err(io::Error::other)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(io::Error::other)?.into_data() else {
+            continue;
+        };
         total += data.len();
         if total > DISCARDED_BYTES_MAX {
             return Ok(None);

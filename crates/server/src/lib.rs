@@ -125,7 +125,9 @@ impl Server {
         let mut fauna = None;
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server.listeners.push(("fauna", format!("http://{}", listener.local_addr()?)));
+            server
+                .listeners
+                .push(("fauna", format!("http://{}", listener.local_addr()?)));
             let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
             fauna = Some(layer.clone());
             http.push((listener, layer));

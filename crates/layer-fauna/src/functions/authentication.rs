@@ -24,7 +24,10 @@ fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<Ref> 
     match operand {
         Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
         set => {
-            let rights = std::mem::replace(&mut evaluation.authorization.rights, crate::authorization::Rights::Admin);
+            let rights = std::mem::replace(
+                &mut evaluation.authorization.rights,
+                crate::authorization::Rights::Admin,
+            );
             let found = first_element(evaluation, set).ok().flatten();
             evaluation.authorization.rights = rights;
             found
@@ -36,7 +39,10 @@ fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<Ref> 
 pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option<Ref> {
     let place = evaluation.resolve(identity).ok()?;
     let row = evaluation.view.get(&credentials_key(&place).0)?;
-    Some(Ref::new(Target::Numbered(Native::Credentials, rows::number_at(&row, 0) as i64)))
+    Some(Ref::new(Target::Numbered(
+        Native::Credentials,
+        rows::number_at(&row, 0) as i64,
+    )))
 }
 
 fn password_fits(evaluation: &mut Evaluation<'_>, operand: &Value, password: &str) -> Option<Ref> {
@@ -55,12 +61,22 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     let password = params.string("password").cloned().unwrap_or_else(|| "".into());
     evaluation.check_may_write(&Ref::native(Native::Tokens))?;
     let identity = password_fits(evaluation, arguments.value(0), &password).ok_or_else(failed)?;
-    let kept = params.entries.iter().filter(|(key, _)| matches!(&**key, "ttl" | "data")).cloned();
-    let entries = [("instance".into(), Value::Ref(identity))].into_iter().chain(kept).collect();
+    let kept = params
+        .entries
+        .iter()
+        .filter(|(key, _)| matches!(&**key, "ttl" | "data"))
+        .cloned();
+    let entries = [("instance".into(), Value::Ref(identity))]
+        .into_iter()
+        .chain(kept)
+        .collect();
     let fields = storable(&Value::object(entries));
     let fields = fields.as_object().cloned().unwrap_or_default();
     // Whoever knows the password may have the token, whatever his key may do otherwise.
-    let rights = std::mem::replace(&mut evaluation.authorization.rights, crate::authorization::Rights::Admin);
+    let rights = std::mem::replace(
+        &mut evaluation.authorization.rights,
+        crate::authorization::Rights::Admin,
+    );
     let token = definitions::create(evaluation, Native::Tokens, &fields);
     evaluation.authorization.rights = rights;
     token
@@ -78,7 +94,10 @@ pub fn logout(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         false => vec![token],
         true => tokens_of(evaluation, &identity),
     };
-    let rights = std::mem::replace(&mut evaluation.authorization.rights, crate::authorization::Rights::Admin);
+    let rights = std::mem::replace(
+        &mut evaluation.authorization.rights,
+        crate::authorization::Rights::Admin,
+    );
     let mut deleted = Ok(());
     for token in &tokens {
         deleted = deleted.and_then(|()| definitions::delete(evaluation, token).map(drop));
@@ -126,7 +145,8 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
 /// The document of the key that has this secret, wherever below this database it lives.
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let key = key_of(evaluation, arguments.text(0));
-    key.ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found.")).within("key_from_secret")
+    key.ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found."))
+        .within("key_from_secret")
 }
 
 fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {

@@ -20,7 +20,10 @@ pub fn not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 
 pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     check_given(arguments).within("equals")?;
-    let equal = arguments.many(0).windows(2).all(|pair| order::equal(&pair[0], &pair[1]));
+    let equal = arguments
+        .many(0)
+        .windows(2)
+        .all(|pair| order::equal(&pair[0], &pair[1]));
     Ok(Value::Bool(equal))
 }
 
@@ -34,7 +37,10 @@ fn check_given(arguments: &Arguments) -> Result<()> {
 
 fn ordered(arguments: &Arguments, key: &'static str, holds: fn(Ordering) -> bool) -> Result<Value> {
     check_given(arguments).within(key)?;
-    let ordered = arguments.many(0).windows(2).all(|pair| holds(order::compare(&pair[0], &pair[1])));
+    let ordered = arguments
+        .many(0)
+        .windows(2)
+        .all(|pair| holds(order::compare(&pair[0], &pair[1])));
     Ok(Value::Bool(ordered))
 }
 
@@ -58,8 +64,13 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     let reference = named_or_ref(arguments.value(0), Native::Functions, "User Function Ref").within("call")?;
     let schema = evaluation.schema_in(&reference.scope).within("call")?;
     let function = schema.function(&reference.id()).cloned();
-    let function = function.ok_or_else(|| Errors::invalid_ref("function", &reference.id())).within("call")?;
-    let argument = arguments.optional(1).cloned().unwrap_or_else(|| Value::array(Vec::new()));
+    let function = function
+        .ok_or_else(|| Errors::invalid_ref("function", &reference.id()))
+        .within("call")?;
+    let argument = arguments
+        .optional(1)
+        .cloned()
+        .unwrap_or_else(|| Value::array(Vec::new()));
     permit_call(evaluation, &reference, &argument).within("call")?;
     let rights = match &function.role {
         None => evaluation.authorization.rights.clone(),
@@ -93,9 +104,7 @@ pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
             "client" => Rights::Client,
             name => Rights::Roles(evaluation.schema.role(name).cloned().into_iter().collect()),
         },
-        Value::Ref(reference) => {
-            Rights::Roles(evaluation.schema.role(&reference.id()).cloned().into_iter().collect())
-        }
+        Value::Ref(reference) => Rights::Roles(evaluation.schema.role(&reference.id()).cloned().into_iter().collect()),
         Value::Array(items) => {
             let roles = items.values.iter().filter_map(|role| match role {
                 Value::Ref(reference) => evaluation.schema.role(&reference.id()).cloned(),

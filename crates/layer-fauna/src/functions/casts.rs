@@ -28,7 +28,10 @@ fn parse_number(text: &str) -> Option<Value> {
     if let Ok(integer) = text.parse() {
         return Some(Value::Int(integer));
     }
-    let looks_like_one = text.bytes().next_back().is_some_and(|last| last.is_ascii_digit() || last == b'.');
+    let looks_like_one = text
+        .bytes()
+        .next_back()
+        .is_some_and(|last| last.is_ascii_digit() || last == b'.');
     looks_like_one.then(|| text.parse().ok().map(Value::Double)).flatten()
 }
 
@@ -39,7 +42,9 @@ fn invalid(what: &str, text: &str) -> Errors {
 pub fn to_number(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     match arguments.value(0) {
         number @ (Value::Int(_) | Value::Double(_)) => Ok(number.clone()),
-        Value::String(text) => parse_number(text).ok_or_else(|| invalid("number", text)).within("to_number"),
+        Value::String(text) => parse_number(text)
+            .ok_or_else(|| invalid("number", text))
+            .within("to_number"),
         other => Err(cannot(other, "Number")).within("to_number"),
     }
 }
@@ -71,12 +76,16 @@ pub fn to_double(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
 
 pub fn to_time(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let value = arguments.value(0);
-    times::cast_to_time(value).unwrap_or_else(|| Err(cannot(value, "Time"))).within("to_time")
+    times::cast_to_time(value)
+        .unwrap_or_else(|| Err(cannot(value, "Time")))
+        .within("to_time")
 }
 
 pub fn to_date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let value = arguments.value(0);
-    times::cast_to_date(value).unwrap_or_else(|| Err(cannot(value, "Date"))).within("to_date")
+    times::cast_to_date(value)
+        .unwrap_or_else(|| Err(cannot(value, "Date")))
+        .within("to_date")
 }
 
 macro_rules! tests_of_types {

@@ -43,7 +43,9 @@ pub fn map(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
 
 pub fn foreach(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     for element in elements(arguments.value(1)) {
-        evaluation.apply(arguments.closure(0), element.clone()).within("foreach")?;
+        evaluation
+            .apply(arguments.closure(0), element.clone())
+            .within("foreach")?;
     }
     Ok(arguments.value(1).clone())
 }
@@ -96,9 +98,16 @@ fn summary(container: &Value, value: Value) -> Value {
 pub fn reduce(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let closure = arguments.closure(0).clone();
     let container = arguments.value(2);
-    let reduced = fold(evaluation, container, arguments.value(1).clone(), &mut |evaluation, folded, element| {
-        evaluation.apply(&closure, Value::array(vec![folded, element])).within("reduce")
-    })?;
+    let reduced = fold(
+        evaluation,
+        container,
+        arguments.value(1).clone(),
+        &mut |evaluation, folded, element| {
+            evaluation
+                .apply(&closure, Value::array(vec![folded, element]))
+                .within("reduce")
+        },
+    )?;
     Ok(match container {
         Value::Page(old) => page(old.before.clone(), old.after.clone(), vec![reduced]),
         _ => reduced,
@@ -109,7 +118,9 @@ pub fn count(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     let container = arguments.value(0);
     let count = match is_set(container) {
         false => Value::Int(elements(container).len() as i64),
-        true => fold(evaluation, container, Value::Int(0), &mut |_, count, _| numbers::plus(&count, &Value::Int(1)))?,
+        true => fold(evaluation, container, Value::Int(0), &mut |_, count, _| {
+            numbers::plus(&count, &Value::Int(1))
+        })?,
     };
     Ok(summary(container, count))
 }
@@ -164,7 +175,12 @@ pub fn extreme(evaluation: &mut Evaluation<'_>, container: &Value, larger: bool,
     Ok(summary(container, found))
 }
 
-fn quantified(evaluation: &mut Evaluation<'_>, arguments: &Arguments, key: &'static str, decisive: bool) -> Result<Value> {
+fn quantified(
+    evaluation: &mut Evaluation<'_>,
+    arguments: &Arguments,
+    key: &'static str,
+    decisive: bool,
+) -> Result<Value> {
     let container = arguments.value(0);
     let mut answer = !decisive;
     fold(evaluation, container, Value::Null, &mut |_, _, element| match element {
@@ -196,11 +212,15 @@ fn has_elements(evaluation: &mut Evaluation<'_>, container: &Value) -> Result<bo
 }
 
 pub fn is_empty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Bool(!has_elements(evaluation, arguments.value(0)).within("is_empty")?))
+    Ok(Value::Bool(
+        !has_elements(evaluation, arguments.value(0)).within("is_empty")?,
+    ))
 }
 
 pub fn is_nonempty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Bool(has_elements(evaluation, arguments.value(0)).within("is_nonempty")?))
+    Ok(Value::Bool(
+        has_elements(evaluation, arguments.value(0)).within("is_nonempty")?,
+    ))
 }
 
 pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -209,7 +229,7 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let taken = all[..count].to_vec();
     Ok(match container {
         Value::Page(old) => {
-            let after = all.get(count).map(|first| cursor_at(first)).or_else(|| old.after.clone());
+            let after = all.get(count).map(cursor_at).or_else(|| old.after.clone());
             page(old.before.clone(), after, taken)
         }
         _ => Value::array(taken),
@@ -230,7 +250,9 @@ pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value
 }
 
 fn clamp(count: Option<i64>, length: usize) -> usize {
-    usize::try_from(count.unwrap_or(0).max(0)).unwrap_or(usize::MAX).min(length)
+    usize::try_from(count.unwrap_or(0).max(0))
+        .unwrap_or(usize::MAX)
+        .min(length)
 }
 
 fn cursor_at(element: &Value) -> Value {
@@ -282,7 +304,11 @@ fn all_sets(arguments: &Arguments, key: &'static str) -> Result<bool> {
     };
     let sets = is_set(first);
     for (index, operand) in operands.iter().enumerate() {
-        let fits = if sets { is_set(operand) } else { matches!(operand, Value::Array(_)) };
+        let fits = if sets {
+            is_set(operand)
+        } else {
+            matches!(operand, Value::Array(_))
+        };
         if !fits {
             let expected = match (sets, index) {
                 (true, _) => "Set",
@@ -290,7 +316,11 @@ fn all_sets(arguments: &Arguments, key: &'static str) -> Result<bool> {
                 (false, _) => "Array",
             };
             let errors = wrong_type(expected, operand);
-            let errors = if many { Err(errors).within_index(index) } else { Err(errors) };
+            let errors = if many {
+                Err(errors).within_index(index)
+            } else {
+                Err(errors)
+            };
             return errors.within(key);
         }
     }
@@ -307,14 +337,24 @@ pub fn union(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
 }
 
 pub fn intersection(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    combine(evaluation, arguments, "intersection", Set::Intersection, |counts, more| {
-        counts.iter_mut().for_each(|(key, count)| *count = (*count).min(more.get(key).copied().unwrap_or(0)));
-    })
+    combine(
+        evaluation,
+        arguments,
+        "intersection",
+        Set::Intersection,
+        |counts, more| {
+            counts
+                .iter_mut()
+                .for_each(|(key, count)| *count = (*count).min(more.get(key).copied().unwrap_or(0)));
+        },
+    )
 }
 
 pub fn difference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     combine(evaluation, arguments, "difference", Set::Difference, |counts, more| {
-        counts.iter_mut().for_each(|(key, count)| *count = count.saturating_sub(more.get(key).copied().unwrap_or(0)));
+        counts
+            .iter_mut()
+            .for_each(|(key, count)| *count = count.saturating_sub(more.get(key).copied().unwrap_or(0)));
     })
 }
 
@@ -326,8 +366,17 @@ fn combine(
     as_set: fn(Vec<Value>) -> Set,
     join: fn(&mut HashMap<String, usize>, HashMap<String, usize>),
 ) -> Result<Value> {
-    let is_single_array = arguments.many(0).first().is_some_and(|first| !is_set(first) && !matches!(first, Value::Array(_)));
-    if is_single_array && arguments.value(0).as_items().is_some_and(|items| items.iter().all(|item| !is_set(item) && !matches!(item, Value::Array(_) | Value::Page(_)))) {
+    let is_single_array = arguments
+        .many(0)
+        .first()
+        .is_some_and(|first| !is_set(first) && !matches!(first, Value::Array(_)));
+    if is_single_array
+        && arguments.value(0).as_items().is_some_and(|items| {
+            items
+                .iter()
+                .all(|item| !is_set(item) && !matches!(item, Value::Array(_) | Value::Page(_)))
+        })
+    {
         return Ok(arguments.value(0).clone());
     }
     if all_sets(arguments, key)? {
@@ -338,7 +387,9 @@ fn combine(
     let mut counts: Option<HashMap<String, usize>> = None;
     for operand in arguments.many(0) {
         let mut more: HashMap<String, usize> = HashMap::new();
-        elements(operand).iter().for_each(|element| *more.entry(identity(element)).or_default() += 1);
+        elements(operand)
+            .iter()
+            .for_each(|element| *more.entry(identity(element)).or_default() += 1);
         match &mut counts {
             None => counts = Some(more),
             Some(counts) => join(counts, more),
@@ -363,13 +414,18 @@ pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) ->
         Value::Object(fields) => fields.entries.iter().any(|(_, value)| order::equal(value, wanted)),
         Value::Document(document) => {
             let object = document.as_object();
-            object.as_object().is_some_and(|fields| fields.entries.iter().any(|(_, value)| order::equal(value, wanted)))
+            object
+                .as_object()
+                .is_some_and(|fields| fields.entries.iter().any(|(_, value)| order::equal(value, wanted)))
         }
         container if is_set(container) => set_contains(evaluation, container, wanted).within("in")?,
-        Value::Ref(reference) => [Some(Value::String(reference.id())), reference.collection().map(Value::Ref)]
-            .into_iter()
-            .flatten()
-            .any(|part| order::equal(&part, wanted)),
+        Value::Ref(reference) => [
+            Some(Value::String(reference.id())),
+            reference.collection().map(Value::Ref),
+        ]
+        .into_iter()
+        .flatten()
+        .any(|part| order::equal(&part, wanted)),
         other => return Err(wrong_type("Array, Page, Object, or Set", other)).within("in"),
     };
     Ok(Value::Bool(found))
@@ -380,7 +436,11 @@ fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, wanted: &Val
     let mut found = false;
     evaluation.each_element(&set, &mut |_, element| {
         found = order::equal(&element.value(), wanted);
-        Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(if found {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
     })?;
     Ok(found)
 }
@@ -415,7 +475,10 @@ fn merge_one(
         (key, left, right)
     });
     let mut pairs: Vec<(Arc<str>, Value, Option<Value>)> = pairs.collect();
-    let added = with.entries.iter().filter_map(|(key, _)| Some((key.clone(), Value::Null, Some(right.remove(key)?))));
+    let added = with
+        .entries
+        .iter()
+        .filter_map(|(key, _)| Some((key.clone(), Value::Null, Some(right.remove(key)?))));
     pairs.extend(added);
     for (key, left, right) in pairs {
         let value = match arguments.optional(2) {
@@ -454,6 +517,9 @@ pub fn to_object(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
 
 pub fn to_array(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let fields = fields_of(arguments.value(0));
-    let pairs = fields.entries.iter().map(|(key, value)| Value::array(vec![Value::String(key.clone()), value.clone()]));
+    let pairs = fields
+        .entries
+        .iter()
+        .map(|(key, value)| Value::array(vec![Value::String(key.clone()), value.clone()]));
     Ok(Value::array(pairs.collect()))
 }

@@ -40,9 +40,9 @@ pub fn format(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
             _ => {
                 let index = specifier.position.map_or(next, |position| position.saturating_sub(1));
                 next += usize::from(specifier.position.is_none());
-                let value = values.get(index).ok_or_else(|| {
-                    Errors::argument("format specifiers count must be <= arguments size")
-                });
+                let value = values
+                    .get(index)
+                    .ok_or_else(|| Errors::argument("format specifiers count must be <= arguments size"));
                 let value = value.within("format")?;
                 let text = one(&specifier, value).within_index(index).within("values")?;
                 out.push_str(&padded(text, &specifier));
@@ -177,7 +177,9 @@ fn grouped(digits: &str, specifier: &Specifier) -> String {
     if !specifier.flags.contains(',') {
         return digits.to_owned();
     }
-    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
+    let (whole, fraction) = digits
+        .split_once('.')
+        .map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
     let mut out = String::new();
     for (index, digit) in whole.chars().enumerate() {
         if index > 0 && (whole.len() - index) % 3 == 0 {
@@ -232,7 +234,11 @@ fn rounded(magnitude: f64, precision: usize) -> String {
 }
 
 fn join(whole: String, fraction: String) -> String {
-    if fraction.is_empty() { whole } else { format!("{whole}.{fraction}") }
+    if fraction.is_empty() {
+        whole
+    } else {
+        format!("{whole}.{fraction}")
+    }
 }
 
 fn not_finite(double: f64) -> Option<String> {
@@ -244,7 +250,11 @@ fn fixed(double: f64, specifier: &Specifier) -> String {
         return text;
     }
     let digits = grouped(&rounded(double.abs(), specifier.precision.unwrap_or(6)), specifier);
-    if double.is_sign_negative() { format!("-{digits}") } else { digits }
+    if double.is_sign_negative() {
+        format!("-{digits}")
+    } else {
+        digits
+    }
 }
 
 fn scientific(double: f64, precision: usize) -> String {
@@ -264,9 +274,17 @@ fn general(double: f64, precision: usize) -> String {
     if magnitude != 0.0 && !(1e-4..10f64.powi(precision.min(300) as i32)).contains(&magnitude) {
         return scientific(double, precision - 1);
     }
-    let whole_digits = if magnitude < 1.0 { 1 } else { magnitude.log10().floor() as usize + 1 };
+    let whole_digits = if magnitude < 1.0 {
+        1
+    } else {
+        magnitude.log10().floor() as usize + 1
+    };
     let text = rounded(magnitude, precision.saturating_sub(whole_digits));
-    if double.is_sign_negative() { format!("-{text}") } else { text }
+    if double.is_sign_negative() {
+        format!("-{text}")
+    } else {
+        text
+    }
 }
 
 /// Times and dates by one letter; without a letter in the ISO form.
@@ -283,10 +301,28 @@ fn temporal(specifier: &Specifier, value: &Value) -> Result<String> {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const DAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
 
 fn lettered(letter: char, time: Time, date: Date) -> Option<String> {
     let civil = date.civil();
@@ -295,7 +331,12 @@ fn lettered(letter: char, time: Time, date: Date) -> Option<String> {
     let twelve = if hour % 12 == 0 { 12 } else { hour % 12 };
     let month = MONTHS[civil.month as usize - 1];
     let day = DAYS[date.day_of_week() as usize - 1];
-    let again = |letters: &str| letters.chars().map(|letter| lettered(letter, time, date)).collect::<Option<Vec<_>>>();
+    let again = |letters: &str| {
+        letters
+            .chars()
+            .map(|letter| lettered(letter, time, date))
+            .collect::<Option<Vec<_>>>()
+    };
     Some(match letter {
         'Y' => format!("{:04}", civil.year),
         'C' => format!("{:02}", civil.year / 100),
@@ -323,7 +364,11 @@ fn lettered(letter: char, time: Time, date: Date) -> Option<String> {
         'Q' => (time.nanos_total() / 1_000_000).to_string(),
         'R' => again("HM")?.join(":"),
         'T' => again("HMS")?.join(":"),
-        'r' => format!("{} {}", again("IMS")?.join(":"), lettered('p', time, date)?.to_uppercase()),
+        'r' => format!(
+            "{} {}",
+            again("IMS")?.join(":"),
+            lettered('p', time, date)?.to_uppercase()
+        ),
         'D' => again("mdy")?.join("/"),
         'F' => again("Ymd")?.join("-"),
         'c' => again("abdTZY")?.join(" "),

@@ -155,7 +155,9 @@ impl Kind {
             Kind::Set => is_set(value),
             Kind::SetOrArray => is_set(value) || matches!(value, Value::Array(_)),
             Kind::ArrayOrPage => matches!(value, Value::Array(_) | Value::Page(_)),
-            Kind::Collection | Kind::CollectionOrPage => is_set(value) || matches!(value, Value::Array(_) | Value::Page(_)),
+            Kind::Collection | Kind::CollectionOrPage => {
+                is_set(value) || matches!(value, Value::Array(_) | Value::Page(_))
+            }
             Kind::Time => matches!(value, Value::Time(_) | Value::Int(_) | Value::TransactionTime),
             Kind::TimeOrDate => matches!(value, Value::Time(_) | Value::Date(_)),
         }
@@ -232,9 +234,23 @@ pub static FUNCTIONS: &[Function] = &[
     form(Form::Query, &[need("query", Any)]),
     form(Form::Quote, &[need("quote", Any)]),
     form(Form::Object, &[need("object", Any)]),
-    form(Form::Select, &[need("select", Any), need("from", Any), may("default", Any), may("all", Any)]),
-    form(Form::Select, &[need("select_all", Any), need("from", Any), may("default", Any)]),
-    form(Form::Select, &[need("select_as_index", Any), need("from", Any), may("default", Any)]),
+    form(
+        Form::Select,
+        &[
+            need("select", Any),
+            need("from", Any),
+            may("default", Any),
+            may("all", Any),
+        ],
+    ),
+    form(
+        Form::Select,
+        &[need("select_all", Any), need("from", Any), may("default", Any)],
+    ),
+    form(
+        Form::Select,
+        &[need("select_as_index", Any), need("from", Any), may("default", Any)],
+    ),
     form(Form::And, &[need("and", Any)]),
     form(Form::Or, &[need("or", Any)]),
     pure(&[need("abort", Text)], basic::abort),
@@ -253,14 +269,39 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("contains_path", Any), need("in", Any)], select::contains_path),
     pure(&[need("contains", Any), need("in", Any)], select::contains_path),
     pure(&[need("contains_field", Text), need("in", Any)], select::contains_field),
-    read(&[need("contains_value", Any), need("in", Any)], collections::contains_value),
+    read(
+        &[need("contains_value", Any), need("in", Any)],
+        collections::contains_value,
+    ),
     // Collections and objects.
-    pure(&[need("map", Lambda), need("collection", ArrayOrPage)], collections::map),
-    pure(&[need("foreach", Lambda), need("collection", ArrayOrPage)], collections::foreach),
-    pure(&[need("filter", Lambda), need("collection", Collection)], collections::filter),
-    pure(&[need("reduce", Lambda), need("initial", Any), need("collection", Collection)], collections::reduce),
-    pure(&[need("take", Integer), need("collection", ArrayOrPage)], collections::take),
-    pure(&[need("drop", Integer), need("collection", ArrayOrPage)], collections::drop_first),
+    pure(
+        &[need("map", Lambda), need("collection", ArrayOrPage)],
+        collections::map,
+    ),
+    pure(
+        &[need("foreach", Lambda), need("collection", ArrayOrPage)],
+        collections::foreach,
+    ),
+    pure(
+        &[need("filter", Lambda), need("collection", Collection)],
+        collections::filter,
+    ),
+    pure(
+        &[
+            need("reduce", Lambda),
+            need("initial", Any),
+            need("collection", Collection),
+        ],
+        collections::reduce,
+    ),
+    pure(
+        &[need("take", Integer), need("collection", ArrayOrPage)],
+        collections::take,
+    ),
+    pure(
+        &[need("drop", Integer), need("collection", ArrayOrPage)],
+        collections::drop_first,
+    ),
     pure(&[need("append", Any), need("collection", Array)], collections::append),
     pure(&[need("prepend", Any), need("collection", Array)], collections::prepend),
     pure(&[need("is_empty", Collection)], collections::is_empty),
@@ -275,7 +316,10 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("union", Any)], collections::union),
     pure(&[need("intersection", Any)], collections::intersection),
     pure(&[need("difference", Any)], collections::difference),
-    pure(&[need("merge", Object), need("with", Objects), may("lambda", Lambda)], collections::merge),
+    pure(
+        &[need("merge", Object), need("with", Objects), may("lambda", Lambda)],
+        collections::merge,
+    ),
     pure(&[need("to_object", ArrayOrPage)], collections::to_object),
     pure(&[need("to_array", Object)], collections::to_array),
     // Reads and sets.
@@ -285,21 +329,33 @@ pub static FUNCTIONS: &[Function] = &[
     read(&[need("last", SetOrArray)], reads::last),
     read(
         &[
-            need("paginate", Any), may("after", Any), may("ts", Time), may("size", Integer), may("events", Boolean),
+            need("paginate", Any),
+            may("after", Any),
+            may("ts", Time),
+            may("size", Integer),
+            may("events", Boolean),
             may("sources", Boolean),
         ],
         reads::paginate_after,
     ),
     read(
         &[
-            need("paginate", Any), need("before", Any), may("ts", Time), may("size", Integer), may("events", Boolean),
+            need("paginate", Any),
+            need("before", Any),
+            may("ts", Time),
+            may("size", Integer),
+            may("events", Boolean),
             may("sources", Boolean),
         ],
         reads::paginate_before,
     ),
     read(
         &[
-            need("paginate", Any), need("cursor", Any), may("ts", Time), may("size", Integer), may("events", Boolean),
+            need("paginate", Any),
+            need("cursor", Any),
+            may("ts", Time),
+            may("size", Integer),
+            may("events", Boolean),
             may("sources", Boolean),
         ],
         reads::paginate_cursor,
@@ -317,8 +373,19 @@ pub static FUNCTIONS: &[Function] = &[
     write(&[need("update", Ref), may("params", Object)], writes::update),
     write(&[need("replace", Ref), may("params", Object)], writes::replace),
     write(&[need("delete", Ref)], writes::delete),
-    write(&[need("insert", Ref), need("ts", Time), need("action", Text), may("params", Object)], writes::insert),
-    write(&[need("remove", Ref), need("ts", Time), need("action", Text)], writes::remove),
+    write(
+        &[
+            need("insert", Ref),
+            need("ts", Time),
+            need("action", Text),
+            may("params", Object),
+        ],
+        writes::insert,
+    ),
+    write(
+        &[need("remove", Ref), need("ts", Time), need("action", Text)],
+        writes::remove,
+    ),
     write(&[need("create_database", Object)], writes::create_database),
     write(&[need("create_collection", Object)], writes::create_collection),
     write(&[need("create_class", Object)], writes::create_class),
@@ -326,12 +393,21 @@ pub static FUNCTIONS: &[Function] = &[
     write(&[need("create_function", Object)], writes::create_function),
     write(&[need("create_role", Object)], writes::create_role),
     write(&[need("create_key", Object)], writes::create_key),
-    write(&[need("create_access_provider", Object)], writes::create_access_provider),
+    write(
+        &[need("create_access_provider", Object)],
+        writes::create_access_provider,
+    ),
     write(&[need("move_database", Ref), need("to", Ref)], writes::move_database),
     // Authentication.
-    write(&[need("login", RefOrSet), need("params", Object)], authentication::login),
+    write(
+        &[need("login", RefOrSet), need("params", Object)],
+        authentication::login,
+    ),
     write(&[need("logout", Boolean)], authentication::logout),
-    read(&[need("identify", RefOrSet), need("password", Text)], authentication::identify),
+    read(
+        &[need("identify", RefOrSet), need("password", Text)],
+        authentication::identify,
+    ),
     read(&[need("identity", Null)], authentication::identity),
     read(&[need("current_identity", Null)], authentication::identity),
     read(&[need("has_identity", Null)], authentication::has_identity),
@@ -339,15 +415,24 @@ pub static FUNCTIONS: &[Function] = &[
     read(&[need("current_token", Null)], authentication::current_token),
     read(&[need("has_current_token", Null)], authentication::has_current_token),
     // Refs and ids.
-    pure(&[need("ref", Any), need("id", Any), may("scope", NullOrDatabase)], refs::reference),
+    pure(
+        &[need("ref", Any), need("id", Any), may("scope", NullOrDatabase)],
+        refs::reference,
+    ),
     pure(&[need("ref", Text)], refs::path),
     pure(&[need("database", Text), may("scope", NullOrDatabase)], refs::database),
     pure(&[need("index", Text), may("scope", NullOrDatabase)], refs::index),
-    pure(&[need("collection", Text), may("scope", NullOrDatabase)], refs::collection),
+    pure(
+        &[need("collection", Text), may("scope", NullOrDatabase)],
+        refs::collection,
+    ),
     pure(&[need("class", Text), may("scope", NullOrDatabase)], refs::collection),
     pure(&[need("function", Text), may("scope", NullOrDatabase)], refs::function),
     pure(&[need("role", Text), may("scope", NullOrDatabase)], refs::role),
-    pure(&[need("access_provider", Text), may("scope", NullOrDatabase)], refs::access_provider),
+    pure(
+        &[need("access_provider", Text), may("scope", NullOrDatabase)],
+        refs::access_provider,
+    ),
     pure(&[need("databases", NullOrDatabase)], refs::databases),
     pure(&[need("indexes", NullOrDatabase)], refs::indexes),
     pure(&[need("collections", NullOrDatabase)], refs::collections),
@@ -362,19 +447,41 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("next_id", Null)], refs::new_id),
     // Strings.
     pure(&[need("concat", Texts), may("separator", Text)], strings::concat),
-    pure(&[need("casefold", Any), may("normalizer", Text)], strings::casefold_function),
+    pure(
+        &[need("casefold", Any), may("normalizer", Text)],
+        strings::casefold_function,
+    ),
     pure(&[need("containsstr", Text), need("search", Text)], strings::contains),
     pure(&[need("startswith", Text), need("search", Text)], strings::starts_with),
     pure(&[need("endswith", Text), need("search", Text)], strings::ends_with),
-    pure(&[need("containsstrregex", Text), need("pattern", Text)], regex::contains),
-    pure(&[need("findstr", Text), need("find", Text), may("start", Integer)], strings::find),
     pure(
-        &[need("findstrregex", Text), need("pattern", Text), may("start", Integer), may("num_results", Integer)],
+        &[need("containsstrregex", Text), need("pattern", Text)],
+        regex::contains,
+    ),
+    pure(
+        &[need("findstr", Text), need("find", Text), may("start", Integer)],
+        strings::find,
+    ),
+    pure(
+        &[
+            need("findstrregex", Text),
+            need("pattern", Text),
+            may("start", Integer),
+            may("num_results", Integer),
+        ],
         regex::find,
     ),
-    pure(&[need("replacestr", Text), need("find", Text), need("replace", Text)], strings::replace),
     pure(
-        &[need("replacestrregex", Text), need("pattern", Text), need("replace", Text), may("first", Boolean)],
+        &[need("replacestr", Text), need("find", Text), need("replace", Text)],
+        strings::replace,
+    ),
+    pure(
+        &[
+            need("replacestrregex", Text),
+            need("pattern", Text),
+            need("replace", Text),
+            may("first", Boolean),
+        ],
         regex::replace,
     ),
     pure(&[need("regexescape", Text)], regex::escape),
@@ -385,10 +492,16 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("ltrim", Text)], strings::trim_start),
     pure(&[need("rtrim", Text)], strings::trim_end),
     pure(&[need("trim", Text)], strings::trim),
-    pure(&[need("ngram", Texts), may("min", Integer), may("max", Integer)], strings::ngram),
+    pure(
+        &[need("ngram", Texts), may("min", Integer), may("max", Integer)],
+        strings::ngram,
+    ),
     pure(&[need("repeat", Text), may("number", Integer)], strings::repeat),
     pure(&[need("space", Integer)], strings::space),
-    pure(&[need("substring", Text), may("start", Integer), may("length", Integer)], strings::substring),
+    pure(
+        &[need("substring", Text), may("start", Integer), may("length", Integer)],
+        strings::substring,
+    ),
     pure(&[need("format", Text), need("values", Any)], format::format),
     // Numbers.
     pure(&[need("add", Numbers)], numbers::add),
@@ -441,9 +554,30 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("day_of_year", Any)], times::day_of_year),
     pure(&[need("month", Any)], times::month),
     pure(&[need("year", Any)], times::year),
-    pure(&[need("time_add", TimeOrDate), need("offset", Integer), need("unit", Unit)], times::add),
-    pure(&[need("time_subtract", TimeOrDate), need("offset", Integer), need("unit", Unit)], times::subtract),
-    pure(&[need("time_diff", TimeOrDate), need("other", TimeOrDate), need("unit", Unit)], times::difference),
+    pure(
+        &[
+            need("time_add", TimeOrDate),
+            need("offset", Integer),
+            need("unit", Unit),
+        ],
+        times::add,
+    ),
+    pure(
+        &[
+            need("time_subtract", TimeOrDate),
+            need("offset", Integer),
+            need("unit", Unit),
+        ],
+        times::subtract,
+    ),
+    pure(
+        &[
+            need("time_diff", TimeOrDate),
+            need("other", TimeOrDate),
+            need("unit", Unit),
+        ],
+        times::difference,
+    ),
     // Casts and tests of types.
     pure(&[need("to_string", Any)], casts::to_string),
     pure(&[need("to_number", Any)], casts::to_number),
@@ -487,12 +621,18 @@ pub fn find(fields: &[(Arc<str>, Json)]) -> Option<&'static Function> {
         by_name
     });
     let named = fields.iter().filter_map(|(key, _)| BY_NAME.get(&**key)).flatten();
-    named.into_iter().copied().find(|function| takes_exactly(function, fields))
+    named
+        .into_iter()
+        .copied()
+        .find(|function| takes_exactly(function, fields))
 }
 
 fn takes_exactly(function: &Function, fields: &[(Arc<str>, Json)]) -> bool {
     let given = |key: &str| fields.iter().any(|(name, _)| &**name == key);
     let known = |key: &str| function.parameters.iter().any(|parameter| parameter.key == key);
-    function.parameters.iter().all(|parameter| !parameter.required || given(parameter.key))
+    function
+        .parameters
+        .iter()
+        .all(|parameter| !parameter.required || given(parameter.key))
         && fields.iter().all(|(key, _)| known(key))
 }

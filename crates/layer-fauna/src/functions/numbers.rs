@@ -39,24 +39,45 @@ fn fold(arguments: &Arguments, key: &'static str, integers: Integers, doubles: f
     let Some((first, rest)) = values.split_first() else {
         return Err(Errors::argument("Non-empty array expected.")).within(key);
     };
-    rest.iter()
-        .try_fold(first.clone(), |folded, value| combine(&folded, value, integers, doubles))
+    rest.iter().try_fold(first.clone(), |folded, value| {
+        combine(&folded, value, integers, doubles)
+    })
 }
 
 pub fn plus(one: &Value, other: &Value) -> Result<Value> {
-    combine(one, other, |one, other| Some(one.wrapping_add(other)), |one, other| one + other)
+    combine(
+        one,
+        other,
+        |one, other| Some(one.wrapping_add(other)),
+        |one, other| one + other,
+    )
 }
 
 pub fn add(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    fold(arguments, "add", |one, other| Some(one.wrapping_add(other)), |one, other| one + other)
+    fold(
+        arguments,
+        "add",
+        |one, other| Some(one.wrapping_add(other)),
+        |one, other| one + other,
+    )
 }
 
 pub fn subtract(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    fold(arguments, "subtract", |one, other| Some(one.wrapping_sub(other)), |one, other| one - other)
+    fold(
+        arguments,
+        "subtract",
+        |one, other| Some(one.wrapping_sub(other)),
+        |one, other| one - other,
+    )
 }
 
 pub fn multiply(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    fold(arguments, "multiply", |one, other| Some(one.wrapping_mul(other)), |one, other| one * other)
+    fold(
+        arguments,
+        "multiply",
+        |one, other| Some(one.wrapping_mul(other)),
+        |one, other| one * other,
+    )
 }
 
 /// Division by a zero of either kind is refused.
@@ -83,7 +104,9 @@ pub fn modulo(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 fn bits(arguments: &Arguments, key: &'static str, combine: fn(i64, i64) -> i64) -> Result<Value> {
     let values = arguments.many(0);
     let combined = values.iter().map(as_bits).reduce(combine);
-    let combined = combined.ok_or_else(|| Errors::argument("Non-empty array expected.")).within(key)?;
+    let combined = combined
+        .ok_or_else(|| Errors::argument("Non-empty array expected."))
+        .within(key)?;
     Ok(match values.iter().any(|value| matches!(value, Value::Double(_))) {
         true => Value::Double(combined as f64),
         false => Value::Int(combined),
@@ -160,7 +183,11 @@ fn to_precision(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
             let double = as_double(other);
             let scale = 10f64.powi(precision);
             let scaled = double * scale;
-            Ok(Value::Double(if scaled.is_finite() { round(scaled) / scale } else { double }))
+            Ok(Value::Double(if scaled.is_finite() {
+                round(scaled) / scale
+            } else {
+                double
+            }))
         }
     }
 }
@@ -202,11 +229,23 @@ pub fn sqrt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn acos(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    within_domain(arguments, "acos", |value| value.abs() <= 1.0, "between -1.0 and 1.0", f64::acos)
+    within_domain(
+        arguments,
+        "acos",
+        |value| value.abs() <= 1.0,
+        "between -1.0 and 1.0",
+        f64::acos,
+    )
 }
 
 pub fn asin(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    within_domain(arguments, "asin", |value| value.abs() <= 1.0, "between -1.0 and 1.0", f64::asin)
+    within_domain(
+        arguments,
+        "asin",
+        |value| value.abs() <= 1.0,
+        "between -1.0 and 1.0",
+        f64::asin,
+    )
 }
 
 pub fn ln(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

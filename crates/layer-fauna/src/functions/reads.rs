@@ -73,14 +73,28 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
 
 fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'static str) -> Result<Value> {
     if let Value::Array(items) = operand {
-        let found = if last { items.values.last() } else { items.values.first() };
-        return found.cloned().ok_or_else(|| Errors::argument("Non-empty array expected.")).within(key);
+        let found = if last {
+            items.values.last()
+        } else {
+            items.values.first()
+        };
+        return found
+            .cloned()
+            .ok_or_else(|| Errors::argument("Non-empty array expected."))
+            .within(key);
     }
-    let Some(set) = as_set(operand) else { return Ok(Value::Null) };
+    let Some(set) = as_set(operand) else {
+        return Ok(Value::Null);
+    };
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
-    let found = evaluation.elements(&set, &Default::default(), backwards, 1).within(key)?.pop();
+    let found = evaluation
+        .elements(&set, &Default::default(), backwards, 1)
+        .within(key)?
+        .pop();
     let found = found.map(|element| element.value());
-    found.ok_or_else(|| Errors::argument("Non-empty set expected.")).within(key)
+    found
+        .ok_or_else(|| Errors::argument("Non-empty set expected."))
+        .within(key)
 }
 
 pub fn first(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

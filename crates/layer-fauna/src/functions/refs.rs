@@ -45,7 +45,9 @@ pub fn reference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Resu
         return Err(wrong_type("Collection Ref", arguments.value(0))).within("ref");
     }
     let target = member(collection, &id).ok_or_else(|| {
-        Errors::argument(format!("Number or numeric String expected, non-numeric '{id}' provided."))
+        Errors::argument(format!(
+            "Number or numeric String expected, non-numeric '{id}' provided."
+        ))
     });
     let reference = Ref::new(target.within("id")?).with_scope(collection.scope.clone());
     Ok(scoped(reference, arguments.optional(2)))

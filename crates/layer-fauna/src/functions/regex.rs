@@ -103,7 +103,9 @@ fn expand(with: &str, captures: &fancy_regex::Captures<'_>, out: &mut String) ->
             '$' if chars.peek() == Some(&'{') => {
                 chars.next();
                 let name: String = chars.by_ref().take_while(|c| *c != '}').collect();
-                let group = captures.name(&name).ok_or_else(|| Errors::argument(format!("No group with name {{{name}}}")))?;
+                let group = captures
+                    .name(&name)
+                    .ok_or_else(|| Errors::argument(format!("No group with name {{{name}}}")))?;
                 out.push_str(group.as_str());
             }
             '$' => {

@@ -19,8 +19,11 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-fn texts<'a>(arguments: &'a Arguments, index: usize) -> impl Iterator<Item = &'a str> {
-    arguments.many(index).iter().filter_map(|value| value.as_str().map(|text| &**text))
+fn texts(arguments: &Arguments, index: usize) -> impl Iterator<Item = &str> {
+    arguments
+        .many(index)
+        .iter()
+        .filter_map(|value| value.as_str().map(|text| &**text))
 }
 
 fn answer(text: impl Into<std::sync::Arc<str>>) -> Result<Value> {
@@ -101,7 +104,9 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let text = arguments.text(0);
     let start = start_of(text, arguments.integer(2)).within("start")?;
     let found = text[start..].find(arguments.text(1));
-    Ok(Value::Int(found.map_or(-1, |at| code_points(&text[..start + at]) as i64)))
+    Ok(Value::Int(
+        found.map_or(-1, |at| code_points(&text[..start + at]) as i64),
+    ))
 }
 
 /// The byte at which a search starts.
@@ -217,7 +222,9 @@ pub fn substring(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
         start = (start + total).max(0);
     }
     if start > total {
-        return Err(Errors::argument("start must be less than or equal to the string length"));
+        return Err(Errors::argument(
+            "start must be less than or equal to the string length",
+        ));
     }
     let length = arguments.integer(2).unwrap_or(total);
     if length < 0 {

@@ -37,7 +37,9 @@ pub fn date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 
 fn unit(arguments: &Arguments, index: usize) -> Result<Unit> {
     let name = arguments.text(index);
-    Unit::parse(name).ok_or_else(|| wrong_type("Time Unit", arguments.value(index))).within("unit")
+    Unit::parse(name)
+        .ok_or_else(|| wrong_type("Time Unit", arguments.value(index)))
+        .within("unit")
 }
 
 fn out_of_range() -> Errors {
@@ -50,7 +52,10 @@ pub fn epoch(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
         Value::Double(double) => (*double * unit.nanos() as f64) as i128,
         other => i128::from(if let Value::Int(integer) = other { *integer } else { 0 }) * unit.nanos(),
     };
-    Time::from_nanos(nanos).map(Value::Time).ok_or_else(out_of_range).within("epoch")
+    Time::from_nanos(nanos)
+        .map(Value::Time)
+        .ok_or_else(out_of_range)
+        .within("epoch")
 }
 
 /// A time; integers are microseconds.
@@ -91,7 +96,12 @@ pub fn hour(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     part(evaluation, arguments, |time| time.second_of_day() / 3600)
 }
 
-fn date_part(evaluation: &Evaluation<'_>, arguments: &Arguments, key: &'static str, part: fn(Date) -> i64) -> Result<Value> {
+fn date_part(
+    evaluation: &Evaluation<'_>,
+    arguments: &Arguments,
+    key: &'static str,
+    part: fn(Date) -> i64,
+) -> Result<Value> {
     match arguments.value(0) {
         value @ (Value::Time(_) | Value::Int(_) | Value::Date(_) | Value::TransactionTime) => {
             Ok(Value::Int(part(time_of(evaluation, value).date())))
@@ -101,7 +111,9 @@ fn date_part(evaluation: &Evaluation<'_>, arguments: &Arguments, key: &'static s
 }
 
 pub fn day_of_month(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "day_of_month", |date| i64::from(date.civil().day))
+    date_part(evaluation, arguments, "day_of_month", |date| {
+        i64::from(date.civil().day)
+    })
 }
 
 pub fn day_of_week(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -163,7 +175,9 @@ pub fn cast_to_time(value: &Value) -> Option<Result<Value>> {
         Value::Time(_) => Ok(value.clone()),
         Value::Date(date) => Ok(Value::Time(date.midnight())),
         Value::String(text) => parse_time(text),
-        Value::Int(millis) => Time::from_nanos(i128::from(*millis) * 1_000_000).map(Value::Time).ok_or_else(out_of_range),
+        Value::Int(millis) => Time::from_nanos(i128::from(*millis) * 1_000_000)
+            .map(Value::Time)
+            .ok_or_else(out_of_range),
         _ => return None,
     })
 }

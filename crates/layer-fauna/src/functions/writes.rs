@@ -69,7 +69,10 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     let fields = document_fields(params)?;
     permit_create(evaluation, &collection, named.as_ref(), &fields)?;
     let id = match &named {
-        Some(Ref { target: Target::Document(_, id), .. }) => *id as u64,
+        Some(Ref {
+            target: Target::Document(_, id),
+            ..
+        }) => *id as u64,
         _ => evaluation.new_id(),
     };
     let place = Place {
@@ -87,7 +90,12 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     Ok(shown(&place.reference, Timestamp::PENDING, fields))
 }
 
-fn permit_create(evaluation: &mut Evaluation<'_>, collection: &Ref, named: Option<&Ref>, fields: &Arc<Fields>) -> Result<()> {
+fn permit_create(
+    evaluation: &mut Evaluation<'_>,
+    collection: &Ref,
+    named: Option<&Ref>,
+    fields: &Arc<Fields>,
+) -> Result<()> {
     let document = Value::Object(fields.clone());
     match named {
         None => evaluation.permit("create", collection, &[document]),
@@ -96,8 +104,13 @@ fn permit_create(evaluation: &mut Evaluation<'_>, collection: &Ref, named: Optio
             if evaluation.permit("create_with_id", collection, &arguments).is_ok() {
                 return Ok(());
             }
-            evaluation.permit("create", collection, &[document.clone()])?;
-            let arguments = [Value::Ref(reference.clone()), Value::Null, Value::string("create"), document];
+            evaluation.permit("create", collection, std::slice::from_ref(&document))?;
+            let arguments = [
+                Value::Ref(reference.clone()),
+                Value::Null,
+                Value::string("create"),
+                document,
+            ];
             evaluation.permit("history_write", collection, &arguments)
         }
     }
@@ -122,7 +135,11 @@ fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
     let stored = storable(&Value::object(entries));
     let mut fields = stored.as_object().cloned().unwrap_or_default();
     // Data without a field is shown as no data (observed).
-    if fields.get("data").and_then(Value::as_object).is_some_and(|data| data.entries.is_empty()) {
+    if fields
+        .get("data")
+        .and_then(Value::as_object)
+        .is_some_and(|data| data.entries.is_empty())
+    {
         fields = Arc::new(fields.without(&["data"]));
     }
     Ok(fields)
@@ -149,13 +166,18 @@ fn existing(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<(Place, 
 
 pub fn update(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     change(evaluation, arguments, "update", |old, params| {
-        let changes = params.entries.iter().filter(|(key, _)| matches!(&**key, "data" | "ttl"));
+        let changes = params
+            .entries
+            .iter()
+            .filter(|(key, _)| matches!(&**key, "data" | "ttl"));
         merge(old, &Fields::new(changes.cloned().collect()))
     })
 }
 
 pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    change(evaluation, arguments, "replace", |_, params| Fields::new(params.entries.clone()))
+    change(evaluation, arguments, "replace", |_, params| {
+        Fields::new(params.entries.clone())
+    })
 }
 
 fn change(
@@ -187,7 +209,11 @@ fn change_document(
         return Err(Errors::document_not_found());
     };
     let new = document_fields(&combine(&old_fields, params))?;
-    let arguments = [Value::Object(old_fields), Value::Object(new.clone()), Value::Ref(reference.clone())];
+    let arguments = [
+        Value::Object(old_fields),
+        Value::Object(new.clone()),
+        Value::Ref(reference.clone()),
+    ];
     evaluation.permit("write", reference, &arguments)?;
     evaluation.write_version(&place, Some(&old), Some(new.clone()))?;
     definitions::write_credentials(evaluation, &place, params)?;
@@ -201,7 +227,9 @@ pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
     evaluation.check_may_write(&reference).within("delete")?;
     let place = evaluation.resolve(&reference).within("delete")?;
-    evaluation.permit("delete", &reference, &[Value::Ref(reference.clone())]).within("delete")?;
+    evaluation
+        .permit("delete", &reference, &[Value::Ref(reference.clone())])
+        .within("delete")?;
     // The position of this one error is that of the form itself (observed).
     let (place, old) = existing(evaluation, &place.reference)?;
     evaluation.write_version(&place, Some(&old), None).within("delete")?;
@@ -229,9 +257,18 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         "delete" => None,
         _ => Some(document_fields(&params).within("insert")?),
     };
-    let data = fields.as_ref().map_or(Value::Null, |fields| Value::Object(fields.clone()));
-    let history = [Value::Ref(reference.clone()), ts.value(), Value::string(action), data.clone()];
-    evaluation.permit("history_write", &reference, &history).within("insert")?;
+    let data = fields
+        .as_ref()
+        .map_or(Value::Null, |fields| Value::Object(fields.clone()));
+    let history = [
+        Value::Ref(reference.clone()),
+        ts.value(),
+        Value::string(action),
+        data.clone(),
+    ];
+    evaluation
+        .permit("history_write", &reference, &history)
+        .within("insert")?;
     let inserted = Version { ts, fields };
     rewrite(evaluation, &place, |versions| {
         versions.retain(|version| version.ts != ts);
@@ -252,8 +289,15 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let ts = evaluation.moment(arguments.value(1)).within("ts")?;
     let action = action(arguments, "action")?;
     let place = rewritable(evaluation, &reference, ts).within("remove")?;
-    let history = [Value::Ref(reference.clone()), ts.value(), Value::string(action), Value::Null];
-    evaluation.permit("history_write", &reference, &history).within("remove")?;
+    let history = [
+        Value::Ref(reference.clone()),
+        ts.value(),
+        Value::string(action),
+        Value::Null,
+    ];
+    evaluation
+        .permit("history_write", &reference, &history)
+        .within("remove")?;
     let is_deletion = action == "delete";
     rewrite(evaluation, &place, |versions| {
         versions.retain(|version| version.ts != ts || version.fields.is_none() != is_deletion);
@@ -297,10 +341,17 @@ fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&
     for version in former {
         evaluation.put_former(place, version);
     }
-    if let Some(Version { ts, fields: Some(fields) }) = last {
+    if let Some(Version {
+        ts,
+        fields: Some(fields),
+    }) = last
+    {
         let expiry = crate::documents::expiry_micros(place, *ts, fields, evaluation.now_micros);
         let row = crate::codec::encode_version(*ts, expiry, fields, place.schema.as_ref());
-        evaluation.view.writing().set_stamped(&current.0, &[], row.bytes, row.stamps);
+        evaluation
+            .view
+            .writing()
+            .set_stamped(&current.0, &[], row.bytes, row.stamps);
     }
     Ok(())
 }

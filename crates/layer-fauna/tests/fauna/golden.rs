@@ -62,9 +62,10 @@ impl Pairs {
                 }
                 Ok(())
             }
-            (Value::Array(recorded), Value::Array(ours)) if recorded.len() == ours.len() => {
-                recorded.iter().zip(ours).try_for_each(|(recorded, ours)| self.compare(recorded, ours))
-            }
+            (Value::Array(recorded), Value::Array(ours)) if recorded.len() == ours.len() => recorded
+                .iter()
+                .zip(ours)
+                .try_for_each(|(recorded, ours)| self.compare(recorded, ours)),
             (Value::String(text), Value::String(ours)) if text.starts_with("<secret:") => {
                 let name = text.trim_start_matches("<secret:").trim_end_matches('>');
                 self.secrets.insert(name.to_owned(), ours.clone());
@@ -102,8 +103,9 @@ fn every_recorded_request_is_answered_as_it_was() {
         let line: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| line[key].as_str().unwrap_or_default();
         let headers = line["request_headers"].as_object().unwrap().iter();
-        let headers: Vec<(String, String)> =
-            headers.map(|(name, value)| (name.to_lowercase(), pairs.fill(value.as_str().unwrap()))).collect();
+        let headers: Vec<(String, String)> = headers
+            .map(|(name, value)| (name.to_lowercase(), pairs.fill(value.as_str().unwrap())))
+            .collect();
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let reply = world.fauna.answer(Request {
             method: text("method"),
@@ -124,9 +126,20 @@ fn every_recorded_request_is_answered_as_it_was() {
         let expected = DIFFERENCES.iter().any(|(name, _)| *name == text("name"));
         if compared.is_err() != expected {
             let why = compared.err().unwrap_or_else(|| "no longer different".into());
-            wrong.push(format!("{}: {why}\n  asked {}\n  was {}\n  is  {}", text("name"), text("request_body"), text("response_body"), reply.body));
+            wrong.push(format!(
+                "{}: {why}\n  asked {}\n  was {}\n  is  {}",
+                text("name"),
+                text("request_body"),
+                text("response_body"),
+                reply.body
+            ));
         }
     }
     eprintln!("{count} compared, {} pairs", pairs.known.len());
-    assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} differ\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }

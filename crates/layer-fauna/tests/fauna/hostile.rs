@@ -14,7 +14,11 @@ fn check(query: &str, status: u16, expected: &str) {
 #[test]
 fn json_nested_a_million_deep() {
     check(&"[".repeat(1_000_000), 400, "Request body JSON exceeds nesting limit.");
-    check(&"{\"do\":".repeat(1_000_000), 400, "Request body JSON exceeds nesting limit.");
+    check(
+        &"{\"do\":".repeat(1_000_000),
+        400,
+        "Request body JSON exceeds nesting limit.",
+    );
     let deep = format!("{}1{}", "[".repeat(400), "]".repeat(400));
     check(&deep, 200, "resource");
 }
@@ -29,7 +33,10 @@ fn values_that_double() {
     check(&query, 400, "bad request");
     let mut query = String::from(r#"{"let":[{"a0":{"repeat":"x","number":1024}}"#);
     for level in 1..40 {
-        query += &format!(r#",{{"a{level}":{{"concat":[{{"var":"a{0}"}},{{"var":"a{0}"}}]}}}}"#, level - 1);
+        query += &format!(
+            r#",{{"a{level}":{{"concat":[{{"var":"a{0}"}},{{"var":"a{0}"}}]}}}}"#,
+            level - 1
+        );
     }
     query += r#"],"in":{"length":{"var":"a39"}}}"#;
     check(&query, 400, "error");
@@ -57,11 +64,21 @@ fn functions_that_call_themselves() {
         assert_eq!(world.ask("secret", &query).status, 201);
     };
     define("forever", r#"{"call":{"function":"forever"},"arguments":{"var":"x"}}"#);
-    define("twice", r#"[{"call":{"function":"twice"},"arguments":1},{"call":{"function":"twice"},"arguments":1}]"#);
+    define(
+        "twice",
+        r#"[{"call":{"function":"twice"},"arguments":1},{"call":{"function":"twice"},"arguments":1}]"#,
+    );
     for name in ["forever", "twice"] {
-        let reply = world.ask("secret", &format!(r#"{{"call":{{"function":"{name}"}},"arguments":1}}"#));
+        let reply = world.ask(
+            "secret",
+            &format!(r#"{{"call":{{"function":"{name}"}},"arguments":1}}"#),
+        );
         assert_eq!(reply.status, 400);
-        assert!(reply.body.contains("stack overflow") || reply.body.contains("bad request"), "{}", reply.body);
+        assert!(
+            reply.body.contains("stack overflow") || reply.body.contains("bad request"),
+            "{}",
+            reply.body
+        );
     }
 }
 
@@ -87,13 +104,25 @@ fn expressions_that_backtrack() {
 
 #[test]
 fn keys_and_numbers_that_nobody_expects() {
-    check(r#"{"frobnicate":1,"why":2}"#, 400, "No form/function found, or invalid argument keys: { frobnicate, why }.");
+    check(
+        r#"{"frobnicate":1,"why":2}"#,
+        400,
+        "No form/function found, or invalid argument keys: { frobnicate, why }.",
+    );
     check("1e999", 200, "Infinity");
     check(r#"{"pow":10,"exp":400}"#, 200, "Infinity");
-    check(r#"{"time_add":{"time":"2020-01-01T00:00:00Z"},"offset":9223372036854775807,"unit":"days"}"#, 400, "range");
+    check(
+        r#"{"time_add":{"time":"2020-01-01T00:00:00Z"},"offset":9223372036854775807,"unit":"days"}"#,
+        400,
+        "range",
+    );
     check(r#"{"epoch":9223372036854775807,"unit":"days"}"#, 400, "range");
     check(r#"{"divide":[-9223372036854775808,-1]}"#, 200, "-9223372036854775808");
-    check(r#"{"substring":"abc","start":-9223372036854775808,"length":9223372036854775807}"#, 200, "abc");
+    check(
+        r#"{"substring":"abc","start":-9223372036854775808,"length":9223372036854775807}"#,
+        200,
+        "abc",
+    );
     check(r#"{"day_of_week":9223372036854775807}"#, 200, "resource");
 }
 
@@ -106,6 +135,12 @@ fn an_index_whose_binding_writes() {
         "terms":[{"object":{"binding":"b"}}]}}}"#;
     world.resource("secret", query);
     // A binding is pure: what it may not do comes to null, and nothing else is written.
-    world.resource("secret", r#"{"create":{"collection":"c"},"params":{"object":{"data":{"object":{"x":1}}}}}"#);
-    assert_eq!(world.resource("secret", r#"{"count":{"documents":{"collection":"c"}}}"#), 1);
+    world.resource(
+        "secret",
+        r#"{"create":{"collection":"c"},"params":{"object":{"data":{"object":{"x":1}}}}}"#,
+    );
+    assert_eq!(
+        world.resource("secret", r#"{"count":{"documents":{"collection":"c"}}}"#),
+        1
+    );
 }

@@ -27,7 +27,10 @@ fn run(name: &str) {
             "<" => continue,
             "=" => keep = Some(rest.to_owned()),
             "@" => {
-                let known = secrets.iter().find(|(name, _)| name == rest).map(|(_, secret)| secret.clone());
+                let known = secrets
+                    .iter()
+                    .find(|(name, _)| name == rest)
+                    .map(|(_, secret)| secret.clone());
                 secret = known.unwrap_or_else(|| rest.to_owned());
             }
             ">" => {

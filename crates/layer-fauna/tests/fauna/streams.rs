@@ -29,7 +29,10 @@ fn told(world: &World, stream: &mut Stream) -> Vec<String> {
         match stream.step() {
             StreamStep::Send(event) => {
                 let event: Value = serde_json::from_str(&event).unwrap();
-                let action = event["event"]["action"].as_str().or(event["event"]["code"].as_str()).unwrap_or("");
+                let action = event["event"]["action"]
+                    .as_str()
+                    .or(event["event"]["code"].as_str())
+                    .unwrap_or("");
                 told.push(format!("{} {action}", event["type"].as_str().unwrap()));
             }
             StreamStep::Wait(hold) => assert!(world.fauna.engine.wait_durable(hold)),
@@ -55,8 +58,13 @@ fn world() -> World {
 }
 
 fn put(world: &World, id: u64, x: u64) {
-    let (target, data) = (format!(r#"{{"ref":{{"collection":"c"}},"id":"{id}"}}"#), format!(r#"{{"object":{{"data":{{"object":{{"x":{x}}}}}}}}}"#));
-    let query = format!(r#"{{"if":{{"exists":{target}}},"then":{{"update":{target},"params":{data}}},"else":{{"create":{target},"params":{data}}}}}"#);
+    let (target, data) = (
+        format!(r#"{{"ref":{{"collection":"c"}},"id":"{id}"}}"#),
+        format!(r#"{{"object":{{"data":{{"object":{{"x":{x}}}}}}}}}"#),
+    );
+    let query = format!(
+        r#"{{"if":{{"exists":{target}}},"then":{{"update":{target},"params":{data}}},"else":{{"create":{target},"params":{data}}}}}"#
+    );
     world.resource("secret", &query);
 }
 
@@ -78,7 +86,12 @@ fn a_document_is_followed_through_its_life() {
 fn sets_tell_who_comes_and_who_leaves() {
     let world = world();
     put(&world, 1, 1);
-    let mut by_x = open(&world, "secret", r#"{"match":{"index":"by_x"},"terms":1}"#, "/stream?fields=action,index");
+    let mut by_x = open(
+        &world,
+        "secret",
+        r#"{"match":{"index":"by_x"},"terms":1}"#,
+        "/stream?fields=action,index",
+    );
     let mut all = open(&world, "secret", r#"{"documents":{"collection":"c"}}"#, "/stream");
     put(&world, 2, 1);
     put(&world, 1, 5);

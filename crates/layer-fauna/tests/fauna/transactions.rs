@@ -46,7 +46,10 @@ fn a_bank_keeps_its_money() {
             let (world, done) = (&world, &done);
             scope.spawn(move || {
                 for turn in 0..60 {
-                    let reply = world.ask("secret", &transfer((turn + writer) % ACCOUNTS, (turn * 3 + 1) % ACCOUNTS));
+                    let reply = world.ask(
+                        "secret",
+                        &transfer((turn + writer) % ACCOUNTS, (turn * 3 + 1) % ACCOUNTS),
+                    );
                     assert!(matches!(reply.status, 200 | 409), "{}", reply.body);
                 }
                 done.store(true, Ordering::Relaxed);
@@ -77,7 +80,9 @@ fn write_skew_does_not_happen() {
     };
     let wins: u64 = std::thread::scope(|scope| {
         let (world, guarded) = (&world, &guarded);
-        let threads: Vec<_> = (0..3).map(|mine| scope.spawn(move || world.resource("secret", &guarded(mine)).as_u64().unwrap())).collect();
+        let threads: Vec<_> = (0..3)
+            .map(|mine| scope.spawn(move || world.resource("secret", &guarded(mine)).as_u64().unwrap()))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(wins, 1);

@@ -20,7 +20,14 @@ impl World {
         let clock = Arc::new(ManualClock::new(now_micros));
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let options = EngineOptions::default();
-        let engine = Engine::open(Arc::new(FaultyDisk::new()), clock.clone(), options, failure, &mut |_| {}).unwrap();
+        let engine = Engine::open(
+            Arc::new(FaultyDisk::new()),
+            clock.clone(),
+            options,
+            failure,
+            &mut |_| {},
+        )
+        .unwrap();
         let space = Space {
             database: DatabaseId(1),
             layer: LayerId::Fauna,
