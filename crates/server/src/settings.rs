@@ -141,6 +141,7 @@ mod tests {
             durability: Durability::Interval,
             redis: redis.parse().unwrap(),
             http: Listen::Off,
+            fauna: Listen::Off,
             credentials: Credentials::Key { sha256: [0; 32] },
             io_threads: None,
             connections_max: 1,
