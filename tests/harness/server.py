@@ -36,7 +36,7 @@ def free_port() -> int:
 
 
 class Server:
-    """`durability` is always | interval | none. `port` (RESP) and `http_port` may change with each start.
+    """`durability` is always | interval | none. `port` (RESP), `http_port` and `dynamodb_port` may change with each start.
 
     `options` go to the command line of the target as they are."""
 
@@ -51,6 +51,7 @@ class Server:
         self.process: subprocess.Popen | None = None
         self.port = 0
         self.http_port = 0
+        self.dynamodb_port = 0
         self.output: list[str] = []
 
     @property
@@ -91,7 +92,7 @@ class Server:
 
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]
-        command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]
+        command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-dynamodb", "127.0.0.1:0"]
         command += ["--durability", self.durability]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)
@@ -110,6 +111,8 @@ class Server:
                 self.port = int(found.group(1))
             if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
+            if found := re.match(r"dynamodb\s+http://[^:]+:(\d+)", line):
+                self.dynamodb_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()
         ready.set()

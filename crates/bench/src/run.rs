@@ -7,7 +7,6 @@
 use crate::arguments::{ProductArguments, RunArguments};
 use crate::measure::{Worker, closed_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
-use crate::target::redis::RedisTarget;
 use crate::target::{Connection, Target};
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
@@ -79,7 +78,7 @@ impl Bench {
             .as_ref()
             .map(|server| server.url.as_str())
             .or(arguments.target.as_deref());
-        let target: Box<dyn Target> = Box::new(RedisTarget::new(url.context("a target")?)?);
+        let target = crate::target::of_url(url.context("a target")?)?;
         let mut control = target.connect()?;
         if embedded.is_none() && !arguments.flush && !control.is_empty()? {
             bail!(

@@ -35,6 +35,8 @@ pub fn start_embedded() -> Result<EmbeddedServer> {
             "off",
             "--listen-fauna",
             "127.0.0.1:0",
+            "--listen-dynamodb",
+            "127.0.0.1:0",
             "--data",
         ])
         .arg(data.path())

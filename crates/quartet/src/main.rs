@@ -1,5 +1,6 @@
 //! The `quartet` command.
 
+mod access_key;
 mod bench;
 mod check;
 mod root_key;

@@ -23,7 +23,7 @@ pub fn load_or_make(data: &Path) -> Result<(Option<String>, [u8; 32])> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let key = random_key()?;
             let hash = hash(&key);
-            write(&path, &hash).with_context(|| format!("writing {}", path.display()))?;
+            write_private(&path, &hexadecimal(&hash)).with_context(|| format!("writing {}", path.display()))?;
             Ok((Some(key), hash))
         }
         Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
@@ -35,7 +35,7 @@ fn hash(key: &str) -> [u8; 32] {
 }
 
 /// Written whole or not at all, readable by the owner only.
-fn write(path: &Path, hash: &[u8; 32]) -> std::io::Result<()> {
+pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -43,7 +43,7 @@ fn write(path: &Path, hash: &[u8; 32]) -> std::io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&partial)?;
-    file.write_all(hexadecimal(hash).as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&partial, path)?;
     fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
@@ -51,11 +51,16 @@ fn write(path: &Path, hash: &[u8; 32]) -> std::io::Result<()> {
 
 /// 192 random bits.
 fn random_key() -> Result<String> {
-    let mut bytes = [0; 24];
+    Ok(format!("qk_{}", random_hexadecimal(24)?))
+}
+
+/// So many random bytes, two digits each.
+pub fn random_hexadecimal(count: usize) -> Result<String> {
+    let mut bytes = vec![0; count];
     fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))
         .context("reading the system's randomness")?;
-    Ok(format!("qk_{}", hexadecimal(&bytes)))
+    Ok(hexadecimal(&bytes))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -4,6 +4,7 @@ use anyhow::Result;
 use quartet_server::{Credentials, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::access_key;
 use crate::root_key;
 use crate::settings::ServeArguments;
 
@@ -16,12 +17,23 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         let (new_key, sha256) = root_key::load_or_make(&arguments.data())?;
         (new_key, Credentials::Key { sha256 })
     };
-    let server = Server::start(arguments.validated(credentials)?)?;
+    let (new_access_key, access_keys) = match arguments.access_keys()? {
+        Some(given) => (None, given),
+        None if arguments.is_dev() => (None, Vec::new()),
+        None => {
+            let (access_key, is_new) = access_key::load_or_make(&arguments.data())?;
+            (is_new.then(|| access_key.clone()), vec![access_key])
+        }
+    };
+    let server = Server::start(arguments.validated(credentials, access_keys)?)?;
     if let Some(key) = new_key {
         println!("root key, shown this once: {key}");
     }
+    if let Some((id, secret)) = new_access_key {
+        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
+    }
     for (name, address) in &server.listeners {
-        println!("{name:<8}{address}");
+        println!("{name:<9}{address}");
     }
     println!("ready");
     wait_for_the_end(&server)?;

@@ -44,6 +44,12 @@ pub struct ServeArguments {
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
+    /// Address of the DynamoDB protocol, or "off" [default: 127.0.0.1:8000]
+    #[arg(long, env = "QUARTET_LISTEN_DYNAMODB")]
+    listen_dynamodb: Option<String>,
+    /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
+    #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
+    dynamodb_access_keys: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -87,6 +93,8 @@ impl ServeArguments {
             listen_redis: self.listen_redis.or(file.listen_redis),
             listen_http: self.listen_http.or(file.listen_http),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
+            listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
+            dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -105,8 +113,13 @@ impl ServeArguments {
         self.dev
     }
 
-    /// The validated settings of a server whose clients show `credentials`.
-    pub fn validated(&self, credentials: Credentials) -> Result<Settings> {
+    /// The access keys that were given; `None` if none were.
+    pub fn access_keys(&self) -> Result<Option<Vec<(String, String)>>> {
+        self.dynamodb_access_keys.as_deref().map(access_keys).transpose()
+    }
+
+    /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of `access_keys`.
+    pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
         one_of("engine", &self.engine, &["memory"])?;
         one_of("log", &self.log, &["file"])?;
         one_of("log-format", &self.log_format, &["text", "json"])?;
@@ -118,7 +131,9 @@ impl ServeArguments {
             redis: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
             fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
+            dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
             credentials,
+            access_keys,
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
@@ -128,6 +143,14 @@ impl ServeArguments {
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
     }
+}
+
+fn access_keys(given: &str) -> Result<Vec<(String, String)>> {
+    let pairs = given.split(',').map(|pair| match pair.trim().split_once(':') {
+        Some((id, secret)) if !id.is_empty() && !secret.is_empty() => Ok((id.to_owned(), secret.to_owned())),
+        _ => anyhow::bail!("dynamodb-access-keys: an access key is ID:SECRET"),
+    });
+    pairs.collect()
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -170,7 +193,7 @@ mod tests {
             durability: Some("interval".into()),
             ..ServeArguments::default()
         };
-        let settings = flags.over(file).validated(Credentials::None).unwrap();
+        let settings = flags.over(file).validated(Credentials::None, Vec::new()).unwrap();
         assert_eq!(
             (settings.durability, settings.connections_max),
             (Durability::Interval, 7)
@@ -183,7 +206,7 @@ mod tests {
             listen_redis: Some("0.0.0.0:0".into()),
             ..ServeArguments::default()
         };
-        assert!(open.validated(Credentials::None).unwrap().check().is_err());
+        assert!(open.validated(Credentials::None, Vec::new()).unwrap().check().is_err());
         assert!(
             open.validated(Credentials::Key { sha256: [0; 32] })
                 .unwrap()

@@ -217,11 +217,13 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
-    // What is waited for holds a lock that may not be kept while the connection ends.
-    let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped => {
+        ended = connection.as_mut() => Some(ended),
+        _ = stop.changed() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -7,6 +7,7 @@
 mod bell;
 mod connection;
 mod durability;
+mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
+use quartet_layer_dynamodb::DynamoDb;
 use quartet_layer_fauna::{Fauna, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
@@ -32,6 +34,7 @@ use tokio::sync::{mpsc, watch};
 pub use settings::{Credentials, Listen, Settings};
 
 use crate::durability::DurableWaiters;
+use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 
@@ -132,6 +135,15 @@ impl Server {
             fauna = Some(layer.clone());
             http.push((listener, layer));
         }
+        let mut dynamodb = None;
+        if let Some(address) = settings.dynamodb.address() {
+            let listener = listen(address, "dynamodb")?;
+            let address = listener.local_addr()?;
+            server.listeners.push(("dynamodb", format!("http://{address}")));
+            let layer = Arc::new(server.dynamodb_layer(&settings, address));
+            dynamodb = Some(layer.clone());
+            http.push((listener, layer));
+        }
         server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
@@ -141,7 +153,7 @@ impl Server {
             let stopped = stopped.clone();
             server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
         }
-        server.spawn("expiry", move || expire(layer, fauna, stopped))?;
+        server.spawn("expiry", move || expire(layer, dynamodb, fauna, stopped))?;
         Ok(server)
     }
 
@@ -182,6 +194,17 @@ impl Server {
             Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
         };
         Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+    }
+
+    fn dynamodb_layer(&self, settings: &Settings, address: SocketAddr) -> DynamoDbHttp {
+        let space = Space {
+            database: DEFAULT_DATABASE,
+            layer: LayerId::DynamoDb,
+            durability: settings.durability,
+        };
+        let mut layer = DynamoDb::new(self.engine.clone(), space);
+        layer.endpoint = address.to_string();
+        DynamoDbHttp::new(layer, &settings.access_keys)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -285,12 +308,20 @@ impl Worker {
     }
 }
 
-async fn expire(layer: Arc<Redis>, fauna: Option<Arc<FaunaHttp>>, mut stop: watch::Receiver<bool>) {
+async fn expire(
+    layer: Arc<Redis>,
+    dynamodb: Option<Arc<DynamoDbHttp>>,
+    fauna: Option<Arc<FaunaHttp>>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
             _ = cycle.tick() => {
                 layer.expire_due();
+                if let Some(dynamodb) = &dynamodb {
+                    dynamodb.layer.maintain();
+                }
                 if let Some(fauna) = &fauna {
                     fauna.maintain();
                 }

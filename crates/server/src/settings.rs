@@ -15,7 +15,10 @@ pub struct Settings {
     pub redis: Listen,
     pub http: Listen,
     pub fauna: Listen,
+    pub dynamodb: Listen,
     pub credentials: Credentials,
+    /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
+    pub access_keys: Vec<(String, String)>,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -73,9 +76,16 @@ pub enum Credentials {
 impl Settings {
     /// Refuses what would be unsafe or could not work.
     pub fn check(&self) -> Result<()> {
-        for (name, listen) in [("redis", self.redis), ("http", self.http), ("fauna", self.fauna)] {
+        let open = self.credentials == Credentials::None;
+        let listeners = [
+            ("redis", self.redis, open),
+            ("http", self.http, open),
+            ("fauna", self.fauna, open),
+            ("dynamodb", self.dynamodb, self.access_keys.is_empty()),
+        ];
+        for (name, listen, open) in listeners {
             let beyond_loopback = listen.address().is_some_and(|address| !address.ip().is_loopback());
-            if beyond_loopback && self.credentials == Credentials::None {
+            if beyond_loopback && open {
                 bail!(
                     "refusing to listen for {name} on {} without credentials: --dev is for loopback only; \
                      start without --dev to get a root key",
@@ -142,7 +152,9 @@ mod tests {
             redis: redis.parse().unwrap(),
             http: Listen::Off,
             fauna: Listen::Off,
+            dynamodb: Listen::Off,
             credentials: Credentials::Key { sha256: [0; 32] },
+            access_keys: Vec::new(),
             io_threads: None,
             connections_max: 1,
             request_bytes_max: 1,

@@ -3,7 +3,8 @@
 //! A connection is blocking and belongs to one worker thread. Its operations reuse their buffers: on a machine shared
 //! with the server, whatever the load generator burns is missing from the measured throughput.
 
-pub mod redis;
+mod dynamodb;
+mod redis;
 mod reply;
 mod url;
 
@@ -20,6 +21,14 @@ pub trait Target: Sync {
 
     /// Whether it runs on this machine, so that its process can be looked at.
     fn is_loopback(&self) -> bool;
+}
+
+/// The target that a URL names.
+pub fn of_url(url: &str) -> anyhow::Result<Box<dyn Target>> {
+    match url.split_once("://") {
+        Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDbTarget::new(url)?)),
+        _ => Ok(Box::new(redis::RedisTarget::new(url)?)),
+    }
 }
 
 /// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.

@@ -1,0 +1,316 @@
+//! The workloads in DynamoDB operations, signed, over HTTP/1.1 on a blocking socket that stays open.
+//!
+//! A product is an item of the table `product` under its number `pid`: PutItem, GetItem (consistent), UpdateItem. An
+//! article is an item of the table `news`, read through the published index (section, view_count). Insert and overwrite
+//! carry conditions, so that both are what they say.
+
+mod http;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use self::http::{HttpClient, Reply};
+use super::{Connection, OperationError, ServerDescription, Target};
+use crate::byte_strings::ByteStrings;
+use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+
+const PRODUCTS: &str = "product";
+const NEWS: &str = "news";
+const NEWS_INDEX: &str = "section-view_count-index";
+/// The fields of a product that are numbers.
+const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
+
+/// `dynamodb://[access key:secret@]host:port[/region]`
+pub struct DynamoDbTarget {
+    access_key: String,
+    secret: String,
+    host: String,
+    region: String,
+    address: SocketAddr,
+}
+
+impl DynamoDbTarget {
+    pub fn new(url: &str) -> anyhow::Result<DynamoDbTarget> {
+        let Some(rest) = url.strip_prefix("dynamodb://") else {
+            bail!("a target is dynamodb://[access key:secret@]host:port[/region]");
+        };
+        let (authority, region) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, host) = authority.rsplit_once('@').unwrap_or(("bench:bench", authority));
+        let (access_key, secret) = credentials
+            .split_once(':')
+            .context("credentials are access key:secret")?;
+        let mut addresses = host.to_socket_addrs().context("cannot resolve the host")?;
+        Ok(DynamoDbTarget {
+            access_key: access_key.to_owned(),
+            secret: secret.to_owned(),
+            host: host.to_owned(),
+            region: if region.is_empty() { "us-east-1" } else { region }.to_owned(),
+            address: addresses.next().context("the host has no address")?,
+        })
+    }
+}
+
+impl Target for DynamoDbTarget {
+    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let client = HttpClient::open(self);
+        let client = client.with_context(|| format!("cannot connect to {}", self.address()))?;
+        let mut connection = DynamoDbConnection {
+            client,
+            body: String::new(),
+        };
+        connection.make_tables()?;
+        Ok(Box::new(connection))
+    }
+
+    fn address(&self) -> String {
+        format!("dynamodb://{}/{}", self.host, self.region)
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+struct DynamoDbConnection {
+    client: HttpClient,
+    /// The request's JSON, reused.
+    body: String,
+}
+
+impl DynamoDbConnection {
+    fn ask(&mut self, operation: &str) -> Result<Reply<'_>, OperationError> {
+        self.client.ask(operation, &self.body)
+    }
+
+    fn expect_ok(&mut self, operation: &str) -> Result<(), OperationError> {
+        self.ask(operation)?.ok().map(|_| ())
+    }
+
+    /// Makes the tables unless they are there.
+    fn make_tables(&mut self) -> Result<(), OperationError> {
+        let products = format!(
+            r#"{{"TableName":"{PRODUCTS}","BillingMode":"PAY_PER_REQUEST","KeySchema":[{{"AttributeName":"pid","KeyType":"HASH"}}],
+            "AttributeDefinitions":[{{"AttributeName":"pid","AttributeType":"N"}}]}}"#
+        );
+        let news = format!(
+            r#"{{"TableName":"{NEWS}","BillingMode":"PAY_PER_REQUEST","KeySchema":[{{"AttributeName":"id","KeyType":"HASH"}}],
+            "AttributeDefinitions":[{{"AttributeName":"id","AttributeType":"S"}},{{"AttributeName":"section","AttributeType":"S"}},
+            {{"AttributeName":"view_count","AttributeType":"N"}}],"GlobalSecondaryIndexes":[{{"IndexName":"{NEWS_INDEX}",
+            "KeySchema":[{{"AttributeName":"section","KeyType":"HASH"}},{{"AttributeName":"view_count","KeyType":"RANGE"}}],
+            "Projection":{{"ProjectionType":"ALL"}}}}]}}"#
+        );
+        for table in [products, news] {
+            self.body = table;
+            let reply = self.ask("CreateTable")?;
+            if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
+                reply.ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, table: &str) {
+        self.body.clear();
+        self.body.push_str("{\"TableName\":\"");
+        self.body.push_str(table);
+        self.body.push('"');
+    }
+
+    /// Appends `"name":{"S":"value"}`.
+    fn attribute(&mut self, name: &str, is_number: bool, value: &[u8]) {
+        self.body.push('"');
+        self.body.push_str(name);
+        self.body.push_str(if is_number { "\":{\"N\":" } else { "\":{\"S\":" });
+        // The workloads' texts are UTF-8.
+        let text = String::from_utf8_lossy(value);
+        self.body.push_str(&serde_json::Value::from(text.as_ref()).to_string());
+        self.body.push('}');
+    }
+
+    fn put_product(&mut self, product: &Product, condition: &str) -> Result<(), OperationError> {
+        self.start(PRODUCTS);
+        self.body.push_str(",\"Item\":{");
+        for (index, (name, value)) in FIELD_NAMES.iter().zip(product.values()).enumerate() {
+            if index > 0 {
+                self.body.push(',');
+            }
+            self.attribute(name, NUMBERS.contains(name), value);
+        }
+        self.body.push_str("},\"ConditionExpression\":\"");
+        self.body.push_str(condition);
+        self.body.push_str("\"}");
+        self.expect_ok("PutItem")
+    }
+
+    fn put_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        let id = article_id(member)?;
+        self.start(NEWS);
+        self.body.push_str(",\"Item\":{");
+        self.attribute("id", false, id.as_bytes());
+        self.body.push(',');
+        self.attribute("section", false, section.as_bytes());
+        self.body.push(',');
+        self.attribute("view_count", true, score.to_string().as_bytes());
+        self.body.push(',');
+        self.attribute("article", false, member);
+        self.body.push_str("}}");
+        self.expect_ok("PutItem")
+    }
+}
+
+fn article_id(member: &[u8]) -> Result<String, OperationError> {
+    #[derive(Deserialize)]
+    struct Identified {
+        id: String,
+    }
+    let parsed: Result<Identified, _> = serde_json::from_slice(member);
+    parsed
+        .map(|article| article.id)
+        .map_err(|error| OperationError::Refused(error.to_string()))
+}
+
+/// The part of a page of articles that is looked at.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(rename = "Items")]
+    items: Vec<PageItem>,
+}
+
+#[derive(Deserialize)]
+struct PageItem {
+    article: PageText,
+}
+
+#[derive(Deserialize)]
+struct PageText {
+    #[serde(rename = "S")]
+    text: String,
+}
+
+impl Connection for DynamoDbConnection {
+    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+        Ok(ServerDescription {
+            version: "DynamoDB API".into(),
+            pid: None,
+            executable: None,
+        })
+    }
+
+    fn is_empty(&mut self) -> Result<bool, OperationError> {
+        for table in [PRODUCTS, NEWS] {
+            self.start(table);
+            self.body.push_str(",\"Select\":\"COUNT\",\"Limit\":1}");
+            if !self.ask("Scan")?.ok()?.contains("\"Count\":0") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn clear(&mut self) -> Result<(), OperationError> {
+        for table in [PRODUCTS, NEWS] {
+            self.start(table);
+            self.body.push('}');
+            self.expect_ok("DeleteTable")?;
+        }
+        self.make_tables()
+    }
+
+    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+        self.start(PRODUCTS);
+        self.body.push_str(",\"ConsistentRead\":true,\"Key\":{");
+        self.attribute("pid", true, pid.to_string().as_bytes());
+        self.body.push_str("}}");
+        let body = self.ask("GetItem")?.ok()?;
+        // Each field opens an object, and so do the item and the reply.
+        let fields = body.matches("{\"").count().saturating_sub(2);
+        match fields == FIELD_NAMES.len() {
+            true => Ok(()),
+            false => Err(OperationError::Refused(format!(
+                "product {pid} came with {fields} fields"
+            ))),
+        }
+    }
+
+    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.put_product(product, "attribute_not_exists(pid)")
+    }
+
+    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.put_product(product, "attribute_exists(pid)")
+    }
+
+    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.start(PRODUCTS);
+        self.body.push_str(",\"Key\":{");
+        self.attribute("pid", true, product.pid().to_string().as_bytes());
+        self.body.push_str(
+            "},\"UpdateExpression\":\"SET update_time = :0, #c = :1, price = :2\",\"ConditionExpression\":\"attribute_exists(pid)\",\
+             \"ExpressionAttributeNames\":{\"#c\":\"count\"},\"ExpressionAttributeValues\":{",
+        );
+        for (index, (name, value)) in [":0", ":1", ":2"].into_iter().zip(product.values()).enumerate() {
+            debug_assert_eq!(UPDATED_FIELD_NAMES, ["update_time", "count", "price"]);
+            if index > 0 {
+                self.body.push(',');
+            }
+            self.attribute(name, true, value);
+        }
+        self.body.push_str("}}");
+        self.expect_ok("UpdateItem")
+    }
+
+    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.put_article(section, score, member)
+    }
+
+    fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        let id = article_id(member)?;
+        self.start(NEWS);
+        self.body.push_str(",\"Key\":{");
+        self.attribute("id", false, id.as_bytes());
+        self.body
+            .push_str("},\"UpdateExpression\":\"SET view_count = :r\",\"ExpressionAttributeValues\":{");
+        self.attribute(":r", true, score.to_string().as_bytes());
+        self.body.push_str("}}");
+        self.expect_ok("UpdateItem")
+    }
+
+    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+        members.clear();
+        self.start(NEWS);
+        self.body.push_str(&format!(
+            ",\"IndexName\":\"{NEWS_INDEX}\",\"Limit\":{count},\"ScanIndexForward\":false,\
+             \"KeyConditionExpression\":\"#s = :s\",\"ExpressionAttributeNames\":{{\"#s\":\"section\"}},\
+             \"ExpressionAttributeValues\":{{"
+        ));
+        self.attribute(":s", false, section.as_bytes());
+        self.body.push_str("}}");
+        let body = self.ask("Query")?.ok()?;
+        let page: Page = serde_json::from_str(body).map_err(|error| OperationError::Refused(error.to_string()))?;
+        page.items
+            .iter()
+            .for_each(|item| members.push(item.article.text.as_bytes()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_understood() {
+        let target = DynamoDbTarget::new("dynamodb://key:secret@127.0.0.1:8000/eu-west-1").unwrap();
+        assert_eq!((target.access_key.as_str(), target.secret.as_str()), ("key", "secret"));
+        assert_eq!(target.address(), "dynamodb://127.0.0.1:8000/eu-west-1");
+        for bad in [
+            "http://127.0.0.1:8000",
+            "dynamodb://127.0.0.1",
+            "dynamodb://key@127.0.0.1:1",
+        ] {
+            assert!(DynamoDbTarget::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The tables of the logical database: looking them up, keeping them, numbering them.
+//!
+//! A table's row is read in every transaction that uses it, so its version takes part in what the transaction depends on.
+//! The parsed form is kept beside, under that version, and is never trusted without it.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use quartet_engine::Transaction;
+use quartet_model::{KeyRange, Version};
+
+use crate::DynamoDb;
+use crate::failure::{Exception, Failure};
+use crate::key;
+use crate::table::Table;
+
+#[derive(Default)]
+pub struct Catalog {
+    parsed: RwLock<HashMap<String, (Version, Arc<Table>)>>,
+}
+
+impl DynamoDb {
+    /// The table that a request names, by name or ARN.
+    pub(crate) fn table(&self, transaction: &mut Transaction<'_>, given: &str) -> Result<Arc<Table>, Failure> {
+        self.find_table(transaction, table_name(given))
+            .ok_or_else(Failure::no_such_table)
+    }
+
+    /// The same for operations on tables, whose error says more.
+    pub(crate) fn described_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        given: &str,
+    ) -> Result<Arc<Table>, Failure> {
+        let name = table_name(given);
+        self.find_table(transaction, name).ok_or_else(|| {
+            Failure::new(
+                Exception::ResourceNotFound,
+                format!("Requested resource not found: Table: {name} not found"),
+            )
+        })
+    }
+
+    pub(crate) fn find_table(&self, transaction: &mut Transaction<'_>, name: &str) -> Option<Arc<Table>> {
+        let row = transaction.get(&key::table(name))?;
+        if let Some((version, table)) = self.catalog.parsed.read().get(name)
+            && *version == row.version()
+        {
+            return Some(table.clone());
+        }
+        let table: Table = serde_json::from_slice(row.value()).expect("a stored table");
+        let table = Arc::new(table);
+        let mut parsed = self.catalog.parsed.write();
+        parsed.insert(name.to_owned(), (row.version(), table.clone()));
+        Some(table)
+    }
+
+    pub(crate) fn store_table(&self, transaction: &mut Transaction<'_>, table: &Table) {
+        let json = serde_json::to_vec(table).expect("a table is JSON");
+        transaction.set(&key::table(&table.name), &json);
+    }
+
+    pub(crate) fn forget_table(&self, transaction: &mut Transaction<'_>, name: &str) {
+        transaction.clear(&key::table(name));
+        self.catalog.parsed.write().remove(name);
+    }
+
+    /// Up to `limit` names of tables after `start`, sorted.
+    pub(crate) fn table_names(
+        &self,
+        transaction: &mut Transaction<'_>,
+        start: Option<&str>,
+        limit: usize,
+    ) -> Vec<String> {
+        let all = KeyRange::prefix(&key::table(""));
+        let start = start.map_or(all.start, |name| KeyRange::point(&key::table(name)).end);
+        let mut names = Vec::new();
+        transaction.scan(&start, &all.end, false, &mut |row| {
+            let name = String::from_utf8_lossy(&Transaction::layer_key(row)[1..]).into_owned();
+            names.push(name);
+            if names.len() < limit {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        names
+    }
+}
+
+/// A number that no other table or stream has or had.
+pub fn next_number(transaction: &mut Transaction<'_>) -> u32 {
+    let last = transaction.get(key::LAST_NUMBER);
+    let last = last.map_or(0, |row| u32::from_be_bytes(row.value().try_into().expect("four bytes")));
+    transaction.set(key::LAST_NUMBER, &(last + 1).to_be_bytes());
+    last + 1
+}
+
+/// The name in a table's ARN, or the name itself.
+pub fn table_name(given: &str) -> &str {
+    match given.strip_prefix("arn:").and_then(|rest| rest.split_once(":table/")) {
+        Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
+        None => given,
+    }
+}

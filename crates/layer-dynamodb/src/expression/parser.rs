@@ -1,0 +1,350 @@
+//! What the grammars share: placeholders, tokens one by one, paths, and the errors every expression can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lexer::{Kind, Token, tokens};
+use super::path::{Path, Step};
+use super::reserved::is_reserved;
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::value::{Value, check_attribute_name};
+
+/// Longest text of one expression.
+const EXPRESSION_BYTES_MAX: usize = 4096;
+const OPERATORS_MAX: usize = 300;
+/// Levels of parentheses, NOT and functions. The service counts operators only; the stack counts these.
+const DEPTH_MAX: usize = 160;
+const PLACEHOLDER_BYTES_MAX: usize = 255;
+/// Levels of a document path.
+const PATH_STEPS_MAX: usize = 31;
+
+/// What `#names` and `:values` stand for, and which of them were used.
+#[derive(Default)]
+pub struct Placeholders {
+    names: BTreeMap<String, String>,
+    values: BTreeMap<String, Value>,
+    used: BTreeSet<String>,
+}
+
+impl Placeholders {
+    /// Reads ExpressionAttributeNames and ExpressionAttributeValues. `expressions` names the expressions that the
+    /// operation knows, and says whether the request has one.
+    pub fn read(request: &Json<'_>, expressions: &[&str]) -> Result<Placeholders, Failure> {
+        let given = expressions.iter().any(|expression| request.get(expression).is_some());
+        let mut placeholders = Placeholders::default();
+        if let Some(names) = request.get("ExpressionAttributeNames") {
+            placeholders.read_names(names, given)?;
+        }
+        if let Some(values) = request.get("ExpressionAttributeValues") {
+            // A projection alone cannot use values.
+            let takes_values: Vec<&str> = expressions
+                .iter()
+                .copied()
+                .filter(|name| *name != "ProjectionExpression")
+                .collect();
+            let given = takes_values.iter().any(|expression| request.get(expression).is_some());
+            placeholders.read_values(values, given, &takes_values)?;
+        }
+        Ok(placeholders)
+    }
+
+    fn read_names(&mut self, names: &Json<'_>, given: bool) -> Result<(), Failure> {
+        if !given {
+            return Err(Failure::validation(
+                "ExpressionAttributeNames can only be specified when using expressions",
+            ));
+        }
+        for (name, attribute) in names.members() {
+            if !is_placeholder(name, '#') {
+                return Err(Failure::validation(format!(
+                    "ExpressionAttributeNames contains invalid key: Syntax error; key: \"{name}\""
+                )));
+            }
+            let attribute = attribute.text().unwrap_or_default();
+            check_attribute_name(attribute).map_err(|failure| {
+                let text = failure
+                    .message
+                    .replace("One or more parameter values were invalid: ", "");
+                Failure::validation(format!(
+                    "ExpressionAttributeNames contains invalid value: {text} for key {name}"
+                ))
+            })?;
+            self.names.insert(name.to_owned(), attribute.to_owned());
+        }
+        if self.names.is_empty() {
+            return Err(Failure::validation("ExpressionAttributeNames must not be empty"));
+        }
+        Ok(())
+    }
+
+    fn read_values(&mut self, values: &Json<'_>, given: bool, expressions: &[&str]) -> Result<(), Failure> {
+        if !given {
+            let absent = match expressions {
+                [one] => format!("{one} is null"),
+                [first, second] => format!("{first} and {second} are null"),
+                _ => {
+                    return Err(Failure::validation(
+                        "ExpressionAttributeValues can only be specified when using expressions",
+                    ));
+                }
+            };
+            return Err(Failure::validation(format!(
+                "ExpressionAttributeValues can only be specified when using expressions: {absent}"
+            )));
+        }
+        for (name, json) in values.members() {
+            if !is_placeholder(name, ':') {
+                return Err(Failure::validation(format!(
+                    "ExpressionAttributeValues contains invalid key: Syntax error; key: \"{name}\""
+                )));
+            }
+            let value = Value::parse(json).map_err(|mut failure| {
+                if failure.exception == crate::failure::Exception::Validation {
+                    failure.message = format!(
+                        "ExpressionAttributeValues contains invalid value: {} for key {name}",
+                        failure.message
+                    );
+                }
+                failure
+            })?;
+            self.values.insert(name.to_owned(), value);
+        }
+        if self.values.is_empty() {
+            return Err(Failure::validation("ExpressionAttributeValues must not be empty"));
+        }
+        Ok(())
+    }
+
+    /// Refuses placeholders that no expression used.
+    pub fn check_all_used(&self) -> Result<(), Failure> {
+        let unused = |kind: &str, keys: Vec<&str>| match keys.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::validation(format!(
+                "Value provided in {kind} unused in expressions: keys: {{{}}}",
+                keys.join(", ")
+            ))),
+        };
+        let is_unused = |name: &&str| !self.used.contains(*name);
+        let names = self.names.keys().map(String::as_str).filter(is_unused);
+        unused("ExpressionAttributeNames", names.collect())?;
+        let values = self.values.keys().map(String::as_str).filter(is_unused);
+        unused("ExpressionAttributeValues", values.collect())
+    }
+}
+
+fn is_placeholder(name: &str, sign: char) -> bool {
+    let rest = name.strip_prefix(sign).unwrap_or_default();
+    !rest.is_empty()
+        && name.len() <= PLACEHOLDER_BYTES_MAX
+        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// One expression, token by token.
+pub struct Parser<'s, 'p> {
+    source: &'s str,
+    tokens: Vec<Token<'s>>,
+    at: usize,
+    /// Such as "ConditionExpression".
+    expression: &'static str,
+    placeholders: &'p mut Placeholders,
+    depth: usize,
+    operators: usize,
+}
+
+impl<'s, 'p> Parser<'s, 'p> {
+    pub fn new(
+        expression: &'static str,
+        source: &'s str,
+        placeholders: &'p mut Placeholders,
+    ) -> Result<Parser<'s, 'p>, Failure> {
+        let parser = Parser {
+            source,
+            tokens: if source.len() > EXPRESSION_BYTES_MAX {
+                Vec::new()
+            } else {
+                tokens(source)
+            },
+            at: 0,
+            expression,
+            placeholders,
+            depth: 0,
+            operators: 0,
+        };
+        if source.len() > EXPRESSION_BYTES_MAX {
+            return Err(parser.failure(format_args!(
+                "Expression size has exceeded the maximum allowed size; expression size: {}",
+                source.len()
+            )));
+        }
+        if parser.peek().kind == Kind::End {
+            return Err(parser.failure("The expression can not be empty;"));
+        }
+        Ok(parser)
+    }
+
+    /// A failure behind the name of the expression.
+    pub fn failure(&self, text: impl std::fmt::Display) -> Failure {
+        Failure::validation(format!("Invalid {}: {text}", self.expression))
+    }
+
+    /// What the failures of this expression begin with.
+    pub fn prefix(&self) -> String {
+        format!("Invalid {}: ", self.expression)
+    }
+
+    pub fn peek(&self) -> Token<'s> {
+        self.tokens[self.at]
+    }
+
+    pub fn peek_second(&self) -> Token<'s> {
+        self.tokens[(self.at + 1).min(self.tokens.len() - 1)]
+    }
+
+    pub fn next(&mut self) -> Token<'s> {
+        let token = self.peek();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    pub fn take_keyword(&mut self, keyword: &str) -> bool {
+        let found = self.peek().is_keyword(keyword);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub fn take_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.peek().is_symbol(symbol);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub fn expect_symbol(&mut self, symbol: &str) -> Result<(), Failure> {
+        if self.take_symbol(symbol) {
+            Ok(())
+        } else {
+            Err(self.syntax_error())
+        }
+    }
+
+    pub fn expect_end(&self) -> Result<(), Failure> {
+        if self.peek().kind == Kind::End {
+            Ok(())
+        } else {
+            Err(self.syntax_error())
+        }
+    }
+
+    /// The token that is next stands where it must not.
+    pub fn syntax_error(&self) -> Failure {
+        let first = self.tokens[self.at.saturating_sub(1)];
+        let last = self.tokens[(self.at + 1).min(self.tokens.len() - 1)];
+        let end = if last.kind == Kind::End {
+            self.source.trim_end().len()
+        } else {
+            last.start + last.text.len()
+        };
+        let near = self.source.get(first.start..end.max(first.start)).unwrap_or_default();
+        self.failure(format_args!(
+            "Syntax error; token: \"{}\", near: \"{near}\"",
+            self.peek().text
+        ))
+    }
+
+    /// Goes one level deeper for the time of `parse`.
+    pub fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.failure("The expression is nested too deeply"));
+        }
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    pub fn count_operator(&mut self) -> Result<(), Failure> {
+        self.operators += 1;
+        if self.operators > OPERATORS_MAX {
+            let count = self.operators;
+            return Err(self.failure(format_args!(
+                "The expression contains too many operators; operator count: {count}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the `:value` that is next stands for.
+    pub fn value(&mut self) -> Result<Value, Failure> {
+        let name = self.next().text;
+        let Some(value) = self.placeholders.values.get(name).cloned() else {
+            return Err(self.failure(format_args!(
+                "An expression attribute value used in expression is not defined; attribute value: {name}"
+            )));
+        };
+        self.placeholders.used.insert(name.to_owned());
+        Ok(value)
+    }
+
+    pub fn path(&mut self) -> Result<Path, Failure> {
+        let root = self.attribute_name()?;
+        let mut steps = Vec::new();
+        loop {
+            if self.take_symbol(".") {
+                steps.push(Step::Member(self.attribute_name()?));
+            } else if self.take_symbol("[") {
+                steps.push(Step::Index(self.index()?));
+            } else {
+                break;
+            }
+        }
+        if steps.len() > PATH_STEPS_MAX {
+            return Err(self.failure(
+                "The document path has too many nesting levels; nesting levels: ".to_owned()
+                    + &(steps.len() + 1).to_string(),
+            ));
+        }
+        Ok(Path { root, steps })
+    }
+
+    fn index(&mut self) -> Result<usize, Failure> {
+        let token = self.peek();
+        if token.kind != Kind::Digits {
+            return Err(self.syntax_error());
+        }
+        let Ok(index) = token.text.parse::<u32>() else {
+            return Err(self.failure(format_args!(
+                "List index is not within the allowable range; index: [{}]",
+                token.text
+            )));
+        };
+        self.next();
+        self.expect_symbol("]")?;
+        Ok(index as usize)
+    }
+
+    fn attribute_name(&mut self) -> Result<String, Failure> {
+        let token = self.peek();
+        match token.kind {
+            Kind::Word if is_reserved(token.text) => Err(self.failure(format_args!(
+                "Attribute name is a reserved keyword; reserved keyword: {}",
+                token.text
+            ))),
+            Kind::Word => Ok(self.next().text.to_owned()),
+            Kind::Name => {
+                self.next();
+                let Some(name) = self.placeholders.names.get(token.text).cloned() else {
+                    return Err(self.failure(format_args!(
+                        "An expression attribute name used in the document path is not defined; attribute name: {}",
+                        token.text
+                    )));
+                };
+                self.placeholders.used.insert(token.text.to_owned());
+                Ok(name)
+            }
+            _ => Err(self.syntax_error()),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Update expressions: SET, REMOVE, ADD and DELETE, each once and in any order.
+//!
+//! All right sides see the item as it was; the order of actions does not matter.
+
+use super::condition::{Operand, check_type, function_name, misused, wrong_count};
+use super::lexer::Kind;
+use super::parser::Parser;
+use super::path::{Path, Step, refuse_clashes};
+use crate::failure::Failure;
+use crate::number::NumberError;
+use crate::value::{Item, Value, number_failure};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    Path(Path),
+    Value(Value),
+    Plus(Box<Term>, Box<Term>),
+    Minus(Box<Term>, Box<Term>),
+    IfNotExists(Path, Box<Term>),
+    ListAppend(Box<Term>, Box<Term>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Update {
+    pub set: Vec<(Path, Term)>,
+    pub remove: Vec<Path>,
+    pub add: Vec<(Path, Value)>,
+    pub delete: Vec<(Path, Value)>,
+    /// It was AttributeUpdates, whose mismatches have a text of their own.
+    pub legacy: bool,
+}
+
+impl Update {
+    /// Every path that is written.
+    pub fn written(&self) -> Vec<&Path> {
+        let set = self.set.iter().map(|(path, _)| path);
+        let add = self.add.iter().chain(&self.delete).map(|(path, _)| path);
+        set.chain(&self.remove).chain(add).collect()
+    }
+
+    /// True if it only takes away: such an update of an absent item creates nothing.
+    pub fn only_removes(&self) -> bool {
+        self.set.is_empty() && self.add.is_empty() && !(self.remove.is_empty() && self.delete.is_empty())
+    }
+
+    /// Changes `item`. After an error the item is of no use.
+    pub fn apply(&self, item: &mut Item) -> Result<(), Failure> {
+        let mut values = Vec::with_capacity(self.set.len());
+        for (path, term) in &self.set {
+            values.push((path, term.evaluate(item)?));
+        }
+        let mismatch = || match self.legacy {
+            true => Failure::validation("Type mismatch for attribute to update"),
+            false => wrong_data_type(),
+        };
+        let sums = self.add.iter().map(|(path, value)| {
+            let sum = added(path.resolve(item), value).ok_or_else(mismatch)?;
+            Ok((path, sum.map_err(arithmetic_failure)?))
+        });
+        values.extend(sums.collect::<Result<Vec<_>, Failure>>()?);
+        let differences = self
+            .delete
+            .iter()
+            .map(|(path, value)| Ok((path, deleted(path.resolve(item), value).ok_or_else(mismatch)?)));
+        let differences = differences.collect::<Result<Vec<_>, Failure>>()?;
+        // Elements beyond a list's end are appended in the order of their indexes.
+        values.sort_by_key(|(path, _)| last_index(path));
+        for (path, value) in values {
+            path.set(item, value)?;
+        }
+        let mut removed: Vec<&Path> = self.remove.iter().collect();
+        for (path, difference) in differences {
+            match difference {
+                Difference::Kept => {}
+                Difference::Left(value) => path.set(item, value)?,
+                Difference::Empty => removed.push(path),
+            }
+        }
+        // From the last, so that the positions of the others stay what they were.
+        removed.sort_by_key(|path| std::cmp::Reverse(last_index(path)));
+        removed.into_iter().try_for_each(|path| path.remove(item))
+    }
+}
+
+fn last_index(path: &Path) -> usize {
+    match path.steps.last() {
+        Some(Step::Index(index)) => *index,
+        _ => 0,
+    }
+}
+
+fn wrong_data_type() -> Failure {
+    Failure::validation("An operand in the update expression has an incorrect data type")
+}
+
+impl Term {
+    fn evaluate(&self, item: &Item) -> Result<Value, Failure> {
+        match self {
+            Term::Path(path) => path.resolve(item).cloned().ok_or_else(|| {
+                Failure::validation("The provided expression refers to an attribute that does not exist in the item")
+            }),
+            Term::Value(value) => Ok(value.clone()),
+            Term::Plus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+                (Value::N(left), Value::N(right)) => left.plus(right).map(Value::N).map_err(arithmetic_failure),
+                _ => Err(wrong_data_type()),
+            },
+            Term::Minus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+                (Value::N(left), Value::N(right)) => left.minus(right).map(Value::N).map_err(arithmetic_failure),
+                _ => Err(wrong_data_type()),
+            },
+            Term::IfNotExists(path, otherwise) => match path.resolve(item) {
+                Some(value) => Ok(value.clone()),
+                None => otherwise.evaluate(item),
+            },
+            Term::ListAppend(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+                (Value::L(mut left), Value::L(right)) => {
+                    left.extend(right);
+                    Ok(Value::L(left))
+                }
+                _ => Err(wrong_data_type()),
+            },
+        }
+    }
+}
+
+/// A result with too many digits is told as an overflow.
+fn arithmetic_failure(error: NumberError) -> Failure {
+    number_failure(match error {
+        NumberError::TooManyDigits => NumberError::Overflow,
+        other => other,
+    })
+}
+
+/// ADD: a sum, or a union of sets. In AttributeUpdates lists are appended. `None` if the types do not match.
+fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError>> {
+    Some(Ok(match (old, value) {
+        (None, value) => value.clone(),
+        (Some(Value::N(old)), Value::N(value)) => return Some(old.plus(*value).map(Value::N)),
+        (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old | value),
+        (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old | value),
+        (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old | value),
+        (Some(Value::L(old)), Value::L(value)) => Value::L([old.as_slice(), value].concat()),
+        _ => return None,
+    }))
+}
+
+/// What DELETE leaves of a set.
+enum Difference {
+    /// There was nothing to take from.
+    Kept,
+    Left(Value),
+    Empty,
+}
+
+/// `None` if the types do not match.
+fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
+    let left = match (old, value) {
+        (None, _) => return Some(Difference::Kept),
+        (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old - value),
+        (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old - value),
+        (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old - value),
+        _ => return None,
+    };
+    let is_empty = match &left {
+        Value::SS(set) => set.is_empty(),
+        Value::NS(set) => set.is_empty(),
+        Value::BS(set) => set.is_empty(),
+        _ => false,
+    };
+    Some(if is_empty {
+        Difference::Empty
+    } else {
+        Difference::Left(left)
+    })
+}
+
+pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Update, Failure> {
+    let mut update = Update::default();
+    let mut seen: Vec<&str> = Vec::new();
+    while parser.peek().kind != Kind::End {
+        let Some(section) = SECTIONS.into_iter().find(|section| parser.peek().is_keyword(section)) else {
+            return Err(parser.syntax_error());
+        };
+        if seen.contains(&section) {
+            return Err(parser.failure(format_args!(
+                "The \"{section}\" section can only be used once in an update expression;"
+            )));
+        }
+        seen.push(section);
+        parser.next();
+        loop {
+            action(parser, section, &mut update)?;
+            if !parser.take_symbol(",") {
+                break;
+            }
+        }
+    }
+    refuse_clashes(&update.written(), &parser.prefix())?;
+    Ok(update)
+}
+
+const SECTIONS: [&str; 4] = ["SET", "REMOVE", "ADD", "DELETE"];
+
+fn action(parser: &mut Parser<'_, '_>, section: &str, update: &mut Update) -> Result<(), Failure> {
+    let path = parser.path()?;
+    match section {
+        "SET" => {
+            parser.expect_symbol("=")?;
+            let term = right_side(parser)?;
+            update.set.push((path, term));
+        }
+        "REMOVE" => update.remove.push(path),
+        "ADD" => {
+            let value = section_value(parser, section, &["N", "SS", "NS", "BS"])?;
+            update.add.push((path, value));
+        }
+        _ => {
+            let value = section_value(parser, section, &["SS", "NS", "BS"])?;
+            update.delete.push((path, value));
+        }
+    }
+    Ok(())
+}
+
+fn section_value(parser: &mut Parser<'_, '_>, section: &str, types: &[&str]) -> Result<Value, Failure> {
+    if parser.peek().kind != Kind::Value {
+        return Err(parser.syntax_error());
+    }
+    let value = parser.value()?;
+    if !types.contains(&value.type_name()) {
+        let kind = match value.type_name() {
+            "S" => "STRING",
+            "N" => "NUMBER",
+            "B" => "BINARY",
+            "BOOL" => "BOOLEAN",
+            "L" => "LIST",
+            "M" => "MAP",
+            other => other,
+        };
+        return Err(parser.failure(format_args!(
+            "Incorrect operand type for operator or function; operator: {section}, operand type: {kind}, \
+             typeSet: ALLOWED_FOR_{section}_OPERAND"
+        )));
+    }
+    Ok(value)
+}
+
+fn right_side(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
+    let left = term(parser)?;
+    for (symbol, make) in [
+        ("+", Term::Plus as fn(Box<Term>, Box<Term>) -> Term),
+        ("-", Term::Minus),
+    ] {
+        if parser.take_symbol(symbol) {
+            parser.count_operator()?;
+            check_literal(parser, &left, symbol, "N")?;
+            let right = term(parser)?;
+            check_literal(parser, &right, symbol, "N")?;
+            return Ok(make(Box::new(left), Box::new(right)));
+        }
+    }
+    Ok(left)
+}
+
+fn term(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
+    if parser.take_symbol("(") {
+        let inner = parser.deeper(right_side)?;
+        parser.expect_symbol(")")?;
+        return Ok(inner);
+    }
+    if parser.peek().kind == Kind::Value {
+        return parser.value().map(Term::Value);
+    }
+    if parser.peek().kind == Kind::Word && parser.peek_second().is_symbol("(") {
+        return function(parser);
+    }
+    parser.path().map(Term::Path)
+}
+
+fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
+    let name = function_name(parser)?;
+    if !matches!(name, "if_not_exists" | "list_append") {
+        return Err(misused(parser, name));
+    }
+    let mut arguments = parser.deeper(arguments)?;
+    if arguments.len() != 2 {
+        return Err(wrong_count(parser, name, arguments.len()));
+    }
+    let (second, first) = (arguments.remove(1), arguments.remove(0));
+    if name == "list_append" {
+        if [&first, &second]
+            .into_iter()
+            .any(|term| matches!(term, Term::ListAppend(..)))
+        {
+            return Err(misused(parser, name));
+        }
+        check_literal(parser, &first, name, "L")?;
+        check_literal(parser, &second, name, "L")?;
+        return Ok(Term::ListAppend(Box::new(first), Box::new(second)));
+    }
+    match first {
+        Term::Path(path) => Ok(Term::IfNotExists(path, Box::new(second))),
+        _ => Err(parser.failure(format_args!(
+            "Operator or function requires a document path; operator or function: {name}"
+        ))),
+    }
+}
+
+fn arguments(parser: &mut Parser<'_, '_>) -> Result<Vec<Term>, Failure> {
+    let mut list = vec![term(parser)?];
+    while parser.take_symbol(",") {
+        list.push(term(parser)?);
+    }
+    parser.expect_symbol(")")?;
+    Ok(list)
+}
+
+fn check_literal(parser: &Parser<'_, '_>, term: &Term, operator: &str, wanted: &str) -> Result<(), Failure> {
+    match term {
+        Term::Value(value) => check_type(parser, &Operand::Value(value.clone()), operator, &[wanted]),
+        _ => Ok(()),
+    }
+}

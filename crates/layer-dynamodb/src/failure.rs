@@ -1,0 +1,148 @@
+//! Errors as the service answers them: one table of exceptions.
+
+use crate::json::Writer;
+
+/// An exception of the service. Its name, namespace and status stand in [`Exception::row`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exception {
+    Validation,
+    Serialization,
+    UnknownOperation,
+    MissingAuthenticationToken,
+    IncompleteSignature,
+    InvalidSignature,
+    UnrecognizedClient,
+    AccessDenied,
+    ResourceNotFound,
+    ResourceInUse,
+    TableNotFound,
+    ConditionalCheckFailed,
+    TransactionCanceled,
+    IdempotentParameterMismatch,
+    DuplicateItem,
+    LimitExceeded,
+    ProvisionedThroughputExceeded,
+    PolicyNotFound,
+    ContinuousBackupsUnavailable,
+    TrimmedDataAccess,
+    ExpiredIterator,
+    InternalServer,
+    /// For operations that this server does not offer.
+    ServiceUnavailable,
+}
+
+const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
+const CORAL_SERVICE: &str = "com.amazon.coral.service#";
+const SERVICE: &str = "com.amazonaws.dynamodb.v20120810#";
+
+impl Exception {
+    fn row(self) -> (&'static str, &'static str, u16) {
+        use Exception::*;
+        match self {
+            Validation => (CORAL_VALIDATE, "ValidationException", 400),
+            Serialization => (CORAL_SERVICE, "SerializationException", 400),
+            UnknownOperation => (CORAL_SERVICE, "UnknownOperationException", 400),
+            MissingAuthenticationToken => (CORAL_SERVICE, "MissingAuthenticationTokenException", 400),
+            IncompleteSignature => (CORAL_SERVICE, "IncompleteSignatureException", 400),
+            InvalidSignature => (CORAL_SERVICE, "InvalidSignatureException", 400),
+            UnrecognizedClient => (CORAL_SERVICE, "UnrecognizedClientException", 400),
+            AccessDenied => (CORAL_SERVICE, "AccessDeniedException", 400),
+            ResourceNotFound => (SERVICE, "ResourceNotFoundException", 400),
+            ResourceInUse => (SERVICE, "ResourceInUseException", 400),
+            TableNotFound => (SERVICE, "TableNotFoundException", 400),
+            ConditionalCheckFailed => (SERVICE, "ConditionalCheckFailedException", 400),
+            TransactionCanceled => (SERVICE, "TransactionCanceledException", 400),
+            IdempotentParameterMismatch => (SERVICE, "IdempotentParameterMismatchException", 400),
+            DuplicateItem => (SERVICE, "DuplicateItemException", 400),
+            LimitExceeded => (SERVICE, "LimitExceededException", 400),
+            ProvisionedThroughputExceeded => (SERVICE, "ProvisionedThroughputExceededException", 400),
+            PolicyNotFound => (SERVICE, "PolicyNotFoundException", 400),
+            ContinuousBackupsUnavailable => (SERVICE, "ContinuousBackupsUnavailableException", 400),
+            TrimmedDataAccess => (SERVICE, "TrimmedDataAccessException", 400),
+            ExpiredIterator => (SERVICE, "ExpiredIteratorException", 400),
+            InternalServer => (SERVICE, "InternalServerError", 500),
+            ServiceUnavailable => (SERVICE, "ServiceUnavailable", 503),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+}
+
+/// A request refused. It has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub exception: Exception,
+    pub message: String,
+    /// Members of the body beside type and message: name and JSON.
+    pub extra: Option<(&'static str, String)>,
+}
+
+impl Failure {
+    pub fn new(exception: Exception, message: impl Into<String>) -> Failure {
+        Failure {
+            exception,
+            message: message.into(),
+            extra: None,
+        }
+    }
+
+    pub fn validation(message: impl Into<String>) -> Failure {
+        Failure::new(Exception::Validation, message)
+    }
+
+    /// A validation failure behind the sentence that opens most of them.
+    pub fn invalid(what: impl std::fmt::Display) -> Failure {
+        Failure::validation(format!("One or more parameter values were invalid: {what}"))
+    }
+
+    pub fn serialization(message: impl Into<String>) -> Failure {
+        Failure::new(Exception::Serialization, message)
+    }
+
+    pub fn no_such_table() -> Failure {
+        Failure::new(Exception::ResourceNotFound, "Requested resource not found")
+    }
+
+    pub fn status(&self) -> u16 {
+        self.exception.row().2
+    }
+
+    /// The body of the reply.
+    pub fn body(&self) -> String {
+        let (namespace, name, _) = self.exception.row();
+        // Which of the two spellings an exception has is the service's own history.
+        let capital = matches!(
+            self.exception,
+            Exception::Serialization | Exception::AccessDenied | Exception::TransactionCanceled
+        );
+        Writer::object(|writer| {
+            writer.member("__type", &format!("{namespace}{name}"));
+            if !self.message.is_empty() {
+                writer.member(if capital { "Message" } else { "message" }, &self.message);
+            }
+            if let Some((name, json)) = &self.extra {
+                writer.name(name).raw(json);
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_carry_type_message_and_extras() {
+        let mut failure = Failure::validation("a \"b\"");
+        failure.extra = Some(("Item", "{}".into()));
+        let expected = r#"{"__type":"com.amazon.coral.validate#ValidationException","message":"a \"b\"","Item":{}}"#;
+        assert_eq!((failure.status(), failure.body().as_str()), (400, expected));
+        let silent = Failure::serialization("");
+        assert_eq!(
+            silent.body(),
+            r#"{"__type":"com.amazon.coral.service#SerializationException"}"#
+        );
+    }
+}

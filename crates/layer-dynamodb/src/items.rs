@@ -1,0 +1,322 @@
+//! PutItem, UpdateItem and DeleteItem; the same writes serve batches, transactions and PartiQL.
+
+use std::sync::Arc;
+
+use quartet_engine::Transaction;
+
+use crate::capacity::{Consumed, Report};
+use crate::expression::path::project;
+use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};
+use crate::failure::{Exception, Failure};
+use crate::json::{Json, Writer};
+use crate::legacy;
+use crate::table::Table;
+use crate::value::{ITEM_BYTES_MAX, Item, item_json, item_size, parse_item, write_item};
+use crate::write::{Author, Found, replace};
+use crate::{DynamoDb, Outcome};
+
+/// One write of one item, checked as far as it can be without the table.
+pub struct Write {
+    pub table: String,
+    pub action: Action,
+    pub condition: Option<Condition>,
+    /// A failed condition tells the item that failed it.
+    pub show_failed: bool,
+}
+
+pub enum Action {
+    Put(Item),
+    Update {
+        key: Item,
+        update: Update,
+    },
+    Delete(Item),
+    /// Only the condition matters.
+    Check(Item),
+}
+
+/// What a write did.
+pub struct Written {
+    pub table: Arc<Table>,
+    pub old: Found,
+    pub new: Option<Item>,
+    pub consumed: Consumed,
+}
+
+impl Action {
+    /// The item or key that says which item is meant.
+    pub fn key(&self) -> &Item {
+        match self {
+            Action::Put(item) => item,
+            Action::Update { key, .. } | Action::Delete(key) | Action::Check(key) => key,
+        }
+    }
+}
+
+impl Write {
+    /// Finds the table and refuses what cannot be written to it. To be called before any write of the same transaction.
+    pub fn check(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Arc<Table>, Failure> {
+        let table = layer.table(transaction, &self.table)?;
+        match &self.action {
+            Action::Put(item) => {
+                table.check_item_keys(item)?;
+                table.check_index_keys(item)?;
+            }
+            Action::Update { key, update } => {
+                table.check_key(key)?;
+                refuse_key_updates(&table, update)?;
+            }
+            Action::Delete(key) | Action::Check(key) => table.check_key(key)?,
+        }
+        Ok(table)
+    }
+
+    /// Writes, after `check`.
+    pub fn execute(&self, transaction: &mut Transaction<'_>, table: Arc<Table>) -> Result<Written, Failure> {
+        let key = table.item_key(self.action.key());
+        let old = Found::read(transaction, &key);
+        self.check_condition(&old)?;
+        let new = match &self.action {
+            Action::Put(item) => Some(item.clone()),
+            Action::Update { key, update } => updated(&table, key, update, &old)?,
+            Action::Delete(_) => None,
+            Action::Check(_) => old.item().cloned(),
+        };
+        let consumed = match &self.action {
+            Action::Check(_) => Consumed::of_table(crate::capacity::write_units(old.size())),
+            _ => replace(transaction, &table, &key, &old, new.as_ref(), Author::Client),
+        };
+        Ok(Written {
+            table,
+            old,
+            new,
+            consumed,
+        })
+    }
+
+    fn check_condition(&self, old: &Found) -> Result<(), Failure> {
+        let Some(condition) = &self.condition else {
+            return Ok(());
+        };
+        let nothing = Item::new();
+        if condition.holds(old.item().unwrap_or(&nothing)) {
+            return Ok(());
+        }
+        let mut failure = Failure::new(Exception::ConditionalCheckFailed, "The conditional request failed");
+        if self.show_failed {
+            failure.extra = old.item().map(|item| ("Item", item_json(item)));
+        }
+        Err(failure)
+    }
+}
+
+fn refuse_key_updates(table: &Table, update: &Update) -> Result<(), Failure> {
+    match update.written().iter().find(|path| table.is_key(&path.root)) {
+        None => Ok(()),
+        Some(path) => Err(Failure::invalid(format!(
+            "Cannot update attribute {}. This attribute is part of the key",
+            path.root
+        ))),
+    }
+}
+
+/// The item after the update; `None` if there is none before and after.
+fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Option<Item>, Failure> {
+    if old.row().is_none() && update.only_removes() {
+        return Ok(None);
+    }
+    let mut item = old.item().unwrap_or(key).clone();
+    update.apply(&mut item)?;
+    if item_size(&item) > ITEM_BYTES_MAX {
+        return Err(Failure::validation(
+            "Item size to update has exceeded the maximum allowed size",
+        ));
+    }
+    table.check_index_keys(&item)?;
+    Ok(Some(item))
+}
+
+/// Which attributes a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    Nothing,
+    AllOld,
+    UpdatedOld,
+    AllNew,
+    UpdatedNew,
+}
+
+impl Returned {
+    fn parse(request: &Json<'_>, updates: bool) -> Result<Returned, Failure> {
+        let returned = match request.get("ReturnValues").and_then(Json::text) {
+            None | Some("NONE") => Returned::Nothing,
+            Some("ALL_OLD") => Returned::AllOld,
+            Some("UPDATED_OLD") => Returned::UpdatedOld,
+            Some("ALL_NEW") => Returned::AllNew,
+            Some(_) => Returned::UpdatedNew,
+        };
+        match (updates, returned) {
+            (true, _) | (_, Returned::Nothing | Returned::AllOld) => Ok(returned),
+            _ => Err(Failure::validation("ReturnValues can only be ALL_OLD or NONE")),
+        }
+    }
+
+    /// The attributes to show; `paths` are those that were written.
+    pub fn attributes(self, written: &Written, paths: &[Path]) -> Option<Item> {
+        let parts = |item: Option<&Item>| item.map(|item| project(item, paths)).filter(|parts| !parts.is_empty());
+        match self {
+            Returned::Nothing => None,
+            Returned::AllOld => written.old.item().cloned(),
+            Returned::AllNew => written.new.clone(),
+            Returned::UpdatedOld => parts(written.old.item()),
+            Returned::UpdatedNew => parts(written.new.as_ref()),
+        }
+    }
+}
+
+/// A request for one write, and what its reply is to tell.
+struct Single {
+    write: Write,
+    returned: Returned,
+    report: Report,
+    collection_metrics: bool,
+}
+
+impl Single {
+    fn parse(
+        request: &Json<'_>,
+        updates: bool,
+        parse: fn(&Json<'_>) -> Result<Write, Failure>,
+    ) -> Result<Single, Failure> {
+        Ok(Single {
+            returned: Returned::parse(request, updates)?,
+            write: parse(request)?,
+            report: Report::read(request),
+            collection_metrics: request.get("ReturnItemCollectionMetrics").and_then(Json::text) == Some("SIZE"),
+        })
+    }
+
+    fn respond(layer: &DynamoDb, single: Result<Single, Failure>) -> Outcome {
+        let execute = |transaction: &mut Transaction<'_>, single: &Single| {
+            let table = single.write.check(layer, transaction)?;
+            single.write.execute(transaction, table)
+        };
+        layer.respond(single, execute, |single, written| single.body(&written))
+    }
+
+    fn body(&self, written: &Written) -> String {
+        Writer::object(|writer| {
+            let paths: Vec<Path> = match &self.write.action {
+                Action::Update { update, .. } => update.written().into_iter().cloned().collect(),
+                _ => Vec::new(),
+            };
+            if let Some(attributes) = self.returned.attributes(written, &paths) {
+                write_item(&attributes, &mut writer.name("Attributes").text);
+            }
+            written.consumed.write_member(writer, &self.write.table, self.report);
+            if self.collection_metrics && written.table.has_local_indexes() {
+                writer.name("ItemCollectionMetrics");
+                write_collection_metrics(writer, &written.table, self.write.action.key());
+            }
+        })
+    }
+}
+
+/// The size of an item collection is not kept: the range says what is true of all that fit.
+pub fn write_collection_metrics(writer: &mut Writer, table: &Table, key: &Item) {
+    writer.open('{');
+    writer.nested("ItemCollectionKey", |writer| {
+        key[&table.hash.name].write(&mut writer.name(&table.hash.name).text);
+    });
+    writer.list("SizeEstimateRangeGB", [0.0, 1.0], |writer, bound| {
+        writer.raw(format_args!("{bound:?}"))
+    });
+    writer.close('}');
+}
+
+pub fn put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    Single::respond(layer, Single::parse(request, false, parse_put))
+}
+
+pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    Single::respond(layer, Single::parse(request, false, parse_delete))
+}
+
+pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    Single::respond(layer, Single::parse(request, true, parse_update_item))
+}
+
+pub fn parse_put(request: &Json<'_>) -> Result<Write, Failure> {
+    let item = parse_item(request.get("Item").unwrap_or(&Json::Null))?;
+    check_item_size(&item)?;
+    parse_write(request, |_| Ok(Action::Put(item)))
+}
+
+pub fn check_item_size(item: &Item) -> Result<(), Failure> {
+    match item_size(item) > ITEM_BYTES_MAX {
+        true => Err(Failure::validation("Item size has exceeded the maximum allowed size")),
+        false => Ok(()),
+    }
+}
+
+pub fn parse_delete(request: &Json<'_>) -> Result<Write, Failure> {
+    let key = parse_key(request)?;
+    parse_write(request, |_| Ok(Action::Delete(key)))
+}
+
+/// The ConditionCheck of a transaction.
+pub fn parse_check(request: &Json<'_>) -> Result<Write, Failure> {
+    let key = parse_key(request)?;
+    parse_write(request, |_| Ok(Action::Check(key)))
+}
+
+pub fn parse_update_item(request: &Json<'_>) -> Result<Write, Failure> {
+    let key = parse_key(request)?;
+    parse_write(request, |placeholders| {
+        let update = match (request.get("UpdateExpression"), request.get("AttributeUpdates")) {
+            (Some(expression), _) => parse_update(expression.text().unwrap_or_default(), placeholders)?,
+            (None, Some(updates)) => legacy::attribute_updates(updates)?,
+            (None, None) => Update::default(),
+        };
+        Ok(Action::Update { key, update })
+    })
+}
+
+pub fn parse_key(request: &Json<'_>) -> Result<Item, Failure> {
+    parse_item(request.get("Key").unwrap_or(&Json::Null))
+}
+
+fn parse_write(
+    request: &Json<'_>,
+    action: impl FnOnce(&mut Placeholders) -> Result<Action, Failure>,
+) -> Result<Write, Failure> {
+    const EXPRESSIONS: [&str; 2] = ["UpdateExpression", "ConditionExpression"];
+    let takes_update = request.get("UpdateExpression").is_some() || request.get("AttributeUpdates").is_some();
+    let expressions = if takes_update {
+        &EXPRESSIONS[..]
+    } else {
+        &EXPRESSIONS[1..]
+    };
+    legacy::check_not_mixed(
+        request,
+        &["AttributeUpdates", "Expected", "ConditionalOperator"],
+        &EXPRESSIONS,
+    )?;
+    let mut placeholders = Placeholders::read(request, expressions)?;
+    let action = action(&mut placeholders)?;
+    let condition = match request.get("ConditionExpression") {
+        Some(expression) => {
+            let text = expression.text().unwrap_or_default();
+            Some(parse_condition("ConditionExpression", text, &mut placeholders)?)
+        }
+        None => legacy::expected(request)?,
+    };
+    placeholders.check_all_used()?;
+    let text = |name| request.get(name).and_then(Json::text);
+    Ok(Write {
+        table: text("TableName").unwrap_or_default().to_owned(),
+        action,
+        condition,
+        show_failed: text("ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD"),
+    })
+}

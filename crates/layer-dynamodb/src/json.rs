@@ -1,0 +1,300 @@
+//! JSON as requests carry it: a tree that borrows its strings from the body; and writing JSON.
+//!
+//! Objects keep their members in order; of two with the same name the last one counts, as in DynamoDB. The parser
+//! refuses more than 128 levels, so a tree can be walked by recursion.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json<'a> {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(Cow<'a, str>),
+    List(Vec<Json<'a>>),
+    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+impl<'a> Json<'a> {
+    pub fn parse(body: &'a [u8]) -> Result<Json<'a>, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+
+    /// The member of an object; `None` also for null, which counts as absent everywhere.
+    pub fn get(&self, name: &str) -> Option<&Json<'a>> {
+        let Json::Object(members) = self else { return None };
+        let (_, value) = members.iter().rev().find(|(member, _)| member == name)?;
+        (*value != Json::Null).then_some(value)
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Json::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn integer(&self) -> Option<i64> {
+        match self {
+            Json::Integer(value) => Some(*value),
+            Json::Float(value) => Some(*value as i64),
+            _ => None,
+        }
+    }
+
+    pub fn boolean(&self) -> Option<bool> {
+        match self {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The elements; none of anything but a list.
+    pub fn elements(&self) -> &[Json<'a>] {
+        match self {
+            Json::List(elements) => elements,
+            _ => &[],
+        }
+    }
+
+    /// The members that count, in order; none of anything but an object.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &Json<'a>)> {
+        let members = match self {
+            Json::Object(members) => members.as_slice(),
+            _ => &[],
+        };
+        let counts =
+            |index: usize, name: &str| members.len() < 2 || !members[index + 1..].iter().any(|later| later.0 == name);
+        let filtered = members.iter().enumerate().filter(move |(index, (name, value))| {
+            *value != Json::Null && (members.len() > DUPLICATES_SEARCHED || counts(*index, name))
+        });
+        filtered.map(|(_, (name, value))| (name.as_ref(), value))
+    }
+}
+
+/// Larger objects are collected into maps by their readers, where the last one wins by itself.
+const DUPLICATES_SEARCHED: usize = 32;
+
+impl<'de> Deserialize<'de> for Json<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Integer(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Integer))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        Ok(Json::Float(value))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = access.next_element()? {
+            elements.push(element);
+        }
+        Ok(Json::List(elements))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
+        let mut members = Vec::new();
+        while let Some(Name(name)) = access.next_key()? {
+            members.push((name, access.next_value()?));
+        }
+        Ok(Json::Object(members))
+    }
+}
+
+/// A member's name. `Cow` by itself would always copy.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name<'de>, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+/// Writes one JSON document. Commas are its business; the caller opens and closes.
+#[derive(Default)]
+pub struct Writer {
+    pub text: String,
+}
+
+impl Writer {
+    pub fn object(write: impl FnOnce(&mut Writer)) -> String {
+        let mut writer = Writer::default();
+        writer.open('{');
+        write(&mut writer);
+        writer.close('}');
+        writer.text
+    }
+
+    pub fn open(&mut self, bracket: char) {
+        self.comma();
+        self.text.push(bracket);
+    }
+
+    pub fn close(&mut self, bracket: char) {
+        self.text.push(bracket);
+    }
+
+    /// Starts a member; its value follows.
+    pub fn name(&mut self, name: &str) -> &mut Writer {
+        self.string(name);
+        self.text.push(':');
+        self
+    }
+
+    pub fn string(&mut self, text: &str) {
+        self.comma();
+        write_string(&mut self.text, text);
+    }
+
+    /// A number, a boolean, or JSON that is ready.
+    pub fn raw(&mut self, value: impl fmt::Display) {
+        use fmt::Write;
+        self.comma();
+        let _ = write!(self.text, "{value}");
+    }
+
+    pub fn nested(&mut self, name: &str, write: impl FnOnce(&mut Writer)) {
+        self.name(name).open('{');
+        write(self);
+        self.close('}');
+    }
+
+    pub fn list<T>(
+        &mut self,
+        name: &str,
+        elements: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Writer, T),
+    ) {
+        self.name(name).open('[');
+        for element in elements {
+            write(self, element);
+        }
+        self.close(']');
+    }
+
+    pub fn member(&mut self, name: &str, text: &str) {
+        self.name(name).string(text);
+    }
+
+    /// Separates from what stands before, unless that is an opening or a name.
+    pub fn comma(&mut self) {
+        if !matches!(self.text.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
+            self.text.push(',');
+        }
+    }
+}
+
+/// Appends `text` in quotes.
+pub fn write_string(out: &mut String, text: &str) {
+    out.push('"');
+    let mut written = 0;
+    for (index, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(&text[written..index]);
+        written = index + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            _ => {
+                use fmt::Write;
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+        }
+    }
+    out.push_str(&text[written..]);
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_equal_names_counts() {
+        let json = Json::parse(br#"{"a":1,"b":null,"a":"x\n"}"#).unwrap();
+        assert_eq!(json.get("a").unwrap().text(), Some("x\n"));
+        assert_eq!(json.get("b"), None);
+        assert_eq!(json.members().count(), 1);
+    }
+
+    #[test]
+    fn bad_json_is_an_error() {
+        for bad in ["", "{", "{\"a\":}", "nonsense", "{}{}", r#""\ud800""#, "{1:2}"] {
+            assert!(Json::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(Json::parse("[".repeat(200_000).as_bytes()).is_err());
+        assert!(Json::parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = "quote \" backslash \\ newline \n bell \u{7} snowman ☃";
+        let written = Writer::object(|writer| {
+            writer.member("text", text);
+            writer.list("list", [1, 2], |writer, element| writer.raw(element));
+            writer.nested("empty", |_| {});
+        });
+        let json = Json::parse(written.as_bytes()).unwrap();
+        assert_eq!(json.get("text").unwrap().text(), Some(text));
+        assert_eq!(json.get("list").unwrap().elements().len(), 2);
+    }
+}

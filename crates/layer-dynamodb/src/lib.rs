@@ -1,0 +1,146 @@
+//! The DynamoDB layer: the operations of the service on one logical database.
+//!
+//! ```text
+//!   body --shape--> JSON tree --operation--> typed request --one transaction--> reply and what it must wait for
+//! ```
+//!
+//! A request is one call of [`DynamoDb::answer`]: it parses outside the partition's lock, executes under it, and writes
+//! its JSON outside again; pages of Query and Scan only collect rows under the lock. Indexes, expiries and stream records
+//! are rows written by the transaction of the item they describe, so they are never stale.
+//!
+//! Nothing here knows a socket, a thread or the wall clock: time arrives with the transaction, and the server calls
+//! [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling of new indexes, forgetting.
+
+mod attributes;
+mod batch;
+mod capacity;
+mod catalog;
+pub mod expression;
+pub mod failure;
+mod items;
+pub mod json;
+mod key;
+mod legacy;
+mod maintenance;
+mod number;
+mod operations;
+mod partiql;
+mod read;
+mod search;
+mod settings;
+mod shape;
+mod stored;
+mod streams;
+mod table;
+mod tables;
+#[cfg(test)]
+mod testing;
+mod transact;
+mod value;
+mod write;
+
+use std::sync::Arc;
+
+use quartet_engine::{Engine, ExecuteError, Hold, Space, Transaction};
+
+pub use failure::{Exception, Failure};
+pub use operations::Target;
+
+use crate::catalog::Catalog;
+use crate::json::Json;
+
+/// The layer over one logical database.
+pub struct DynamoDb {
+    pub engine: Arc<Engine>,
+    pub space: Space,
+    /// Region and account that stand in resource names. They have no other meaning here.
+    pub region: String,
+    pub account: String,
+    /// Host and port as clients reach them.
+    pub endpoint: String,
+    catalog: Catalog,
+}
+
+/// What a request is answered with, once `hold` is durable.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
+    pub hold: Hold,
+}
+
+/// The body of a reply, or why there is none, and what either depends on.
+pub(crate) type Outcome = (Result<String, Failure>, Hold);
+
+/// A request that can be judged without looking at the state depends on nothing.
+pub(crate) fn settled(result: Result<String, Failure>) -> Outcome {
+    (result, Hold::ZERO)
+}
+
+impl DynamoDb {
+    pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
+        DynamoDb {
+            engine,
+            space,
+            region: "us-east-1".into(),
+            account: "000000000000".into(),
+            endpoint: "localhost:8000".into(),
+            catalog: Catalog::default(),
+        }
+    }
+
+    /// Answers a request. `target` is what the header X-Amz-Target says, `request` the parsed body.
+    pub fn answer(&self, target: &Target, request: &Json<'_>) -> Reply {
+        let (result, hold) = match request {
+            Json::Object(_) => self.run(target, request),
+            _ => settled(Err(Failure::serialization("Unexpected value type in payload"))),
+        };
+        let (status, body) = match result {
+            Ok(body) => (200, body),
+            Err(failure) => (failure.status(), failure.body()),
+        };
+        Reply { status, body, hold }
+    }
+
+    fn run(&self, target: &Target, request: &Json<'_>) -> Outcome {
+        let operation = target.operation();
+        match shape::check(operation.input, request) {
+            Ok(()) => (operation.run)(self, request),
+            Err(failure) => settled(Err(failure)),
+        }
+    }
+
+    /// Runs `body` as one transaction under the partition's lock.
+    pub(crate) fn execute<R>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> (Result<R, Failure>, Hold) {
+        match self.engine.home().execute(self.space, body) {
+            Ok((answer, hold)) => (Ok(answer), hold),
+            Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
+            Err(ExecuteError::TooLarge(hold)) => (
+                Err(Failure::validation("Item size has exceeded the maximum allowed size")),
+                hold,
+            ),
+        }
+    }
+
+    /// Parses without the state, executes with it, and writes the reply without it again.
+    pub(crate) fn respond<P, R>(
+        &self,
+        parsed: Result<P, Failure>,
+        execute: impl FnOnce(&mut Transaction<'_>, &P) -> Result<R, Failure>,
+        write: impl FnOnce(P, R) -> String,
+    ) -> Outcome {
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(failure) => return settled(Err(failure)),
+        };
+        let (executed, hold) = self.execute(|transaction| execute(transaction, &parsed));
+        (executed.map(|executed| write(parsed, executed)), hold)
+    }
+
+    pub(crate) fn table_arn(&self, table: &str) -> String {
+        format!("arn:aws:dynamodb:{}:{}:table/{table}", self.region, self.account)
+    }
+}

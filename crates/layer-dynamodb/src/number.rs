@@ -1,0 +1,458 @@
+//! Decimal numbers of up to 38 significant digits, exact.
+//!
+//! A number is `coefficient * 10^exponent`, kept without trailing zeros in the coefficient, so equal numbers are equal
+//! values. 38 digits fit into 127 bits. Nothing is ever rounded: what does not fit is an error, as in DynamoDB
+//! ("Naming rules and data types", Number).
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+/// Invariants: `coefficient < 10^38`, not divisible by ten unless zero; zero is not negative and has exponent zero;
+/// otherwise `-130 <= exponent + digits - 1 <= 125`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Number {
+    negative: bool,
+    coefficient: u128,
+    exponent: i16,
+}
+
+/// Why a text or a sum is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberError {
+    Syntax,
+    TooManyDigits,
+    Overflow,
+    Underflow,
+}
+
+const DIGITS_MAX: u32 = 38;
+const MAGNITUDE_MAX: i64 = 125;
+const MAGNITUDE_MIN: i64 = -130;
+
+impl Number {
+    pub const ZERO: Number = Number {
+        negative: false,
+        coefficient: 0,
+        exponent: 0,
+    };
+
+    /// Reads `[+-]digits[.digits][e[+-]digits]`, with at least one digit before the exponent.
+    pub fn parse(text: &str) -> Result<Number, NumberError> {
+        let bytes = text.as_bytes();
+        let (negative, rest) = split_sign(bytes);
+        let mantissa_bytes = rest
+            .iter()
+            .position(|byte| matches!(byte, b'e' | b'E'))
+            .unwrap_or(rest.len());
+        let (mantissa, exponent_text) = rest.split_at(mantissa_bytes);
+        let exponent = match exponent_text {
+            [] => 0,
+            [_, digits @ ..] => parse_exponent(digits)?,
+        };
+        let mut digits = Digits::default();
+        for &byte in mantissa {
+            digits.take(byte)?;
+        }
+        digits.finish(negative, exponent)
+    }
+
+    pub fn from_integer(value: i64) -> Number {
+        let normal = Number::normal(value < 0, value.unsigned_abs().into(), 0);
+        normal.expect("19 digits fit")
+    }
+
+    /// `None` unless it is a whole number that fits.
+    pub fn to_integer(self) -> Option<i64> {
+        let factor = 10u128.checked_pow(u32::try_from(self.exponent).ok()?)?;
+        let value = i64::try_from(self.coefficient.checked_mul(factor)?).ok()?;
+        Some(if self.negative { -value } else { value })
+    }
+
+    /// The number without its fraction, as a time; `None` if negative or beyond all times.
+    pub fn to_whole_seconds(self) -> Option<u64> {
+        if self.negative {
+            return None;
+        }
+        let scale = 10u128.checked_pow(self.exponent.unsigned_abs().into());
+        let whole = match (scale, self.exponent < 0) {
+            (Some(scale), true) => self.coefficient / scale,
+            (None, true) => 0,
+            (scale, false) => self.coefficient.checked_mul(scale?)?,
+        };
+        u64::try_from(whole).ok()
+    }
+
+    /// The exact sum.
+    pub fn plus(self, other: Number) -> Result<Number, NumberError> {
+        if self.coefficient == 0 {
+            return Ok(other);
+        }
+        if other.coefficient == 0 {
+            return Ok(self);
+        }
+        let (high, low) = if self.exponent >= other.exponent {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        // The lowest digit of `low` is not zero, so a `high` that does not fit at its scale leaves more than 38 digits.
+        let scale = u32::from(high.exponent.abs_diff(low.exponent));
+        let factor = 10u128.checked_pow(scale).ok_or(NumberError::TooManyDigits)?;
+        let scaled = high.coefficient.checked_mul(factor).ok_or(NumberError::TooManyDigits)?;
+        let (negative, coefficient) = if high.negative == low.negative {
+            let sum = scaled.checked_add(low.coefficient).ok_or(NumberError::TooManyDigits)?;
+            (high.negative, sum)
+        } else if scaled >= low.coefficient {
+            (high.negative, scaled - low.coefficient)
+        } else {
+            (low.negative, low.coefficient - scaled)
+        };
+        Number::normal(negative, coefficient, low.exponent.into())
+    }
+
+    pub fn minus(self, other: Number) -> Result<Number, NumberError> {
+        self.plus(other.negated())
+    }
+
+    fn negated(self) -> Number {
+        Number {
+            negative: !self.negative && self.coefficient != 0,
+            ..self
+        }
+    }
+
+    fn normal(negative: bool, mut coefficient: u128, mut exponent: i64) -> Result<Number, NumberError> {
+        if coefficient == 0 {
+            return Ok(Number::ZERO);
+        }
+        while coefficient.is_multiple_of(10) {
+            coefficient /= 10;
+            exponent += 1;
+        }
+        let digits = digit_count(coefficient);
+        if digits > DIGITS_MAX {
+            return Err(NumberError::TooManyDigits);
+        }
+        match exponent + i64::from(digits) - 1 {
+            magnitude if magnitude > MAGNITUDE_MAX => Err(NumberError::Overflow),
+            magnitude if magnitude < MAGNITUDE_MIN => Err(NumberError::Underflow),
+            _ => Ok(Number {
+                negative,
+                coefficient,
+                exponent: exponent as i16,
+            }),
+        }
+    }
+
+    /// The power of ten of the first digit.
+    fn magnitude(self) -> i64 {
+        i64::from(self.exponent) + i64::from(digit_count(self.coefficient)) - 1
+    }
+
+    /// What DynamoDB counts for it: half a byte a digit and one, one more if negative.
+    pub fn size(self) -> usize {
+        let digits = if self.coefficient == 0 {
+            1
+        } else {
+            digit_count(self.coefficient) as usize
+        };
+        digits.div_ceil(2) + 1 + usize::from(self.negative)
+    }
+
+    /// Appends the normal form: no exponent, no leading plus, no trailing zeros.
+    pub fn write(self, text: &mut String) {
+        if self.negative {
+            text.push('-');
+        }
+        let exponent = self.exponent;
+        if exponent >= 0 {
+            let _ = match u64::try_from(self.coefficient) {
+                Ok(small) => write!(text, "{small}"),
+                Err(_) => write!(text, "{}", self.coefficient),
+            };
+            text.extend(std::iter::repeat_n('0', exponent as usize));
+            return;
+        }
+        let digits = self.coefficient.to_string();
+        let fraction = usize::from(exponent.unsigned_abs());
+        match digits.len().checked_sub(fraction) {
+            Some(whole) if whole > 0 => {
+                text.push_str(&digits[..whole]);
+                text.push('.');
+                text.push_str(&digits[whole..]);
+            }
+            _ => {
+                text.push_str("0.");
+                text.extend(std::iter::repeat_n('0', fraction - digits.len()));
+                text.push_str(&digits);
+            }
+        }
+    }
+
+    /// Appends bytes that sort as the numbers do and that tell their own end.
+    ///
+    /// ```text
+    /// 0x01 zero
+    /// 0x02 [magnitude + 130] [two digits + 1]... 0x00          positive; later digits break ties
+    /// 0x00 the bytes after the first, each inverted            negative
+    /// ```
+    pub fn write_ordered(self, key: &mut Vec<u8>) {
+        if self.coefficient == 0 {
+            return key.push(1);
+        }
+        key.push(if self.negative { 0 } else { 2 });
+        let start = key.len();
+        key.push((self.magnitude() - MAGNITUDE_MIN) as u8);
+        let mut digits = self.coefficient;
+        let count = digit_count(digits);
+        if !count.is_multiple_of(2) {
+            digits *= 10;
+        }
+        let mut divisor = 100u128.pow(count.div_ceil(2) - 1);
+        while divisor > 0 {
+            key.push((digits / divisor % 100) as u8 + 1);
+            divisor /= 100;
+        }
+        key.push(0);
+        if self.negative {
+            key[start..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+    }
+
+    /// Sign, exponent and coefficient, for storage.
+    pub(crate) fn parts(self) -> (bool, i16, u128) {
+        (self.negative, self.exponent, self.coefficient)
+    }
+
+    /// The number of stored parts, which `parts` gave.
+    pub(crate) fn from_parts(negative: bool, exponent: i16, coefficient: u128) -> Number {
+        Number {
+            negative,
+            coefficient,
+            exponent,
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        self.write(&mut text);
+        f.write_str(&text)
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Number) -> Ordering {
+        let sign = |number: &Number| i8::from(number.coefficient != 0) * if number.negative { -1 } else { 1 };
+        let by_size = || {
+            let (scaled, other_scaled) = (self.full_width(), other.full_width());
+            self.magnitude().cmp(&other.magnitude()).then(scaled.cmp(&other_scaled))
+        };
+        sign(self).cmp(&sign(other)).then_with(|| match sign(self) {
+            0 => Ordering::Equal,
+            1 => by_size(),
+            _ => by_size().reverse(),
+        })
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Number) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Number {
+    /// The coefficient at 38 digits.
+    fn full_width(self) -> u128 {
+        self.coefficient * 10u128.pow(DIGITS_MAX - digit_count(self.coefficient))
+    }
+}
+
+fn digit_count(coefficient: u128) -> u32 {
+    coefficient.checked_ilog10().map_or(0, |log| log + 1)
+}
+
+fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    }
+}
+
+/// Stops growing far beyond what can matter, so that no length of text overflows it.
+fn parse_exponent(text: &[u8]) -> Result<i64, NumberError> {
+    let (negative, digits) = split_sign(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(NumberError::Syntax);
+    }
+    let magnitude = digits
+        .iter()
+        .fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(1 << 40));
+    Ok(if negative { -magnitude } else { magnitude })
+}
+
+/// The significant digits read so far.
+#[derive(Default)]
+struct Digits {
+    coefficient: u128,
+    /// Zeros that are only significant if another digit follows.
+    zeros: u64,
+    after_point: i64,
+    seen_digit: bool,
+    seen_point: bool,
+    too_many: bool,
+}
+
+impl Digits {
+    fn take(&mut self, byte: u8) -> Result<(), NumberError> {
+        match byte {
+            b'.' if !self.seen_point => self.seen_point = true,
+            b'0'..=b'9' => {
+                self.seen_digit = true;
+                self.after_point += i64::from(self.seen_point);
+                self.digit(byte - b'0');
+            }
+            _ => return Err(NumberError::Syntax),
+        }
+        Ok(())
+    }
+
+    fn digit(&mut self, digit: u8) {
+        if digit == 0 {
+            self.zeros += u64::from(self.coefficient != 0);
+            return;
+        }
+        let shift = self.zeros + 1;
+        let room = DIGITS_MAX - digit_count(self.coefficient);
+        if shift > u64::from(room) && self.coefficient != 0 {
+            self.too_many = true;
+            return;
+        }
+        self.coefficient = match self.coefficient {
+            0 => digit.into(),
+            coefficient => coefficient * 10u128.pow(shift as u32) + u128::from(digit),
+        };
+        self.zeros = 0;
+    }
+
+    fn finish(self, negative: bool, exponent: i64) -> Result<Number, NumberError> {
+        if !self.seen_digit {
+            return Err(NumberError::Syntax);
+        }
+        if self.too_many {
+            return Err(NumberError::TooManyDigits);
+        }
+        let exponent = exponent - self.after_point + self.zeros as i64;
+        Number::normal(negative, self.coefficient, exponent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: Result<&str, NumberError>) {
+        let number = Number::parse(text).map(|number| number.to_string());
+        assert_eq!(number.as_deref().map_err(|error| *error), expected, "{text}");
+    }
+
+    #[test]
+    fn texts_are_normalised() {
+        for (text, normal) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("0e1000000", "0"),
+            ("+1", "1"),
+            ("0042", "42"),
+            ("1.50", "1.5"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("1e3", "1000"),
+            ("1E+3", "1000"),
+            ("-120e-3", "-0.12"),
+            (
+                "10000000000000000000000000000000000000000000",
+                "10000000000000000000000000000000000000000000",
+            ),
+            (
+                "12345678901234567890123456789012345678",
+                "12345678901234567890123456789012345678",
+            ),
+            (
+                "0.00012345678901234567890123456789012345678",
+                "0.00012345678901234567890123456789012345678",
+            ),
+        ] {
+            check(text, Ok(normal));
+        }
+        assert_eq!(Number::parse("9.9e125").unwrap().to_string().len(), 126);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        use NumberError::*;
+        for text in [
+            "", "-", ".", "e5", "1e", "1e+", "abc", "1 ", " 1", "1.2.3", "--1", "NaN", "1e5.5",
+        ] {
+            check(text, Err(Syntax));
+        }
+        check("123456789012345678901234567890123456789", Err(TooManyDigits));
+        check("1.23456789012345678901234567890123456789", Err(TooManyDigits));
+        check("1e126", Err(Overflow));
+        check("1e1000000000000000000000000", Err(Overflow));
+        check("-1e-131", Err(Underflow));
+        check(&"9".repeat(1_000_000), Err(TooManyDigits));
+    }
+
+    fn sum(a: &str, b: &str) -> Result<String, NumberError> {
+        let sum = Number::parse(a).unwrap().plus(Number::parse(b).unwrap());
+        sum.map(|number| number.to_string())
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        assert_eq!(sum("0.1", "0.2").unwrap(), "0.3");
+        assert_eq!(sum("1e37", "1").unwrap(), "10000000000000000000000000000000000001");
+        assert_eq!(sum("1e38", "-1").unwrap(), "9".repeat(38));
+        assert_eq!(sum("5", "-5").unwrap(), "0");
+        assert_eq!(sum("1", "-5").unwrap(), "-4");
+        assert_eq!(sum("1e38", "1"), Err(NumberError::TooManyDigits));
+        assert_eq!(sum("1e125", "1e-130"), Err(NumberError::TooManyDigits));
+        assert_eq!(sum("9e125", "9e125"), Err(NumberError::Overflow));
+        assert_eq!(sum("9.9e37", "5e36").unwrap(), "104".to_owned() + &"0".repeat(36));
+    }
+
+    #[test]
+    fn integers_are_read_back() {
+        for value in [0, 1, -1, i64::MAX, i64::MIN + 1] {
+            assert_eq!(Number::from_integer(value).to_integer(), Some(value));
+        }
+        assert_eq!(Number::parse("1.5").unwrap().to_integer(), None);
+        assert_eq!(Number::parse("1e30").unwrap().to_integer(), None);
+    }
+
+    fn any_number() -> impl Strategy<Value = Number> {
+        (any::<bool>(), any::<u128>(), 0u32..38, -130i64..80).prop_map(|(negative, coefficient, digits, exponent)| {
+            Number::normal(negative, coefficient % 10u128.pow(digits + 1), exponent).unwrap_or(Number::ZERO)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn keys_sort_as_numbers(a in any_number(), b in any_number()) {
+            let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
+            a.write_ordered(&mut key_a);
+            b.write_ordered(&mut key_b);
+            prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
+        }
+
+        #[test]
+        fn texts_are_read_back(number in any_number()) {
+            prop_assert_eq!(Number::parse(&number.to_string()), Ok(number));
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! The operations: one table of names, shapes and handlers.
+
+use crate::json::Json;
+use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
+use crate::{DynamoDb, Failure, Outcome, batch, items, partiql, read, search, settings, streams, tables, transact};
+
+pub struct Operation {
+    pub name: &'static str,
+    pub input: &'static [Member],
+    pub run: fn(&DynamoDb, &Json<'_>) -> Outcome,
+}
+
+/// An operation that exists.
+#[derive(Clone, Copy)]
+pub struct Target(&'static Operation);
+
+impl Target {
+    /// Reads the header X-Amz-Target.
+    pub fn parse(header: &str) -> Result<Target, Failure> {
+        let (service, name) = header.split_once('.').unwrap_or_default();
+        let operations = match service {
+            "DynamoDB_20120810" => DATABASE,
+            "DynamoDBStreams_20120810" => STREAMS,
+            _ => &[],
+        };
+        let found = operations.iter().find(|operation| operation.name == name);
+        found
+            .map(Target)
+            .ok_or_else(|| Failure::new(crate::Exception::UnknownOperation, ""))
+    }
+
+    pub(crate) fn operation(&self) -> &'static Operation {
+        self.0
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+}
+
+const fn operation(
+    name: &'static str,
+    input: &'static [Member],
+    run: fn(&DynamoDb, &Json<'_>) -> Outcome,
+) -> Operation {
+    Operation { name, input, run }
+}
+
+const DATABASE: &[Operation] = &[
+    operation("GetItem", GET, read::get),
+    operation("PutItem", PUT, items::put),
+    operation("UpdateItem", UPDATE, items::update),
+    operation("DeleteItem", DELETE, items::delete),
+    operation("Query", QUERY, search::query),
+    operation("Scan", SCAN, search::scan),
+    operation("BatchGetItem", BATCH_GET, batch::get),
+    operation("BatchWriteItem", BATCH_WRITE, batch::write),
+    operation("TransactGetItems", TRANSACT_GET, transact::get),
+    operation("TransactWriteItems", TRANSACT_WRITE, transact::write),
+    operation("ExecuteStatement", STATEMENT, partiql::statement),
+    operation("BatchExecuteStatement", BATCH_STATEMENT, partiql::batch),
+    operation("ExecuteTransaction", TRANSACT_STATEMENT, partiql::transaction),
+    operation("CreateTable", CREATE_TABLE, tables::create),
+    operation("DescribeTable", TABLE, tables::describe),
+    operation("UpdateTable", UPDATE_TABLE, tables::update),
+    operation("DeleteTable", TABLE, tables::delete),
+    operation("ListTables", LIST_TABLES, tables::list),
+    operation("UpdateTimeToLive", UPDATE_TIME_TO_LIVE, settings::update_time_to_live),
+    operation("DescribeTimeToLive", TABLE, settings::describe_time_to_live),
+    operation("TagResource", TAG, settings::tag),
+    operation("UntagResource", UNTAG, settings::untag),
+    operation("ListTagsOfResource", RESOURCE, settings::list_tags),
+    operation("PutResourcePolicy", PUT_POLICY, settings::put_policy),
+    operation("GetResourcePolicy", RESOURCE, settings::policy),
+    operation("DeleteResourcePolicy", RESOURCE, settings::delete_policy),
+    operation("DescribeLimits", NOTHING, settings::limits),
+    operation("DescribeEndpoints", NOTHING, settings::endpoints),
+    operation("DescribeContinuousBackups", TABLE, settings::continuous_backups),
+    operation("UpdateContinuousBackups", TABLE, settings::update_continuous_backups),
+    operation("ListBackups", NOTHING, settings::no_backups),
+    operation("ListGlobalTables", NOTHING, settings::no_global_tables),
+    operation("ListExports", NOTHING, settings::no_exports),
+    operation("ListImports", NOTHING, settings::no_imports),
+    operation("CreateBackup", NOTHING, settings::unavailable),
+    operation("DescribeBackup", NOTHING, settings::unavailable),
+    operation("DeleteBackup", NOTHING, settings::unavailable),
+    operation("RestoreTableFromBackup", NOTHING, settings::unavailable),
+    operation("RestoreTableToPointInTime", NOTHING, settings::unavailable),
+    operation("ExportTableToPointInTime", NOTHING, settings::unavailable),
+    operation("DescribeExport", NOTHING, settings::unavailable),
+    operation("ImportTable", NOTHING, settings::unavailable),
+    operation("DescribeImport", NOTHING, settings::unavailable),
+];
+
+const STREAMS: &[Operation] = &[
+    operation("ListStreams", LIST_STREAMS, streams::list),
+    operation("DescribeStream", DESCRIBE_STREAM, streams::describe),
+    operation("GetShardIterator", SHARD_ITERATOR, streams::shard_iterator),
+    operation("GetRecords", RECORDS, streams::records),
+];
+
+const NOTHING: &[Member] = &[];
+const TABLE_NAME: Member = required("TableName", Shape::TableName);
+const TABLE: &[Member] = &[TABLE_NAME];
+const REPORT: Member = optional("ReturnConsumedCapacity", Shape::Choice(&["INDEXES", "TOTAL", "NONE"]));
+const METRICS: Member = optional("ReturnItemCollectionMetrics", Shape::Choice(&["SIZE", "NONE"]));
+const RETURN_VALUES: Member = optional(
+    "ReturnValues",
+    Shape::Choice(&["ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW"]),
+);
+const ON_FAILURE: Member = optional(
+    "ReturnValuesOnConditionCheckFailure",
+    Shape::Choice(&["ALL_OLD", "NONE"]),
+);
+const CONDITIONAL_OPERATOR: Member = optional("ConditionalOperator", Shape::Choice(&["OR", "AND"]));
+const ITEM_MAP: Shape = Shape::Map {
+    of: &Shape::Value,
+    min: 0,
+    max: usize::MAX,
+};
+const KEY: Member = required("Key", ITEM_MAP);
+const TEXTS: Shape = Shape::Map {
+    of: &ANY_TEXT,
+    min: 0,
+    max: usize::MAX,
+};
+const NAMES: Member = optional("ExpressionAttributeNames", TEXTS);
+const VALUES: Member = optional("ExpressionAttributeValues", ITEM_MAP);
+const CONDITION: Member = optional("ConditionExpression", ANY_TEXT);
+const PROJECTION_EXPRESSION: Member = optional("ProjectionExpression", ANY_TEXT);
+const FILTER: Member = optional("FilterExpression", ANY_TEXT);
+const CONSISTENT: Member = optional("ConsistentRead", Shape::Boolean);
+const ATTRIBUTES_TO_GET: Member = optional(
+    "AttributesToGet",
+    Shape::List {
+        of: &ANY_TEXT,
+        min: 1,
+        max: usize::MAX,
+    },
+);
+const OPERATORS: Shape = Shape::Choice(&[
+    "IN",
+    "NULL",
+    "BETWEEN",
+    "LT",
+    "NOT_CONTAINS",
+    "EQ",
+    "GT",
+    "NOT_NULL",
+    "NE",
+    "LE",
+    "BEGINS_WITH",
+    "GE",
+    "CONTAINS",
+]);
+const VALUE_LIST: Member = optional(
+    "AttributeValueList",
+    Shape::List {
+        of: &Shape::Value,
+        min: 0,
+        max: usize::MAX,
+    },
+);
+const CONDITIONS: Shape = Shape::Map {
+    of: &Shape::Structure(&[required("ComparisonOperator", OPERATORS), VALUE_LIST]),
+    min: 0,
+    max: usize::MAX,
+};
+const EXPECTED: Member = optional(
+    "Expected",
+    Shape::Map {
+        of: &Shape::Structure(&[
+            optional("Value", Shape::Value),
+            optional("Exists", Shape::Boolean),
+            optional("ComparisonOperator", OPERATORS),
+            VALUE_LIST,
+        ]),
+        min: 0,
+        max: usize::MAX,
+    },
+);
+const ATTRIBUTE_UPDATES: Member = optional(
+    "AttributeUpdates",
+    Shape::Map {
+        of: &Shape::Structure(&[
+            optional("Value", Shape::Value),
+            optional("Action", Shape::Choice(&["ADD", "DELETE", "PUT"])),
+        ]),
+        min: 0,
+        max: usize::MAX,
+    },
+);
+const LIMIT: Member = optional("Limit", Shape::Integer { min: 1, max: i64::MAX });
+const SELECT: Member = optional(
+    "Select",
+    Shape::Choice(&[
+        "SPECIFIC_ATTRIBUTES",
+        "COUNT",
+        "ALL_ATTRIBUTES",
+        "ALL_PROJECTED_ATTRIBUTES",
+    ]),
+);
+const INDEX_NAME: Shape = Shape::Name { min: 3, max: 255 };
+const START_KEY: Member = optional("ExclusiveStartKey", ITEM_MAP);
+const TOKEN: Member = optional("ClientRequestToken", Shape::Text { min: 1, max: 36 });
+
+const GET: &[Member] = &[
+    TABLE_NAME,
+    KEY,
+    ATTRIBUTES_TO_GET,
+    CONSISTENT,
+    REPORT,
+    PROJECTION_EXPRESSION,
+    NAMES,
+];
+const PUT: &[Member] = &[
+    TABLE_NAME,
+    required("Item", ITEM_MAP),
+    EXPECTED,
+    RETURN_VALUES,
+    REPORT,
+    METRICS,
+    CONDITIONAL_OPERATOR,
+    CONDITION,
+    NAMES,
+    VALUES,
+    ON_FAILURE,
+];
+const DELETE: &[Member] = &[
+    TABLE_NAME,
+    KEY,
+    EXPECTED,
+    CONDITIONAL_OPERATOR,
+    RETURN_VALUES,
+    REPORT,
+    METRICS,
+    CONDITION,
+    NAMES,
+    VALUES,
+    ON_FAILURE,
+];
+const UPDATE: &[Member] = &[
+    TABLE_NAME,
+    KEY,
+    ATTRIBUTE_UPDATES,
+    EXPECTED,
+    CONDITIONAL_OPERATOR,
+    RETURN_VALUES,
+    REPORT,
+    METRICS,
+    optional("UpdateExpression", ANY_TEXT),
+    CONDITION,
+    NAMES,
+    VALUES,
+    ON_FAILURE,
+];
+const QUERY: &[Member] = &[
+    TABLE_NAME,
+    optional("IndexName", INDEX_NAME),
+    SELECT,
+    ATTRIBUTES_TO_GET,
+    LIMIT,
+    CONSISTENT,
+    optional("KeyConditions", CONDITIONS),
+    optional("QueryFilter", CONDITIONS),
+    CONDITIONAL_OPERATOR,
+    optional("ScanIndexForward", Shape::Boolean),
+    START_KEY,
+    REPORT,
+    PROJECTION_EXPRESSION,
+    FILTER,
+    optional("KeyConditionExpression", ANY_TEXT),
+    NAMES,
+    VALUES,
+];
+const SCAN: &[Member] = &[
+    TABLE_NAME,
+    optional("IndexName", INDEX_NAME),
+    ATTRIBUTES_TO_GET,
+    LIMIT,
+    SELECT,
+    optional("ScanFilter", CONDITIONS),
+    CONDITIONAL_OPERATOR,
+    START_KEY,
+    REPORT,
+    optional("TotalSegments", Shape::Integer { min: 1, max: 1_000_000 }),
+    optional("Segment", Shape::Integer { min: 0, max: 999_999 }),
+    PROJECTION_EXPRESSION,
+    FILTER,
+    NAMES,
+    VALUES,
+    CONSISTENT,
+];
+const BATCH_GET: &[Member] = &[
+    required(
+        "RequestItems",
+        Shape::Map {
+            of: &Shape::Structure(&[
+                required(
+                    "Keys",
+                    Shape::List {
+                        of: &ITEM_MAP,
+                        min: 1,
+                        max: usize::MAX,
+                    },
+                ),
+                ATTRIBUTES_TO_GET,
+                CONSISTENT,
+                PROJECTION_EXPRESSION,
+                NAMES,
+            ]),
+            min: 0,
+            max: 100,
+        },
+    ),
+    REPORT,
+];
+const BATCH_WRITE: &[Member] = &[
+    required(
+        "RequestItems",
+        Shape::Map {
+            of: &Shape::List {
+                of: &Shape::Structure(&[
+                    optional("PutRequest", Shape::Structure(&[required("Item", ITEM_MAP)])),
+                    optional("DeleteRequest", Shape::Structure(&[KEY])),
+                ]),
+                min: 0,
+                max: usize::MAX,
+            },
+            min: 0,
+            max: 25,
+        },
+    ),
+    REPORT,
+    METRICS,
+];
+const TRANSACT_GET: &[Member] = &[
+    required(
+        "TransactItems",
+        Shape::List {
+            of: &Shape::Structure(&[required(
+                "Get",
+                Shape::Structure(&[KEY, TABLE_NAME, PROJECTION_EXPRESSION, NAMES]),
+            )]),
+            min: 1,
+            max: 100,
+        },
+    ),
+    REPORT,
+];
+const TRANSACT_WRITE: &[Member] = &[
+    required(
+        "TransactItems",
+        Shape::List {
+            of: &Shape::Structure(&[
+                optional(
+                    "ConditionCheck",
+                    Shape::Structure(&[
+                        KEY,
+                        TABLE_NAME,
+                        required("ConditionExpression", ANY_TEXT),
+                        NAMES,
+                        VALUES,
+                        ON_FAILURE,
+                    ]),
+                ),
+                optional(
+                    "Put",
+                    Shape::Structure(&[
+                        required("Item", ITEM_MAP),
+                        TABLE_NAME,
+                        CONDITION,
+                        NAMES,
+                        VALUES,
+                        ON_FAILURE,
+                    ]),
+                ),
+                optional(
+                    "Delete",
+                    Shape::Structure(&[KEY, TABLE_NAME, CONDITION, NAMES, VALUES, ON_FAILURE]),
+                ),
+                optional(
+                    "Update",
+                    Shape::Structure(&[
+                        KEY,
+                        required("UpdateExpression", ANY_TEXT),
+                        TABLE_NAME,
+                        CONDITION,
+                        NAMES,
+                        VALUES,
+                        ON_FAILURE,
+                    ]),
+                ),
+            ]),
+            min: 1,
+            max: 100,
+        },
+    ),
+    REPORT,
+    METRICS,
+    TOKEN,
+];
+const PARAMETERS: Member = optional(
+    "Parameters",
+    Shape::List {
+        of: &Shape::Value,
+        min: 1,
+        max: usize::MAX,
+    },
+);
+const STATEMENT_TEXT: Member = required("Statement", Shape::Text { min: 1, max: 8192 });
+const STATEMENT: &[Member] = &[
+    STATEMENT_TEXT,
+    PARAMETERS,
+    CONSISTENT,
+    optional("NextToken", Shape::Text { min: 1, max: 32768 }),
+    REPORT,
+    LIMIT,
+    ON_FAILURE,
+];
+const BATCH_STATEMENT: &[Member] = &[
+    required(
+        "Statements",
+        Shape::List {
+            of: &Shape::Structure(&[STATEMENT_TEXT, PARAMETERS, CONSISTENT, ON_FAILURE]),
+            min: 1,
+            max: 25,
+        },
+    ),
+    REPORT,
+];
+const TRANSACT_STATEMENT: &[Member] = &[
+    required(
+        "TransactStatements",
+        Shape::List {
+            of: &Shape::Structure(&[STATEMENT_TEXT, PARAMETERS, ON_FAILURE]),
+            min: 1,
+            max: 100,
+        },
+    ),
+    TOKEN,
+    REPORT,
+];
+
+const ATTRIBUTE_NAME: Shape = Shape::Text { min: 1, max: 255 };
+const KEY_SCHEMA: Member = required(
+    "KeySchema",
+    Shape::List {
+        of: &Shape::Structure(&[
+            required("AttributeName", ATTRIBUTE_NAME),
+            required("KeyType", Shape::Choice(&["HASH", "RANGE"])),
+        ]),
+        min: 1,
+        max: 8,
+    },
+);
+const DEFINITION_LIST: Shape = Shape::List {
+    of: &Shape::Structure(&[
+        required("AttributeName", ATTRIBUTE_NAME),
+        required("AttributeType", Shape::Choice(&["B", "N", "S"])),
+    ]),
+    min: 0,
+    max: usize::MAX,
+};
+const UNITS: Shape = Shape::Integer { min: 1, max: i64::MAX };
+const THROUGHPUT_SHAPE: Shape = Shape::Structure(&[
+    required("ReadCapacityUnits", UNITS),
+    required("WriteCapacityUnits", UNITS),
+]);
+const THROUGHPUT: Member = optional("ProvisionedThroughput", THROUGHPUT_SHAPE);
+const ANY_INTEGER: Shape = Shape::Integer {
+    min: i64::MIN,
+    max: i64::MAX,
+};
+const ON_DEMAND: Member = optional(
+    "OnDemandThroughput",
+    Shape::Structure(&[
+        optional("MaxReadRequestUnits", ANY_INTEGER),
+        optional("MaxWriteRequestUnits", ANY_INTEGER),
+    ]),
+);
+const WARM: Member = optional(
+    "WarmThroughput",
+    Shape::Structure(&[
+        optional("ReadUnitsPerSecond", UNITS),
+        optional("WriteUnitsPerSecond", UNITS),
+    ]),
+);
+const PROJECTION: Member = required(
+    "Projection",
+    Shape::Structure(&[
+        optional("ProjectionType", Shape::Choice(&["ALL", "INCLUDE", "KEYS_ONLY"])),
+        optional(
+            "NonKeyAttributes",
+            Shape::List {
+                of: &ATTRIBUTE_NAME,
+                min: 1,
+                max: 20,
+            },
+        ),
+    ]),
+);
+const GLOBAL_INDEX: &[Member] = &[
+    required("IndexName", INDEX_NAME),
+    KEY_SCHEMA,
+    PROJECTION,
+    THROUGHPUT,
+    ON_DEMAND,
+    WARM,
+];
+const LOCAL_INDEX: &[Member] = &[required("IndexName", INDEX_NAME), KEY_SCHEMA, PROJECTION];
+const BILLING: Member = optional("BillingMode", Shape::Choice(&["PROVISIONED", "PAY_PER_REQUEST"]));
+const STREAM: Member = optional(
+    "StreamSpecification",
+    Shape::Structure(&[
+        required("StreamEnabled", Shape::Boolean),
+        optional(
+            "StreamViewType",
+            Shape::Choice(&["NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES", "KEYS_ONLY"]),
+        ),
+    ]),
+);
+const ENCRYPTION: Member = optional(
+    "SSESpecification",
+    Shape::Structure(&[
+        optional("Enabled", Shape::Boolean),
+        optional("SSEType", Shape::Choice(&["AES256", "KMS"])),
+        optional("KMSMasterKeyId", ANY_TEXT),
+    ]),
+);
+const TAG_LIST: Shape = Shape::List {
+    of: &Shape::Structure(&[required("Key", ANY_TEXT), required("Value", ANY_TEXT)]),
+    min: 0,
+    max: usize::MAX,
+};
+const TABLE_CLASS: Member = optional("TableClass", Shape::Choice(&["STANDARD", "STANDARD_INFREQUENT_ACCESS"]));
+const PROTECTION: Member = optional("DeletionProtectionEnabled", Shape::Boolean);
+const CREATE_TABLE: &[Member] = &[
+    required("AttributeDefinitions", DEFINITION_LIST),
+    required("TableName", Shape::Name { min: 3, max: 255 }),
+    KEY_SCHEMA,
+    optional(
+        "LocalSecondaryIndexes",
+        Shape::List {
+            of: &Shape::Structure(LOCAL_INDEX),
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
+    optional(
+        "GlobalSecondaryIndexes",
+        Shape::List {
+            of: &Shape::Structure(GLOBAL_INDEX),
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
+    BILLING,
+    THROUGHPUT,
+    STREAM,
+    ENCRYPTION,
+    optional("Tags", TAG_LIST),
+    TABLE_CLASS,
+    PROTECTION,
+    ON_DEMAND,
+    WARM,
+];
+const UPDATE_TABLE: &[Member] = &[
+    optional("AttributeDefinitions", DEFINITION_LIST),
+    TABLE_NAME,
+    BILLING,
+    THROUGHPUT,
+    optional(
+        "GlobalSecondaryIndexUpdates",
+        Shape::List {
+            of: &Shape::Structure(&[
+                optional(
+                    "Update",
+                    Shape::Structure(&[required("IndexName", INDEX_NAME), THROUGHPUT, ON_DEMAND, WARM]),
+                ),
+                optional("Create", Shape::Structure(GLOBAL_INDEX)),
+                optional("Delete", Shape::Structure(&[required("IndexName", INDEX_NAME)])),
+            ]),
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
+    STREAM,
+    ENCRYPTION,
+    TABLE_CLASS,
+    PROTECTION,
+    ON_DEMAND,
+    WARM,
+];
+const LIST_TABLES: &[Member] = &[
+    optional("ExclusiveStartTableName", Shape::Name { min: 3, max: 255 }),
+    optional("Limit", Shape::Integer { min: 1, max: 100 }),
+];
+const UPDATE_TIME_TO_LIVE: &[Member] = &[
+    TABLE_NAME,
+    required(
+        "TimeToLiveSpecification",
+        Shape::Structure(&[
+            required("Enabled", Shape::Boolean),
+            required("AttributeName", ATTRIBUTE_NAME),
+        ]),
+    ),
+];
+const RESOURCE_ARN: Member = required("ResourceArn", Shape::Text { min: 1, max: 1283 });
+const RESOURCE: &[Member] = &[RESOURCE_ARN, optional("NextToken", ANY_TEXT)];
+const TAG: &[Member] = &[RESOURCE_ARN, required("Tags", TAG_LIST)];
+const UNTAG: &[Member] = &[
+    RESOURCE_ARN,
+    required(
+        "TagKeys",
+        Shape::List {
+            of: &ANY_TEXT,
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
+];
+const PUT_POLICY: &[Member] = &[RESOURCE_ARN, required("Policy", ANY_TEXT)];
+
+const STREAM_ARN: Member = required("StreamArn", Shape::Text { min: 37, max: 1024 });
+const LIST_STREAMS: &[Member] = &[
+    optional("TableName", Shape::TableName),
+    optional("Limit", Shape::Integer { min: 1, max: 100 }),
+    optional("ExclusiveStartStreamArn", Shape::Text { min: 37, max: 1024 }),
+];
+const DESCRIBE_STREAM: &[Member] = &[
+    STREAM_ARN,
+    optional("Limit", Shape::Integer { min: 1, max: 100 }),
+    optional("ExclusiveStartShardId", Shape::Text { min: 28, max: 65 }),
+    optional(
+        "ShardFilter",
+        Shape::Structure(&[
+            required("Type", Shape::Choice(&["CHILD_SHARDS"])),
+            required("ShardId", Shape::Text { min: 28, max: 65 }),
+        ]),
+    ),
+];
+const SHARD_ITERATOR: &[Member] = &[
+    STREAM_ARN,
+    required("ShardId", Shape::Text { min: 28, max: 65 }),
+    required(
+        "ShardIteratorType",
+        Shape::Choice(&["AFTER_SEQUENCE_NUMBER", "LATEST", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON"]),
+    ),
+    optional("SequenceNumber", Shape::Text { min: 21, max: 40 }),
+];
+const RECORDS: &[Member] = &[
+    required("ShardIterator", Shape::Text { min: 1, max: 2048 }),
+    optional("Limit", Shape::Integer { min: 1, max: 1000 }),
+];

@@ -1,0 +1,97 @@
+//! GetItem; the same read serves batches, transactions and PartiQL.
+
+use std::sync::Arc;
+
+use quartet_engine::Transaction;
+use quartet_store::Row;
+
+use crate::capacity::{Consumed, Report, read_units};
+use crate::expression::path::project;
+use crate::expression::{Path, Placeholders, parse_projection};
+use crate::failure::Failure;
+use crate::items::parse_key;
+use crate::json::{Json, Writer};
+use crate::table::Table;
+use crate::value::{Item, write_item};
+use crate::{DynamoDb, Outcome, legacy, stored};
+
+/// The read of one item.
+pub struct Get {
+    pub table: String,
+    pub key: Item,
+    pub projection: Option<Vec<Path>>,
+    pub consistent: bool,
+}
+
+impl Get {
+    pub fn parse(request: &Json<'_>) -> Result<Get, Failure> {
+        let projection = parse_projected(request)?;
+        Ok(Get {
+            table: request
+                .get("TableName")
+                .and_then(Json::text)
+                .unwrap_or_default()
+                .to_owned(),
+            key: parse_key(request)?,
+            projection,
+            consistent: request.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
+        })
+    }
+
+    pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Option<Row>, Failure> {
+        let table = layer.table(transaction, &self.table)?;
+        self.execute_on(transaction, &table)
+    }
+
+    pub fn execute_on(&self, transaction: &mut Transaction<'_>, table: &Arc<Table>) -> Result<Option<Row>, Failure> {
+        table.check_key(&self.key)?;
+        Ok(transaction.get(&table.item_key(&self.key)))
+    }
+
+    /// What reading `row` consumes.
+    pub fn units(&self, row: Option<&Row>) -> f64 {
+        read_units(row.map_or(0, |row| stored::size(row.value())), self.consistent)
+    }
+
+    /// Writes a row as the projection wants it.
+    pub fn write(&self, row: &Row, out: &mut String) {
+        write_projected(self.projection.as_deref(), row.value(), out);
+    }
+}
+
+/// Writes a stored item, or the parts of it that `projection` names.
+pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mut String) {
+    match projection {
+        None => stored::write_json(stored_item, out),
+        Some(paths) => write_item(&project(&stored::decode(stored_item), paths), out),
+    }
+}
+
+/// The projection of a request that has no other expression.
+pub fn parse_projected(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failure> {
+    legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
+    let mut placeholders = Placeholders::read(request, &["ProjectionExpression"])?;
+    let projection = match request.get("ProjectionExpression").and_then(Json::text) {
+        Some(expression) => Some(parse_projection(expression, &mut placeholders)?),
+        None => legacy::attributes_to_get(request)?,
+    };
+    placeholders.check_all_used()?;
+    Ok(projection)
+}
+
+pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let report = Report::read(request);
+    layer.respond(
+        Get::parse(request),
+        |transaction, get| get.execute(layer, transaction),
+        |get, row| {
+            Writer::object(|writer| {
+                if let Some(row) = &row {
+                    get.write(row, &mut writer.name("Item").text);
+                }
+                let consumed = Consumed::of_table(get.units(row.as_ref()));
+                consumed.write_member(writer, &get.table, report);
+            })
+        },
+    )
+}

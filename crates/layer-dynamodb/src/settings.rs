@@ -1,0 +1,364 @@
+//! What is set beside a table: time to live, tags, policies, backups on paper; and what the account is told.
+
+use std::collections::BTreeMap;
+
+use quartet_engine::Transaction;
+
+use crate::catalog::table_name;
+use crate::failure::{Exception, Failure};
+use crate::json::{Json, Writer};
+use crate::table::Table;
+use crate::{DynamoDb, Outcome, maintenance, settled};
+
+const TAGS_MAX: usize = 50;
+const TAG_KEY_CHARACTERS_MAX: usize = 128;
+const TAG_VALUE_CHARACTERS_MAX: usize = 256;
+const TAGS_PAGE: usize = 50;
+
+pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let specification = request.get("TimeToLiveSpecification").unwrap_or(&Json::Null);
+    let attribute = specification
+        .get("AttributeName")
+        .and_then(Json::text)
+        .unwrap_or_default();
+    let enabled = specification.get("Enabled").and_then(Json::boolean).unwrap_or(false);
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+        let mut table = Table::clone(&*layer.described_table(transaction, name)?);
+        match (&table.time_to_live, enabled) {
+            (Some(current), _) if current != attribute => Err(Failure::validation(format!(
+                "TimeToLive is active on a different AttributeName: current AttributeName is {current}"
+            ))),
+            (Some(_), true) => Err(Failure::validation("TimeToLive is already enabled")),
+            (None, false) => Err(Failure::validation("TimeToLive is already disabled")),
+            _ => Ok(()),
+        }?;
+        table.time_to_live = enabled.then(|| attribute.to_owned());
+        layer.store_table(transaction, &table);
+        if enabled {
+            maintenance::start_filling(transaction, table.id, 0, &table.name);
+        }
+        Ok(())
+    };
+    layer.respond(Ok(()), execute, |(), ()| {
+        Writer::object(|writer| {
+            writer.nested("TimeToLiveSpecification", |writer| {
+                writer.name("Enabled").raw(enabled);
+                writer.member("AttributeName", attribute);
+            });
+        })
+    })
+}
+
+pub fn describe_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    describe(layer, request, |writer, table| {
+        writer.nested("TimeToLiveDescription", |writer| {
+            let status = if table.time_to_live.is_some() {
+                "ENABLED"
+            } else {
+                "DISABLED"
+            };
+            writer.member("TimeToLiveStatus", status);
+            if let Some(attribute) = &table.time_to_live {
+                writer.member("AttributeName", attribute);
+            }
+        });
+    })
+}
+
+/// Answers from the table that the request names.
+fn describe(layer: &DynamoDb, request: &Json<'_>, write: impl FnOnce(&mut Writer, &Table)) -> Outcome {
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| layer.described_table(transaction, name),
+        |(), table| Writer::object(|writer| write(writer, &table)),
+    )
+}
+
+/// Tags of a request; of two with the same key the last one counts.
+pub fn parse_tags(json: &Json<'_>) -> Vec<(String, String)> {
+    let tags = json.elements().iter().map(|tag| {
+        let text = |name| tag.get(name).and_then(Json::text).unwrap_or_default().to_owned();
+        (text("Key"), text("Value"))
+    });
+    tags.collect()
+}
+
+pub fn check_tags(tags: &[(String, String)]) -> Result<(), Failure> {
+    let allowed = |text: &str| {
+        text.chars()
+            .all(|c| c.is_alphanumeric() || c.is_whitespace() || "+-=._:/".contains(c))
+    };
+    for (key, value) in tags {
+        let length = key.chars().count();
+        if length == 0 || length > TAG_KEY_CHARACTERS_MAX {
+            return Err(Failure::invalid(format!(
+                "The Tag Key must be between 1 and {TAG_KEY_CHARACTERS_MAX} characters long"
+            )));
+        }
+        if value.chars().count() > TAG_VALUE_CHARACTERS_MAX {
+            return Err(Failure::invalid(format!(
+                "The Tag Value must be at most {TAG_VALUE_CHARACTERS_MAX} characters long"
+            )));
+        }
+        if !allowed(key) || !allowed(value) {
+            return Err(Failure::invalid(
+                "The Tag Key or Value contains characters that are not allowed",
+            ));
+        }
+    }
+    if tags.len() > TAGS_MAX {
+        return Err(Failure::validation("Too many tags"));
+    }
+    Ok(())
+}
+
+/// The table that an operation on tags or policies names by ARN.
+fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Result<Table, Failure> {
+    let prefix = layer.table_arn("");
+    if !arn.starts_with("arn:") {
+        return Err(Failure::validation(format!(
+            "Invalid TableArn: ARNs must start with 'arn:': {arn}"
+        )));
+    }
+    let Some(rest) = arn.strip_prefix(&prefix).filter(|rest| !rest.contains("/index/")) else {
+        let parts: Vec<&str> = arn.splitn(6, ':').collect();
+        return Err(match parts.as_slice() {
+            ["arn", "aws", "dynamodb", _, _, resource]
+                if resource.starts_with("table/") && !resource.contains("/index/") =>
+            {
+                Failure::new(
+                    Exception::AccessDenied,
+                    format!("User is not authorized to perform this operation on resource: {arn}"),
+                )
+            }
+            _ => Failure::validation(format!("Invalid TableArn: Invalid ResourceArn provided as input {arn}")),
+        });
+    };
+    let found = if rest.contains('/') {
+        None
+    } else {
+        layer.find_table(transaction, table_name(arn))
+    };
+    found.map(|table| Table::clone(&table)).ok_or_else(|| {
+        Failure::new(
+            Exception::ResourceNotFound,
+            format!("Requested resource not found: ResourcArn: {arn} not found"),
+        )
+    })
+}
+
+/// Changes the table that `ResourceArn` names; the reply has no body.
+fn change_by_arn(
+    layer: &DynamoDb,
+    request: &Json<'_>,
+    change: impl FnOnce(&mut Table) -> Result<(), Failure>,
+) -> Outcome {
+    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let mut table = table_by_arn(layer, transaction, arn)?;
+            change(&mut table)?;
+            layer.store_table(transaction, &table);
+            Ok(())
+        },
+        |(), ()| String::new(),
+    )
+}
+
+pub fn tag(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    change_by_arn(layer, request, |table| {
+        let tags = parse_tags(request.get("Tags").unwrap_or(&Json::Null));
+        if tags.is_empty() {
+            return Err(Failure::validation("Atleast one Tag needs to be provided as Input."));
+        }
+        check_tags(&tags)?;
+        table.tags.extend(tags);
+        let all: Vec<(String, String)> = table.tags.clone().into_iter().collect();
+        check_tags(&all)
+    })
+}
+
+pub fn untag(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    change_by_arn(layer, request, |table| {
+        let keys = request.get("TagKeys").map_or(&[][..], Json::elements);
+        if keys.is_empty() {
+            return Err(Failure::validation(
+                "Atleast one Tag Key needs to be provided as Input.",
+            ));
+        }
+        for key in keys.iter().filter_map(Json::text) {
+            table.tags.remove(key);
+        }
+        Ok(())
+    })
+}
+
+pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
+    let after = request.get("NextToken").and_then(Json::text);
+    layer.respond(
+        Ok(()),
+        |transaction, ()| table_by_arn(layer, transaction, arn),
+        |(), table| {
+            let rest: BTreeMap<&String, &String> = table
+                .tags
+                .iter()
+                .filter(|(key, _)| after.is_none_or(|after| key.as_str() > after))
+                .collect();
+            Writer::object(|writer| {
+                writer.list("Tags", rest.iter().take(TAGS_PAGE), |writer, (key, value)| {
+                    writer.open('{');
+                    writer.member("Key", key);
+                    writer.member("Value", value);
+                    writer.close('}');
+                });
+                if let (true, Some((last, _))) = (rest.len() > TAGS_PAGE, rest.iter().nth(TAGS_PAGE - 1)) {
+                    writer.member("NextToken", last);
+                }
+            })
+        },
+    )
+}
+
+pub fn put_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let policy = request.get("Policy").and_then(Json::text).unwrap_or_default();
+    change_policy(layer, request, |table, revision| {
+        table.resource_policy = Some((policy.to_owned(), revision.to_owned()));
+        Ok(())
+    })
+}
+
+pub fn delete_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    change_policy(layer, request, |table, _| {
+        table.resource_policy = None;
+        Ok(())
+    })
+}
+
+fn change_policy(
+    layer: &DynamoDb,
+    request: &Json<'_>,
+    change: impl FnOnce(&mut Table, &str) -> Result<(), Failure>,
+) -> Outcome {
+    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let mut table = table_by_arn(layer, transaction, arn)?;
+            let revision = transaction.now_micros().to_string();
+            change(&mut table, &revision)?;
+            layer.store_table(transaction, &table);
+            Ok(revision)
+        },
+        |(), revision| Writer::object(|writer| writer.member("RevisionId", &revision)),
+    )
+}
+
+pub fn policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let table = table_by_arn(layer, transaction, arn)?;
+            table.resource_policy.ok_or_else(|| {
+                Failure::new(
+                    Exception::PolicyNotFound,
+                    format!("Resource-based policy not found for the provided ResourceArn: {arn}"),
+                )
+            })
+        },
+        |(), (policy, revision)| {
+            Writer::object(|writer| {
+                writer.member("Policy", &policy);
+                writer.member("RevisionId", &revision);
+            })
+        },
+    )
+}
+
+pub fn limits(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(Writer::object(|writer| {
+        writer.name("AccountMaxReadCapacityUnits").raw(80_000);
+        writer.name("AccountMaxWriteCapacityUnits").raw(80_000);
+        writer.name("TableMaxReadCapacityUnits").raw(40_000);
+        writer.name("TableMaxWriteCapacityUnits").raw(40_000);
+    })))
+}
+
+/// The endpoint is the one that was asked; the server puts its name in the place of the host.
+pub fn endpoints(layer: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(Writer::object(|writer| {
+        writer.list("Endpoints", [&layer.endpoint], |writer, endpoint| {
+            writer.open('{');
+            writer.member("Address", endpoint);
+            writer.name("CachePeriodInMinutes").raw(1440);
+            writer.close('}');
+        });
+    })))
+}
+
+pub fn continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    backups_of(layer, request, None)
+}
+
+pub fn update_continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let specification = request.get("PointInTimeRecoverySpecification");
+    let enabled = specification.and_then(|given| given.get("PointInTimeRecoveryEnabled")?.boolean());
+    backups_of(layer, request, enabled)
+}
+
+fn backups_of(layer: &DynamoDb, request: &Json<'_>, enabled: Option<bool>) -> Outcome {
+    let name = table_name(request.get("TableName").and_then(Json::text).unwrap_or_default());
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let Some(table) = layer.find_table(transaction, name) else {
+            return Err(Failure::new(
+                Exception::TableNotFound,
+                format!("Table not found: {name}"),
+            ));
+        };
+        if enabled == Some(true) {
+            return Err(Failure::new(
+                Exception::ContinuousBackupsUnavailable,
+                "Backups are being enabled for the table. Please retry later",
+            ));
+        }
+        Ok(table)
+    };
+    layer.respond(Ok(()), execute, |(), _| {
+        Writer::object(|writer| {
+            writer.nested("ContinuousBackupsDescription", |writer| {
+                writer.member("ContinuousBackupsStatus", "DISABLED");
+                writer.nested("PointInTimeRecoveryDescription", |writer| {
+                    writer.member("PointInTimeRecoveryStatus", "DISABLED");
+                });
+            });
+        })
+    })
+}
+
+pub fn no_backups(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"BackupSummaries":[]}"#.into()))
+}
+
+pub fn no_global_tables(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"GlobalTables":[]}"#.into()))
+}
+
+pub fn no_exports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"ExportSummaries":[]}"#.into()))
+}
+
+pub fn no_imports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"ImportSummaryList":[]}"#.into()))
+}
+
+/// An operation of the service that this server does not offer.
+pub fn unavailable(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Err(Failure::new(
+        Exception::ServiceUnavailable,
+        "The operation is not available on this endpoint.",
+    )))
+}

@@ -1,0 +1,325 @@
+//! Shapes of requests: which members an operation takes, of what kind, within which bounds.
+//!
+//! First every member's kind is checked (`SerializationException`), then every bound (`ValidationException`, up to ten
+//! complaints at once), as the service's framework does. Unknown members are ignored.
+
+use crate::failure::Failure;
+use crate::json::Json;
+use crate::value::wrong_kind;
+
+/// The kind of a member and its bounds.
+pub enum Shape {
+    /// Name of a table, or its ARN.
+    TableName,
+    /// Length in characters, ends included.
+    Text {
+        min: usize,
+        max: usize,
+    },
+    /// Length in characters, ends included, and only letters, digits, `_`, `.` and `-`.
+    Name {
+        min: usize,
+        max: usize,
+    },
+    /// One of some words, in the order in which messages list them.
+    Choice(&'static [&'static str]),
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Boolean,
+    /// An attribute value; it is checked when it is read.
+    Value,
+    Structure(&'static [Member]),
+    List {
+        of: &'static Shape,
+        min: usize,
+        max: usize,
+    },
+    /// Names to what they stand for.
+    Map {
+        of: &'static Shape,
+        min: usize,
+        max: usize,
+    },
+}
+
+pub struct Member {
+    pub name: &'static str,
+    pub required: bool,
+    pub shape: Shape,
+}
+
+pub const fn required(name: &'static str, shape: Shape) -> Member {
+    Member {
+        name,
+        required: true,
+        shape,
+    }
+}
+
+pub const fn optional(name: &'static str, shape: Shape) -> Member {
+    Member {
+        name,
+        required: false,
+        shape,
+    }
+}
+
+pub const ANY_TEXT: Shape = Shape::Text {
+    min: 0,
+    max: usize::MAX,
+};
+const COMPLAINTS_MAX: usize = 10;
+const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
+
+/// Checks a whole request.
+pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
+    check_kinds(members, request)?;
+    let mut complaints = Vec::new();
+    complain_structure(members, request, "", &mut complaints);
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let count = complaints.len().min(COMPLAINTS_MAX);
+    let plural = if count == 1 { "" } else { "s" };
+    Err(Failure::validation(format!(
+        "{count} validation error{plural} detected: {}",
+        complaints[..count].join("; ")
+    )))
+}
+
+fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    for member in members {
+        if let Some(value) = json.get(member.name) {
+            check_kind(&member.shape, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_kind(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
+    let check = |right: bool, wanted: &str| if right { Ok(()) } else { Err(wrong_kind(json, wanted)) };
+    match shape {
+        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
+            check(json.text().is_some(), "String")
+        }
+        Shape::Integer { .. } => check(json.integer().is_some(), "Integer"),
+        Shape::Boolean => check(json.boolean().is_some(), "Boolean"),
+        Shape::Value => check(matches!(json, Json::Object(_)), "structure"),
+        Shape::Structure(members) => {
+            check(matches!(json, Json::Object(_)), "structure")?;
+            check_kinds(members, json)
+        }
+        Shape::List { of, .. } => {
+            check(matches!(json, Json::List(_)), "list")?;
+            json.elements().iter().try_for_each(|element| check_kind(of, element))
+        }
+        Shape::Map { of, .. } => {
+            check(matches!(json, Json::Object(_)), "map")?;
+            json.members().try_for_each(|(_, value)| check_kind(of, value))
+        }
+    }
+}
+
+fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+    for member in members {
+        let found = json.get(member.name);
+        if found.is_none() && !member.required {
+            continue;
+        }
+        let path = join(path, &lower_first(member.name));
+        match found {
+            Some(value) => complain(&member.shape, value, &path, complaints),
+            None => complaints.push(format!(
+                "Value null at '{path}' failed to satisfy constraint: Member must not be null"
+            )),
+        }
+    }
+}
+
+fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+    match shape {
+        Shape::TableName => complain_table_name(json, path, complaints),
+        Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
+        Shape::Name { min, max } => {
+            complain_text(json, *min, *max, path, complaints);
+            complain_pattern(json, path, complaints);
+        }
+        Shape::Choice(choices) => {
+            let text = json.text().unwrap_or_default();
+            if !choices.contains(&text) {
+                complaints.push(format!(
+                    "Value '{text}' at '{path}' failed to satisfy constraint: Member must satisfy enum value set: [{}]",
+                    choices.join(", ")
+                ));
+            }
+        }
+        Shape::Integer { min, max } => {
+            let value = json.integer().unwrap_or_default();
+            complain_bounds(
+                &value,
+                *min,
+                *max,
+                "value",
+                &format!("Value '{value}'"),
+                path,
+                complaints,
+            );
+        }
+        Shape::Boolean | Shape::Value => {}
+        Shape::Structure(members) => complain_structure(members, json, path, complaints),
+        Shape::List { of, min, max } => {
+            let elements = json.elements();
+            let shown = shown_list(elements);
+            complain_bounds(&elements.len(), *min, *max, "length", &shown, path, complaints);
+            for (index, element) in elements.iter().enumerate() {
+                complain(of, element, &format!("{path}.{}.member", index + 1), complaints);
+            }
+        }
+        Shape::Map { of, min, max } => {
+            let count = json.members().count();
+            let shown = if count == 0 { "Value '{}'" } else { "Value" };
+            complain_bounds(&count, *min, *max, "length", shown, path, complaints);
+            for (name, value) in json.members() {
+                complain(of, value, &format!("{path}.{name}.member"), complaints);
+            }
+        }
+    }
+}
+
+fn shown_list(elements: &[Json<'_>]) -> String {
+    let texts: Option<Vec<&str>> = elements.iter().map(Json::text).collect();
+    match texts {
+        Some(texts) => format!("Value '[{}]'", texts.join(", ")),
+        None => "Value".into(),
+    }
+}
+
+fn complain_table_name(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+    complain_text(json, 1, 1024, path, complaints);
+    if !json.text().is_some_and(|text| text.starts_with("arn:")) {
+        complain_pattern(json, path, complaints);
+    }
+}
+
+fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &str, complaints: &mut Vec<String>) {
+    let text = json.text().unwrap_or_default();
+    // Most texts are far from their bounds, and counting bytes is free.
+    if text.len() / 4 >= min && text.len() <= max {
+        return;
+    }
+    let length = text.chars().count();
+    complain_bounds(
+        &length,
+        min,
+        max,
+        "length",
+        &format!("Value '{text}'"),
+        path,
+        complaints,
+    );
+}
+
+fn complain_pattern(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+    let text = json.text().unwrap_or_default();
+    if !text.is_empty() && !text.bytes().all(is_name_byte) {
+        complaints.push(format!(
+            "Value '{text}' at '{path}' failed to satisfy constraint: \
+             Member must satisfy regular expression pattern: {NAME_PATTERN}"
+        ));
+    }
+}
+
+/// True for what names of tables and indexes are made of.
+pub fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')
+}
+
+fn complain_bounds<T: PartialOrd + std::fmt::Display>(
+    value: &T,
+    min: T,
+    max: T,
+    what: &str,
+    shown: &str,
+    path: &str,
+    complaints: &mut Vec<String>,
+) {
+    let (relation, bound) = match value {
+        value if *value < min => ("greater", min),
+        value if *value > max => ("less", max),
+        _ => return,
+    };
+    complaints.push(format!(
+        "{shown} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}"
+    ));
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+fn lower_first(name: &str) -> String {
+    let mut characters = name.chars();
+    let first = characters.next().map(|first| first.to_ascii_lowercase());
+    first.into_iter().chain(characters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBERS: &[Member] = &[
+        required("TableName", Shape::TableName),
+        optional("Limit", Shape::Integer { min: 1, max: 100 }),
+        optional("Select", Shape::Choice(&["A", "B"])),
+        optional("Flag", Shape::Boolean),
+        optional(
+            "Keys",
+            Shape::List {
+                of: &Shape::Structure(&[required("Name", Shape::Name { min: 2, max: 5 })]),
+                min: 1,
+                max: 2,
+            },
+        ),
+    ];
+
+    fn check_text(request: &str, expected: &str) {
+        let failure = check(MEMBERS, &Json::parse(request.as_bytes()).unwrap()).unwrap_err();
+        assert_eq!(failure.message, expected, "{request}");
+    }
+
+    #[test]
+    fn kinds_come_first() {
+        check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
+        check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
+        check_text(r#"{"Flag":"x"}"#, "STRING_VALUE cannot be converted to Boolean");
+        check_text(r#"{"Keys":{}}"#, "Start of structure or map found where not expected");
+        check_text(r#"{"Keys":["x"]}"#, "Unexpected field type");
+    }
+
+    #[test]
+    fn bounds_are_listed() {
+        check_text(
+            r#"{"Limit":0,"Select":"C"}"#,
+            "3 validation errors detected: Value null at 'tableName' failed to satisfy constraint: Member must not be null; \
+             Value '0' at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1; \
+             Value 'C' at 'select' failed to satisfy constraint: Member must satisfy enum value set: [A, B]",
+        );
+        check_text(
+            r#"{"TableName":"t","Keys":[{"Name":"a b c d"}]}"#,
+            "2 validation errors detected: Value 'a b c d' at 'keys.1.member.name' failed to satisfy constraint: Member must \
+             have length less than or equal to 5; Value 'a b c d' at 'keys.1.member.name' failed to satisfy constraint: Member \
+             must satisfy regular expression pattern: [a-zA-Z0-9_.-]+",
+        );
+        check_text(
+            r#"{"TableName":"t","Keys":[]}"#,
+            "1 validation error detected: Value '[]' at 'keys' failed to satisfy constraint: \
+             Member must have length greater than or equal to 1",
+        );
+    }
+}

@@ -1,0 +1,626 @@
+//! Streams: the changes of a table's items, in the order of their commits, for 24 hours.
+//!
+//! A record is written by the transaction of its change. A stream has a fixed number of shards that never close while
+//! it is on; a partition key always lands in the same one. A sequence number is the version of the commit and the number
+//! of the change within it, so it grows within a shard.
+
+use std::ops::ControlFlow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use quartet_engine::Transaction;
+use quartet_model::KeyRange;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::failure::{Exception, Failure};
+use crate::json::{Json, Writer};
+use crate::key::{self, KeyPart, Position};
+use crate::stored;
+use crate::table::{StreamSettings, StreamView, Table};
+use crate::tables::{write_key_schema, write_seconds};
+use crate::value::{Item, item_size};
+use crate::write::Author;
+use crate::{DynamoDb, Outcome, settled};
+
+pub const SHARDS: u8 = 4;
+pub const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
+const ITERATOR_MICROS: u64 = 15 * 60 * 1_000_000;
+const PAGE_BYTES: usize = 1 << 20;
+const PAGE_RECORDS: i64 = 1000;
+
+/// A stream as it is kept: it outlives the setting that made it, and its table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stream {
+    pub id: u32,
+    pub table: String,
+    pub label: String,
+    pub view: StreamView,
+    pub created_micros: u64,
+    /// Zero while it is on.
+    pub ended_micros: u64,
+    pub hash: KeyPart,
+    pub range: Option<KeyPart>,
+}
+
+impl Stream {
+    fn start(&self) -> Position {
+        Position {
+            version: self.created_micros,
+            number: 0,
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.ended_micros == 0
+    }
+}
+
+/// Starts a stream of `table`.
+pub fn start(transaction: &mut Transaction<'_>, table: &Table, view: StreamView) -> StreamSettings {
+    let now = transaction.now_micros();
+    let id = crate::catalog::next_number(transaction);
+    let stream = Stream {
+        id,
+        table: table.name.clone(),
+        label: label(now),
+        view,
+        created_micros: now,
+        ended_micros: 0,
+        hash: table.hash.clone(),
+        range: table.range.clone(),
+    };
+    store(transaction, &stream);
+    StreamSettings {
+        id,
+        label: stream.label,
+        view,
+        enabled: true,
+    }
+}
+
+/// Closes the shards of a stream; its records stay until they are too old.
+pub fn end(transaction: &mut Transaction<'_>, id: u32) {
+    let now = transaction.now_micros();
+    if let Some(mut stream) = load(transaction, id) {
+        stream.ended_micros = now;
+        store(transaction, &stream);
+    }
+}
+
+fn store(transaction: &mut Transaction<'_>, stream: &Stream) {
+    let json = serde_json::to_vec(stream).expect("a stream is JSON");
+    transaction.set(&key::stream(stream.id), &json);
+}
+
+fn load(transaction: &mut Transaction<'_>, id: u32) -> Option<Stream> {
+    let row = transaction.get(&key::stream(id))?;
+    Some(serde_json::from_slice(row.value()).expect("a stored stream"))
+}
+
+pub fn all(transaction: &mut Transaction<'_>) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    let range = key::streams();
+    transaction.scan(&range.start, &range.end, false, &mut |row| {
+        streams.push(serde_json::from_slice(row.value()).expect("a stored stream"));
+        ControlFlow::Continue(())
+    });
+    streams
+}
+
+/// The time as a stream's label: ISO 8601 with milliseconds.
+fn label(micros: u64) -> String {
+    let (days, rest) = (micros / 86_400_000_000, micros / 1000 % 86_400_000);
+    let (year, month, day) = civil_date(days as i64);
+    let (seconds, milliseconds) = (rest / 1000, rest % 1000);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{milliseconds:03}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// Days since 1970 as a date of the Gregorian calendar, counted in eras of 400 years that begin in March.
+fn civil_date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The shard of a partition, whose place begins with its hash.
+pub fn shard_of(place: &[u8]) -> u8 {
+    place[0] / (u8::MAX / SHARDS + 1)
+}
+
+/// What a record tells of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    kind: EventKind,
+    by_service: bool,
+    keys: Item,
+    new: Option<Item>,
+    old: Option<Item>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventKind {
+    Insert,
+    Modify,
+    Remove,
+}
+
+impl EventKind {
+    const ALL: [EventKind; 3] = [EventKind::Insert, EventKind::Modify, EventKind::Remove];
+
+    fn name(self) -> &'static str {
+        match self {
+            EventKind::Insert => "INSERT",
+            EventKind::Modify => "MODIFY",
+            EventKind::Remove => "REMOVE",
+        }
+    }
+}
+
+impl Event {
+    /// The event of a change, of which at least one side is there.
+    pub fn between(table: &Table, view: StreamView, old: Option<&Item>, new: Option<&Item>, author: Author) -> Event {
+        let kind = match (old, new) {
+            (None, _) => EventKind::Insert,
+            (_, Some(_)) => EventKind::Modify,
+            (_, None) => EventKind::Remove,
+        };
+        let shows = |views: [StreamView; 2]| views.contains(&view);
+        Event {
+            kind,
+            by_service: author == Author::Expiry,
+            keys: table.key_of(new.or(old).expect("a change has a side")),
+            new: new
+                .filter(|_| shows([StreamView::NewImage, StreamView::NewAndOldImages]))
+                .cloned(),
+            old: old
+                .filter(|_| shows([StreamView::OldImage, StreamView::NewAndOldImages]))
+                .cloned(),
+        }
+    }
+
+    /// Kind, author, then the three items, each behind its length; zero if it is not there.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.kind as u8, self.by_service.into()];
+        for item in [Some(&self.keys), self.new.as_ref(), self.old.as_ref()] {
+            let stored = item.map(stored::encode).unwrap_or_default();
+            bytes.extend_from_slice(&(stored.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&stored);
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Event {
+        let mut rest = &bytes[2..];
+        let mut item = || {
+            let (length, tail) = rest.split_first_chunk().expect("a length");
+            let (stored, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
+            rest = tail;
+            (!stored.is_empty()).then(|| stored::decode(stored))
+        };
+        Event {
+            kind: EventKind::ALL[usize::from(bytes[0])],
+            by_service: bytes[1] != 0,
+            keys: item().expect("a record has keys"),
+            new: item(),
+            old: item(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let images = self.new.iter().chain(&self.old);
+        item_size(&self.keys) + images.map(item_size).sum::<usize>()
+    }
+}
+
+/// The texts by which clients name a position. At least 21 digits, growing with the position.
+fn sequence_number(position: Position) -> String {
+    format!("{:016}{:08}", position.version, position.number)
+}
+
+fn parse_sequence_number(text: &str) -> Option<Position> {
+    if text.len() < 21 || text.len() > 40 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (version, number) = text.split_at(text.len() - 8);
+    Some(Position {
+        version: version.parse().ok()?,
+        number: number.parse().ok()?,
+    })
+}
+
+fn shard_id(stream: &Stream, shard: u8) -> String {
+    format!(
+        "shardId-{:020}-{:08x}",
+        stream.created_micros / 1000,
+        u32::from(shard) | stream.id << 8
+    )
+}
+
+/// What an iterator says: where to go on, and until when it may.
+struct Cursor {
+    stream: u32,
+    shard: u8,
+    /// The first position not yet read.
+    from: Position,
+    made_micros: u64,
+}
+
+impl Cursor {
+    fn encode(&self) -> String {
+        let mut bytes = vec![self.shard];
+        bytes.extend_from_slice(&self.stream.to_be_bytes());
+        bytes.extend_from_slice(&self.from.version.to_be_bytes());
+        bytes.extend_from_slice(&self.from.number.to_be_bytes());
+        bytes.extend_from_slice(&self.made_micros.to_be_bytes());
+        STANDARD.encode(bytes)
+    }
+
+    fn decode(text: &str) -> Option<Cursor> {
+        let bytes = STANDARD.decode(text).ok()?;
+        let (shard, rest) = bytes.split_first()?;
+        let (stream, rest) = rest.split_first_chunk()?;
+        let (version, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        Some(Cursor {
+            stream: u32::from_be_bytes(*stream),
+            shard: *shard,
+            from: Position {
+                version: u64::from_be_bytes(*version),
+                number: u32::from_be_bytes(*number),
+            },
+            made_micros: u64::from_be_bytes(rest.try_into().ok()?),
+        })
+    }
+}
+
+impl DynamoDb {
+    fn stream_arn(&self, stream: &Stream) -> String {
+        format!("{}/stream/{}", self.table_arn(&stream.table), stream.label)
+    }
+
+    fn stream_by_arn(&self, transaction: &mut Transaction<'_>, arn: &str) -> Result<Stream, Failure> {
+        let well_formed = arn.starts_with("arn:") && arn.contains(":table/") && arn.contains("/stream/");
+        if !well_formed {
+            return Err(Failure::validation(format!(
+                "Invalid StreamArn: Invalid ARN provided as input {arn}"
+            )));
+        }
+        let found = all(transaction)
+            .into_iter()
+            .find(|stream| self.stream_arn(stream) == arn);
+        found.ok_or_else(|| {
+            Failure::new(
+                Exception::ResourceNotFound,
+                format!("Requested resource not found: Stream: {arn} not found"),
+            )
+        })
+    }
+}
+
+pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let limit = request.get("Limit").and_then(Json::integer).unwrap_or(100) as usize;
+    let table = request
+        .get("TableName")
+        .and_then(Json::text)
+        .map(crate::catalog::table_name);
+    let start = request.get("ExclusiveStartStreamArn").and_then(Json::text);
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let streams = all(transaction);
+            let position = match start {
+                Some(arn) => {
+                    let found = streams.iter().position(|stream| layer.stream_arn(stream) == arn);
+                    let invalid =
+                        || Failure::validation(format!("Invalid StreamArn: Invalid ARN provided as input {arn}"));
+                    found.ok_or_else(invalid)? + 1
+                }
+                None => 0,
+            };
+            let rest = streams.into_iter().skip(position);
+            let mut wanted = rest.filter(|stream| table.is_none_or(|table| stream.table == table));
+            let page: Vec<Stream> = wanted.by_ref().take(limit).collect();
+            Ok((page, wanted.next().is_some()))
+        },
+        |(), (page, more)| {
+            Writer::object(|writer| {
+                writer.list("Streams", &page, |writer, stream| {
+                    writer.open('{');
+                    writer.member("StreamArn", &layer.stream_arn(stream));
+                    writer.member("TableName", &stream.table);
+                    writer.member("StreamLabel", &stream.label);
+                    writer.close('}');
+                });
+                if let (Some(last), true) = (page.last(), more) {
+                    writer.member("LastEvaluatedStreamArn", &layer.stream_arn(last));
+                }
+            })
+        },
+    )
+}
+
+pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let arn = request.get("StreamArn").and_then(Json::text).unwrap_or_default();
+    let limit = request.get("Limit").and_then(Json::integer).unwrap_or(100) as usize;
+    let after = request.get("ExclusiveStartShardId").and_then(Json::text);
+    // No shard ever has children.
+    let children = request.get("ShardFilter").is_some();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| layer.stream_by_arn(transaction, arn),
+        |(), stream| {
+            let rest = (0..SHARDS).filter(|shard| after.is_none_or(|after| shard_id(&stream, *shard).as_str() > after));
+            let mut rest = rest.filter(|_| !children);
+            let page: Vec<u8> = rest.by_ref().take(limit).collect();
+            Writer::object(|writer| {
+                writer.nested("StreamDescription", |writer| {
+                    write_description(layer, &stream, &page, writer);
+                    if let (Some(last), Some(_)) = (page.last(), rest.next()) {
+                        writer.member("LastEvaluatedShardId", &shard_id(&stream, *last));
+                    }
+                });
+            })
+        },
+    )
+}
+
+fn write_description(layer: &DynamoDb, stream: &Stream, shards: &[u8], writer: &mut Writer) {
+    writer.member("StreamArn", &layer.stream_arn(stream));
+    writer.member("StreamLabel", &stream.label);
+    writer.member("StreamStatus", if stream.is_on() { "ENABLED" } else { "DISABLED" });
+    writer.member("StreamViewType", stream.view.name());
+    write_seconds(writer, "CreationRequestDateTime", stream.created_micros);
+    writer.member("TableName", &stream.table);
+    write_key_schema(writer, std::slice::from_ref(&stream.hash), stream.range.as_slice());
+    writer.list("Shards", shards, |writer, shard| {
+        writer.open('{');
+        writer.member("ShardId", &shard_id(stream, *shard));
+        writer.nested("SequenceNumberRange", |writer| {
+            writer.member("StartingSequenceNumber", &sequence_number(stream.start()));
+            if !stream.is_on() {
+                let end = Position {
+                    version: stream.ended_micros,
+                    number: 0,
+                };
+                writer.member("EndingSequenceNumber", &sequence_number(end));
+            }
+        });
+        writer.close('}');
+    });
+}
+
+pub fn shard_iterator(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let text = |name| request.get(name).and_then(Json::text);
+    let kind = text("ShardIteratorType").unwrap_or_default();
+    let sequence = text("SequenceNumber");
+    let by_sequence = kind.ends_with("SEQUENCE_NUMBER");
+    if by_sequence && sequence.is_none() {
+        return settled(Err(Failure::validation(format!(
+            "Missing required parameter: SequenceNumber is required for ShardIteratorType {kind}"
+        ))));
+    }
+    if !by_sequence && sequence.is_some() {
+        return settled(Err(Failure::validation(format!(
+            "SequenceNumber must not be given for ShardIteratorType {kind}"
+        ))));
+    }
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let stream = layer.stream_by_arn(transaction, text("StreamArn").unwrap_or_default())?;
+            let wanted = text("ShardId").unwrap_or_default();
+            let shard = (0..SHARDS)
+                .find(|shard| shard_id(&stream, *shard) == wanted)
+                .ok_or_else(|| {
+                    Failure::new(
+                        Exception::ResourceNotFound,
+                        format!(
+                            "Requested resource not found: Shard: {wanted} in Stream: {} not found",
+                            layer.stream_arn(&stream)
+                        ),
+                    )
+                })?;
+            let from = match kind {
+                "TRIM_HORIZON" => Position::default(),
+                "LATEST" => after_newest(transaction, &stream, shard),
+                _ => {
+                    let position = parse_sequence_number(sequence.unwrap_or_default()).ok_or_else(|| {
+                        Failure::validation(format!("Invalid SequenceNumber: {}", sequence.unwrap_or_default()))
+                    })?;
+                    check_not_trimmed(transaction, &stream, position)?;
+                    if kind == "AT_SEQUENCE_NUMBER" {
+                        position
+                    } else {
+                        next(position)
+                    }
+                }
+            };
+            Ok(Cursor {
+                stream: stream.id,
+                shard,
+                from,
+                made_micros: transaction.now_micros(),
+            })
+        },
+        |(), cursor| Writer::object(|writer| writer.member("ShardIterator", &cursor.encode())),
+    )
+}
+
+fn next(position: Position) -> Position {
+    Position {
+        number: position.number + 1,
+        ..position
+    }
+}
+
+fn check_not_trimmed(transaction: &mut Transaction<'_>, stream: &Stream, position: Position) -> Result<(), Failure> {
+    let horizon = transaction.now_micros().saturating_sub(KEPT_MICROS);
+    if position.version < horizon.max(stream.created_micros) {
+        return Err(Failure::new(
+            Exception::TrimmedDataAccess,
+            "Requested sequence number is trimmed beyond the oldest record of the shard",
+        ));
+    }
+    Ok(())
+}
+
+fn after_newest(transaction: &mut Transaction<'_>, stream: &Stream, shard: u8) -> Position {
+    let range = KeyRange::prefix(&key::shard(stream.id, shard));
+    let mut newest = Position::default();
+    transaction.scan(&range.start, &range.end, true, &mut |row| {
+        newest = next(key::record_position(row.key()));
+        ControlFlow::Break(())
+    });
+    newest
+}
+
+/// One page of a shard.
+struct Page {
+    records: Vec<(Position, Event)>,
+    next: Option<Cursor>,
+    view: StreamView,
+}
+
+pub fn records(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let limit = request.get("Limit").and_then(Json::integer).unwrap_or(PAGE_RECORDS) as usize;
+    let iterator = request.get("ShardIterator").and_then(Json::text).unwrap_or_default();
+    let invalid = || Failure::validation("Invalid ShardIterator");
+    layer.respond(
+        Cursor::decode(iterator).ok_or_else(invalid),
+        |transaction, cursor| read_page(transaction, cursor, limit),
+        |_, page| {
+            Writer::object(|writer| {
+                writer.list("Records", &page.records, |writer, (position, event)| {
+                    write_record(layer, *position, event, page.view, writer);
+                });
+                if let Some(next) = &page.next {
+                    writer.member("NextShardIterator", &next.encode());
+                }
+            })
+        },
+    )
+}
+
+fn read_page(transaction: &mut Transaction<'_>, cursor: &Cursor, limit: usize) -> Result<Page, Failure> {
+    let now = transaction.now_micros();
+    if now > cursor.made_micros + ITERATOR_MICROS {
+        return Err(Failure::new(
+            Exception::ExpiredIterator,
+            "Iterator expired. The iterator was created more than 15 minutes ago.",
+        ));
+    }
+    let stream = load(transaction, cursor.stream).ok_or_else(|| {
+        Failure::new(
+            Exception::ResourceNotFound,
+            "Requested resource not found: Stream not found",
+        )
+    })?;
+    let mut from = cursor.from;
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    let start = key::record(stream.id, cursor.shard, from);
+    let end = KeyRange::prefix(&key::shard(stream.id, cursor.shard)).end;
+    transaction.scan(&start, &end, false, &mut |row| {
+        if records.len() >= limit || bytes >= PAGE_BYTES {
+            return ControlFlow::Break(());
+        }
+        let position = key::record_position(row.key());
+        bytes += row.value().len();
+        from = next(position);
+        records.push((position, Event::decode(row.value())));
+        ControlFlow::Continue(())
+    });
+    let drained = records.len() < limit && bytes < PAGE_BYTES;
+    let goes_on = stream.is_on() || !drained;
+    let next = goes_on.then_some(Cursor {
+        from,
+        made_micros: now,
+        ..*cursor
+    });
+    Ok(Page {
+        records,
+        next,
+        view: stream.view,
+    })
+}
+
+fn write_record(layer: &DynamoDb, position: Position, event: &Event, view: StreamView, writer: &mut Writer) {
+    let sequence = sequence_number(position);
+    let id = xxh3_128(sequence.as_bytes());
+    writer.open('{');
+    writer.member("eventID", &format!("{id:032x}"));
+    writer.member("eventName", event.kind.name());
+    writer.member("eventVersion", "1.1");
+    writer.member("eventSource", "aws:dynamodb");
+    writer.member("awsRegion", &layer.region);
+    if event.by_service {
+        writer.nested("userIdentity", |writer| {
+            writer.member("Type", "Service");
+            writer.member("PrincipalId", "dynamodb.amazonaws.com");
+        });
+    }
+    writer.nested("dynamodb", |writer| {
+        writer
+            .name("ApproximateCreationDateTime")
+            .raw(position.version / 1_000_000);
+        let images = [
+            ("Keys", Some(&event.keys)),
+            ("NewImage", event.new.as_ref()),
+            ("OldImage", event.old.as_ref()),
+        ];
+        for (name, item) in images {
+            if let Some(item) = item {
+                crate::value::write_item(item, &mut writer.name(name).text);
+            }
+        }
+        writer.member("SequenceNumber", &sequence);
+        writer.name("SizeBytes").raw(event.size());
+        writer.member("StreamViewType", view.name());
+    });
+    writer.close('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_dates() {
+        assert_eq!(label(0), "1970-01-01T00:00:00.000");
+        assert_eq!(label(1_709_210_096_789_000), "2024-02-29T12:34:56.789");
+    }
+
+    #[test]
+    fn cursors_and_sequence_numbers_are_read_back() {
+        let position = Position {
+            version: 1_700_000_000_000_000,
+            number: 7,
+        };
+        assert_eq!(parse_sequence_number(&sequence_number(position)), Some(position));
+        let cursor = Cursor {
+            stream: 3,
+            shard: 2,
+            from: position,
+            made_micros: 9,
+        };
+        let read = Cursor::decode(&cursor.encode()).unwrap();
+        assert_eq!(
+            (read.stream, read.shard, read.from, read.made_micros),
+            (3, 2, position, 9)
+        );
+        for bad in ["", "x", "AAAA", "1234"] {
+            assert!(Cursor::decode(bad).is_none() && parse_sequence_number(bad).is_none());
+        }
+    }
+}

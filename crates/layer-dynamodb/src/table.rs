@@ -1,0 +1,316 @@
+//! A table: its keys, its indexes and its settings, as they are kept.
+//!
+//! Kept as one JSON row. Each index knows how to place an item and what of it to keep.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::key::{self, KeyPart, KeyType};
+use crate::value::{Item, Value};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Table {
+    pub id: u32,
+    pub name: String,
+    pub uuid: String,
+    pub created_micros: u64,
+    /// AttributeDefinitions, in their order.
+    pub definitions: Vec<KeyPart>,
+    pub hash: KeyPart,
+    pub range: Option<KeyPart>,
+    pub indexes: Vec<Index>,
+    /// The last number given to an index.
+    pub last_index: u16,
+    pub capacity: Capacity,
+    pub stream: Option<StreamSettings>,
+    /// The attribute that holds the expiry, if items expire.
+    pub time_to_live: Option<String>,
+    pub tags: BTreeMap<String, String>,
+    pub deletion_protection: bool,
+    pub table_class: Option<String>,
+    /// JSON of members that are kept and shown but have no effect here.
+    pub sse_description: Option<String>,
+    pub warm_throughput: Option<(i64, i64)>,
+    pub on_demand_maximum: Option<(i64, i64)>,
+    pub resource_policy: Option<(String, String)>,
+}
+
+/// The stream that is on, or was the latest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StreamSettings {
+    pub id: u32,
+    pub label: String,
+    pub view: StreamView,
+    pub enabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamView {
+    KeysOnly,
+    NewImage,
+    OldImage,
+    NewAndOldImages,
+}
+
+impl StreamView {
+    pub fn parse(name: &str) -> Option<StreamView> {
+        [Self::KeysOnly, Self::NewImage, Self::OldImage, Self::NewAndOldImages]
+            .into_iter()
+            .find(|view| view.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            StreamView::KeysOnly => "KEYS_ONLY",
+            StreamView::NewImage => "NEW_IMAGE",
+            StreamView::OldImage => "OLD_IMAGE",
+            StreamView::NewAndOldImages => "NEW_AND_OLD_IMAGES",
+        }
+    }
+}
+
+/// How the table, or an index, is paid for: units are zero if on demand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capacity {
+    pub on_demand: bool,
+    pub read_units: i64,
+    pub write_units: i64,
+    /// When it last became on demand; zero if always provisioned.
+    pub on_demand_since_micros: u64,
+    pub increased_micros: u64,
+    pub decreased_micros: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Index {
+    pub id: u16,
+    pub name: String,
+    pub global: bool,
+    pub hash: Vec<KeyPart>,
+    pub range: Vec<KeyPart>,
+    pub projection: Projection,
+    /// Not yet filled from the items that were there before it.
+    pub filling: bool,
+    pub capacity: Capacity,
+    pub warm_throughput: Option<(i64, i64)>,
+    pub on_demand_maximum: Option<(i64, i64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Projection {
+    All,
+    KeysOnly,
+    Include(Vec<String>),
+}
+
+impl Projection {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Projection::All => "ALL",
+            Projection::KeysOnly => "KEYS_ONLY",
+            Projection::Include(_) => "INCLUDE",
+        }
+    }
+}
+
+/// Longest hash and range attribute, in bytes.
+const HASH_BYTES_MAX: usize = 2048;
+const RANGE_BYTES_MAX: usize = 1024;
+
+impl Table {
+    pub fn keys(&self) -> impl Iterator<Item = &KeyPart> {
+        std::iter::once(&self.hash).chain(&self.range)
+    }
+
+    pub fn is_key(&self, attribute: &str) -> bool {
+        self.keys().any(|part| part.name == attribute)
+    }
+
+    pub fn index(&self, name: &str) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    pub fn has_local_indexes(&self) -> bool {
+        self.indexes.iter().any(|index| !index.global)
+    }
+
+    /// The stream to which changes are written.
+    pub fn live_stream(&self) -> Option<&StreamSettings> {
+        self.stream.as_ref().filter(|stream| stream.enabled)
+    }
+
+    /// The row of an item that holds this table's keys.
+    pub fn item_key(&self, item: &Item) -> Vec<u8> {
+        let mut key = key::items(self.id, 0);
+        self.write_place(item, &mut key);
+        key
+    }
+
+    fn write_place(&self, item: &Item, key: &mut Vec<u8>) {
+        key::write_partition(&[&item[&self.hash.name]], key);
+        if let Some(range) = &self.range {
+            key::write_range(&item[&range.name], key);
+        }
+    }
+
+    /// Only the key attributes.
+    pub fn key_of(&self, item: &Item) -> Item {
+        self.keys()
+            .map(|part| (part.name.clone(), item[&part.name].clone()))
+            .collect()
+    }
+
+    /// Refuses a Key that is not exactly this table's.
+    pub fn check_key(&self, given: &Item) -> Result<(), Failure> {
+        let exact = given.len() == self.keys().count()
+            && self
+                .keys()
+                .all(|part| given.get(&part.name).is_some_and(|value| has_type(value, part.kind)));
+        if !exact {
+            return Err(Failure::validation(
+                "The provided key element does not match the schema",
+            ));
+        }
+        self.check_key_values(given)
+    }
+
+    /// Refuses an item whose keys are missing, of a wrong type, empty or too long.
+    pub fn check_item_keys(&self, item: &Item) -> Result<(), Failure> {
+        for part in self.keys() {
+            match item.get(&part.name) {
+                None => return Err(Failure::invalid(format!("Missing the key {} in the item", part.name))),
+                Some(value) if !has_type(value, part.kind) => {
+                    return Err(Failure::invalid(format!(
+                        "Type mismatch for key {} expected: {} actual: {}",
+                        part.name,
+                        part.kind.name(),
+                        value.type_name()
+                    )));
+                }
+                Some(_) => {}
+            }
+        }
+        self.check_key_values(item)
+    }
+
+    fn check_key_values(&self, item: &Item) -> Result<(), Failure> {
+        for part in self.keys() {
+            let value = &item[&part.name];
+            if is_empty(value) {
+                let kind = if part.kind == KeyType::S { "string" } else { "binary" };
+                return Err(Failure::validation(format!(
+                    "One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an \
+                     empty {kind} value. Key: {}",
+                    part.name
+                )));
+            }
+        }
+        if item[&self.hash.name].size() > HASH_BYTES_MAX {
+            return Err(Failure::invalid(
+                "Size of hashkey has exceeded the maximum size limit of2048 bytes",
+            ));
+        }
+        match &self.range {
+            Some(range) if item[&range.name].size() > RANGE_BYTES_MAX => Err(Failure::invalid(
+                "Aggregated size of all range keys has exceeded the size limit of 1024 bytes",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an item whose index attributes have a wrong type, are empty or too long.
+    pub fn check_index_keys(&self, item: &Item) -> Result<(), Failure> {
+        for index in &self.indexes {
+            for (part, bytes_max) in index.own_keys() {
+                let Some(value) = item.get(&part.name) else { continue };
+                if !has_type(value, part.kind) {
+                    return Err(Failure::invalid(format!(
+                        "Type mismatch for Index Key {} Expected: {} Actual: {} IndexName: {}",
+                        part.name,
+                        part.kind.name(),
+                        value.type_name(),
+                        index.name
+                    )));
+                }
+                index.check_value(part, value, bytes_max)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Index {
+    pub fn keys(&self) -> impl Iterator<Item = &KeyPart> {
+        self.hash.iter().chain(&self.range)
+    }
+
+    fn own_keys(&self) -> impl Iterator<Item = (&KeyPart, usize)> {
+        let hash = self.hash.iter().map(|part| (part, HASH_BYTES_MAX));
+        hash.chain(self.range.iter().map(|part| (part, RANGE_BYTES_MAX)))
+    }
+
+    fn check_value(&self, part: &KeyPart, value: &Value, bytes_max: usize) -> Result<(), Failure> {
+        if is_empty(value) {
+            let kind = if part.kind == KeyType::S { "string" } else { "binary" };
+            return Err(Failure::validation(format!(
+                "One or more parameter values are not valid. A value specified for a secondary index key is not supported. \
+                 The AttributeValue for a key attribute cannot contain an empty {kind} value. IndexName: {}, IndexKey: {}",
+                self.name, part.name
+            )));
+        }
+        if value.size() > bytes_max {
+            let what = match bytes_max {
+                HASH_BYTES_MAX => "Size of hashkey has exceeded the maximum size limit of2048 bytes",
+                _ => "Aggregated size of all range keys has exceeded the size limit of 1024 bytes",
+            };
+            return Err(Failure::invalid(what));
+        }
+        Ok(())
+    }
+
+    /// The row of `item` in this index; `None` if it lacks one of the index's attributes, or has one that cannot be a key:
+    /// such items may be older than the index.
+    pub fn item_key(&self, table: &Table, item: &Item) -> Option<Vec<u8>> {
+        let fits = |(part, bytes_max): (&KeyPart, usize)| {
+            let value = item.get(&part.name).filter(|value| has_type(value, part.kind))?;
+            (!is_empty(value) && value.size() <= bytes_max).then_some(value)
+        };
+        let values = self.own_keys().map(fits).collect::<Option<Vec<&Value>>>()?;
+        let (hash, range) = values.split_at(self.hash.len());
+        let mut key = key::items(table.id, self.id);
+        key::write_partition(hash, &mut key);
+        range.iter().for_each(|value| key::write_range(value, &mut key));
+        table.write_place(item, &mut key);
+        Some(key)
+    }
+
+    /// True if entries hold the attribute.
+    pub fn projects(&self, table: &Table, attribute: &str) -> bool {
+        let is_key = || table.is_key(attribute) || self.keys().any(|part| part.name == attribute);
+        match &self.projection {
+            Projection::All => true,
+            Projection::KeysOnly => is_key(),
+            Projection::Include(names) => names.iter().any(|name| name == attribute) || is_key(),
+        }
+    }
+
+    /// What an entry keeps of an item.
+    pub fn projected(&self, table: &Table, item: &Item) -> Item {
+        let kept = item.iter().filter(|(name, _)| self.projects(table, name));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+pub fn has_type(value: &Value, kind: KeyType) -> bool {
+    value.type_name() == kind.name()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::S(text) => text.is_empty(),
+        Value::B(bytes) => bytes.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,841 @@
+//! CreateTable, DescribeTable, ListTables, DeleteTable and UpdateTable; and how tables are described.
+
+use quartet_engine::Transaction;
+use quartet_model::KeyRange;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::attributes::{Definitions, index_from, projected_names};
+use crate::catalog::{next_number, table_name};
+use crate::failure::{Exception, Failure};
+use crate::json::{Json, Writer};
+use crate::key::{self, KeyPart};
+use crate::maintenance;
+use crate::settings::{check_tags, parse_tags};
+use crate::streams;
+use crate::table::{Capacity, Index, StreamSettings, StreamView, Table};
+use crate::{DynamoDb, Outcome};
+
+const LOCAL_INDEXES_MAX: usize = 5;
+const GLOBAL_INDEXES_MAX: usize = 20;
+const PROJECTED_NAMES_MAX: usize = 100;
+/// Items that are measured to tell a table's size; a larger table's is their average times the count.
+const ITEMS_MEASURED: usize = 1000;
+
+/// What CreateTable asks for, checked.
+struct Creation {
+    table: Table,
+    stream: Option<StreamView>,
+}
+
+pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let execute = |transaction: &mut Transaction<'_>, creation: &Creation| {
+        let mut table = creation.table.clone();
+        if layer.find_table(transaction, &table.name).is_some() {
+            return Err(Failure::new(
+                Exception::ResourceInUse,
+                format!("Table already exists: {}", table.name),
+            ));
+        }
+        let now = transaction.now_micros();
+        table.id = next_number(transaction);
+        table.created_micros = now;
+        table.uuid = uuid(&transaction.unique_id());
+        table.capacity.on_demand_since_micros = if table.capacity.on_demand { now } else { 0 };
+        table.stream = creation.stream.map(|view| streams::start(transaction, &table, view));
+        layer.store_table(transaction, &table);
+        Ok(table)
+    };
+    layer.respond(parse_creation(request), execute, |_, table| {
+        Writer::object(|writer| {
+            writer.nested("TableDescription", |writer| {
+                describe_table(layer, &table, "CREATING", &Sizes::default(), writer);
+            });
+        })
+    })
+}
+
+/// The form of a UUID, from bytes that are never given out twice.
+fn uuid(unique: &[u8]) -> String {
+    let digits = format!("{:032x}", xxh3_128(unique));
+    [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ]
+    .join("-")
+}
+
+fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    let capacity = parse_capacity(request, None)?;
+    let definitions = Definitions::parse(request)?;
+    let (hash, range) = definitions.table_keys(request)?;
+    let indexes = parse_indexes(request, &definitions, &hash, range.as_ref(), &capacity)?;
+    definitions.check_all_used(&hash, range.as_ref(), &indexes)?;
+    let tags = parse_tags(request.get("Tags").unwrap_or(&Json::Null));
+    check_tags(&tags)?;
+    let text = |name: &str| request.get(name).and_then(Json::text).map(str::to_owned);
+    Ok(Creation {
+        stream: parse_stream(request)?.flatten(),
+        table: Table {
+            id: 0,
+            name: table_name(name).to_owned(),
+            uuid: String::new(),
+            created_micros: 0,
+            definitions: definitions.parts,
+            hash,
+            range,
+            last_index: indexes.len() as u16,
+            indexes,
+            stream: None,
+            time_to_live: None,
+            tags: tags.into_iter().collect(),
+            deletion_protection: flag(request, "DeletionProtectionEnabled").unwrap_or(false),
+            table_class: text("TableClass"),
+            sse_description: parse_encryption(request),
+            warm_throughput: parse_warm_throughput(request)?,
+            on_demand_maximum: parse_on_demand_maximum(request, &capacity)?,
+            resource_policy: None,
+            capacity,
+        },
+    })
+}
+
+fn flag(json: &Json<'_>, name: &str) -> Option<bool> {
+    json.get(name).and_then(Json::boolean)
+}
+
+/// Reads BillingMode and ProvisionedThroughput; for an update, over what is in force.
+fn parse_capacity(request: &Json<'_>, present: Option<&Capacity>) -> Result<Capacity, Failure> {
+    let units = parse_units(request)?;
+    let on_demand = match request.get("BillingMode").and_then(Json::text) {
+        Some(mode) => mode == "PAY_PER_REQUEST",
+        None => present.is_some_and(|capacity| capacity.on_demand),
+    };
+    match (on_demand, units) {
+        (true, None) => Ok(Capacity {
+            on_demand,
+            ..Capacity::default()
+        }),
+        (true, Some(_)) => Err(Failure::invalid(
+            "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST",
+        )),
+        (false, Some((read_units, write_units))) => Ok(Capacity {
+            on_demand,
+            read_units,
+            write_units,
+            ..Capacity::default()
+        }),
+        (false, None) => Err(Failure::invalid(
+            "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED",
+        )),
+    }
+}
+
+fn parse_units(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
+    let Some(throughput) = json.get("ProvisionedThroughput") else {
+        return Ok(None);
+    };
+    let units = |name: &str| {
+        let units = throughput.get(name).and_then(Json::integer).unwrap_or_default();
+        match units {
+            units if units > 1_000_000_000_000 => Err(Failure::invalid(format!(
+                "Given value {units} for {name} is out of bounds"
+            ))),
+            units => Ok(units),
+        }
+    };
+    Ok(Some((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?)))
+}
+
+/// Reads OnDemandThroughput; what is not named is -1, no maximum.
+fn parse_on_demand_maximum(json: &Json<'_>, capacity: &Capacity) -> Result<Option<(i64, i64)>, Failure> {
+    let Some(given) = json.get("OnDemandThroughput") else {
+        return Ok(None);
+    };
+    if !capacity.on_demand {
+        return Err(Failure::invalid(
+            "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST",
+        ));
+    }
+    let units = |name| given.get(name).and_then(Json::integer).unwrap_or(-1);
+    Ok(Some((units("MaxReadRequestUnits"), units("MaxWriteRequestUnits"))))
+}
+
+fn parse_warm_throughput(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
+    let Some(given) = json.get("WarmThroughput") else {
+        return Ok(None);
+    };
+    let units = |name| given.get(name).and_then(Json::integer);
+    match (units("ReadUnitsPerSecond"), units("WriteUnitsPerSecond")) {
+        (None, None) => Err(Failure::invalid(
+            "WarmThroughput must have at least one of ReadUnitsPerSecond and WriteUnitsPerSecond",
+        )),
+        (read, write) => Ok(Some((read.unwrap_or(12_000), write.unwrap_or(4_000)))),
+    }
+}
+
+/// `Some(None)`: switch the stream off.
+fn parse_stream(request: &Json<'_>) -> Result<Option<Option<StreamView>>, Failure> {
+    let Some(specification) = request.get("StreamSpecification") else {
+        return Ok(None);
+    };
+    let view = specification.get("StreamViewType").and_then(Json::text);
+    match (flag(specification, "StreamEnabled"), view) {
+        (Some(true), Some(view)) => Ok(Some(StreamView::parse(view))),
+        (Some(true), None) => Err(Failure::invalid(
+            "StreamViewType is required when StreamEnabled is true",
+        )),
+        (_, Some(_)) => Err(Failure::invalid(
+            "StreamViewType is not allowed when StreamEnabled is false",
+        )),
+        (_, None) => Ok(Some(None)),
+    }
+}
+
+fn parse_encryption(request: &Json<'_>) -> Option<String> {
+    let given = request.get("SSESpecification")?;
+    flag(given, "Enabled").filter(|enabled| *enabled)?;
+    let text = |name| given.get(name).and_then(Json::text);
+    Some(Writer::object(|writer| {
+        writer.member("Status", "ENABLED");
+        writer.member("SSEType", text("SSEType").unwrap_or("KMS"));
+        let default = "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-000000000000";
+        writer.member("KMSMasterKeyArn", text("KMSMasterKeyId").unwrap_or(default));
+    }))
+}
+
+fn parse_indexes(
+    request: &Json<'_>,
+    definitions: &Definitions,
+    hash: &KeyPart,
+    range: Option<&KeyPart>,
+    table_capacity: &Capacity,
+) -> Result<Vec<Index>, Failure> {
+    let mut indexes = Vec::new();
+    for (member, global) in [("LocalSecondaryIndexes", false), ("GlobalSecondaryIndexes", true)] {
+        let Some(list) = request.get(member) else { continue };
+        if list.elements().is_empty() {
+            return Err(Failure::invalid(format!("List of {member} is empty")));
+        }
+        if !global && range.is_none() {
+            return Err(Failure::invalid(
+                "Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex",
+            ));
+        }
+        for json in list.elements() {
+            let mut index = index_from(json, definitions, global)?;
+            index.id = indexes.len() as u16 + 1;
+            if global {
+                set_index_capacity(&mut index, json, table_capacity)?;
+            } else {
+                check_local_index(&index, hash)?;
+            }
+            indexes.push(index);
+        }
+    }
+    check_indexes(&indexes)?;
+    Ok(indexes)
+}
+
+fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) -> Result<(), Failure> {
+    let units = parse_units(json)?;
+    if table.on_demand && units.is_some() {
+        return Err(Failure::invalid(format!(
+            "ProvisionedThroughput should not be specified for index: {} when BillingMode is PAY_PER_REQUEST",
+            index.name
+        )));
+    }
+    if !table.on_demand && units.is_none() {
+        return Err(Failure::invalid(format!(
+            "ProvisionedThroughput must be specified for index: {}",
+            index.name
+        )));
+    }
+    let (read_units, write_units) = units.unwrap_or_default();
+    index.capacity = Capacity {
+        on_demand: table.on_demand,
+        read_units,
+        write_units,
+        ..Capacity::default()
+    };
+    index.on_demand_maximum = parse_on_demand_maximum(json, table)?;
+    index.warm_throughput = parse_warm_throughput(json)?;
+    Ok(())
+}
+
+fn check_local_index(index: &Index, hash: &KeyPart) -> Result<(), Failure> {
+    let own_hash = &index.hash[0];
+    if own_hash != hash {
+        return Err(Failure::invalid(format!(
+            "Index KeySchema does not have the same leading hash key as table KeySchema for index: {}. \
+             index hash key: {}, table hash key: {}",
+            index.name, own_hash.name, hash.name
+        )));
+    }
+    if index.range.is_empty() {
+        return Err(Failure::invalid(format!(
+            "Index KeySchema does not have a range key for index: {}",
+            index.name
+        )));
+    }
+    Ok(())
+}
+
+fn check_indexes(indexes: &[Index]) -> Result<(), Failure> {
+    let global = indexes.iter().filter(|index| index.global).count();
+    if indexes.len() - global > LOCAL_INDEXES_MAX {
+        return Err(Failure::invalid(format!(
+            "Number of LocalSecondaryIndexes exceeds per-table limit of {LOCAL_INDEXES_MAX}"
+        )));
+    }
+    if global > GLOBAL_INDEXES_MAX {
+        return Err(Failure::invalid(format!(
+            "GlobalSecondaryIndex count exceeds the per-table limit of {GLOBAL_INDEXES_MAX}"
+        )));
+    }
+    for (position, index) in indexes.iter().enumerate() {
+        if indexes[..position].iter().any(|other| other.name == index.name) {
+            return Err(Failure::invalid(format!("Duplicate index name: {}", index.name)));
+        }
+    }
+    let names: usize = indexes.iter().map(|index| projected_names(index).len()).sum();
+    if names > PROJECTED_NAMES_MAX {
+        return Err(Failure::invalid(format!(
+            "The number of projected attributes in all indexes exceeds the limit of {PROJECTED_NAMES_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// What is measured of a table, or of an index.
+#[derive(Default)]
+struct Sizes {
+    /// Count and bytes, the table first and then its indexes in order.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Sizes {
+    fn measure(transaction: &mut Transaction<'_>, table: &Table) -> Sizes {
+        let ids = std::iter::once(0).chain(table.indexes.iter().map(|index| index.id));
+        let parts = ids.map(|id| measure(transaction, &KeyRange::prefix(&key::items(table.id, id))));
+        Sizes { parts: parts.collect() }
+    }
+
+    fn part(&self, position: usize) -> (u64, u64) {
+        self.parts.get(position).copied().unwrap_or_default()
+    }
+}
+
+fn measure(transaction: &mut Transaction<'_>, range: &KeyRange) -> (u64, u64) {
+    let count = transaction.count(&range.start, &range.end);
+    let (mut measured, mut bytes) = (0, 0);
+    transaction.scan(&range.start, &range.end, false, &mut |row| {
+        measured += 1;
+        bytes += crate::stored::size(row.value()) as u64;
+        if measured < ITEMS_MEASURED {
+            std::ops::ControlFlow::Continue(())
+        } else {
+            std::ops::ControlFlow::Break(())
+        }
+    });
+    let total = u128::from(bytes) * u128::from(count) / (measured.max(1) as u128);
+    (count, total as u64)
+}
+
+pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let table = layer.described_table(transaction, name)?;
+            let sizes = Sizes::measure(transaction, &table);
+            Ok((table, sizes))
+        },
+        |(), (table, sizes)| {
+            let filling = table.indexes.iter().any(|index| index.filling);
+            let status = if filling { "UPDATING" } else { "ACTIVE" };
+            Writer::object(|writer| {
+                writer.nested("Table", |writer| describe_table(layer, &table, status, &sizes, writer));
+            })
+        },
+    )
+}
+
+/// Writes the members of a TableDescription.
+fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, writer: &mut Writer) {
+    let (count, bytes) = sizes.part(0);
+    writer.member("TableName", &table.name);
+    writer.member("TableStatus", status);
+    // A table that goes away is described without what it was made of.
+    if status != "DELETING" {
+        write_seconds(writer, "CreationDateTime", table.created_micros);
+        writer.list("AttributeDefinitions", &table.definitions, |writer, part| {
+            writer.open('{');
+            writer.member("AttributeName", &part.name);
+            writer.member("AttributeType", part.kind.name());
+            writer.close('}');
+        });
+        write_key_schema(writer, std::slice::from_ref(&table.hash), table.range.as_slice());
+    }
+    writer.name("ItemCount").raw(count);
+    writer.name("TableSizeBytes").raw(bytes);
+    writer.member("TableArn", &layer.table_arn(&table.name));
+    writer.member("TableId", &table.uuid);
+    write_throughput(writer, &table.capacity);
+    if table.capacity.on_demand_since_micros > 0 {
+        writer.nested("BillingModeSummary", |writer| {
+            let mode = if table.capacity.on_demand {
+                "PAY_PER_REQUEST"
+            } else {
+                "PROVISIONED"
+            };
+            writer.member("BillingMode", mode);
+            write_seconds(
+                writer,
+                "LastUpdateToPayPerRequestDateTime",
+                table.capacity.on_demand_since_micros,
+            );
+        });
+    }
+    for (member, global) in [("GlobalSecondaryIndexes", true), ("LocalSecondaryIndexes", false)] {
+        let indexes = table
+            .indexes
+            .iter()
+            .enumerate()
+            .filter(|(_, index)| index.global == global);
+        let indexes: Vec<(usize, &Index)> = indexes.collect();
+        if !indexes.is_empty() && status != "DELETING" {
+            writer.list(member, indexes, |writer, (position, index)| {
+                let creating = index.filling || status == "CREATING";
+                describe_index(layer, table, index, creating, sizes.part(position + 1), writer);
+            });
+        }
+    }
+    if let Some(stream) = &table.stream {
+        if stream.enabled {
+            writer.nested("StreamSpecification", |writer| {
+                writer.name("StreamEnabled").raw(true);
+                writer.member("StreamViewType", stream.view.name());
+            });
+        }
+        writer.member("LatestStreamLabel", &stream.label);
+        let arn = format!("{}/stream/{}", layer.table_arn(&table.name), stream.label);
+        writer.member("LatestStreamArn", &arn);
+    }
+    if let Some(description) = &table.sse_description {
+        writer.name("SSEDescription").raw(description);
+    }
+    if let Some(class) = &table.table_class {
+        writer.nested("TableClassSummary", |writer| writer.member("TableClass", class));
+    }
+    writer.name("DeletionProtectionEnabled").raw(table.deletion_protection);
+    write_maxima(writer, table.on_demand_maximum, table.warm_throughput, &table.capacity);
+}
+
+fn write_maxima(writer: &mut Writer, on_demand: Option<(i64, i64)>, warm: Option<(i64, i64)>, capacity: &Capacity) {
+    if let Some((read, write)) = on_demand {
+        writer.nested("OnDemandThroughput", |writer| {
+            writer.name("MaxReadRequestUnits").raw(read);
+            writer.name("MaxWriteRequestUnits").raw(write);
+        });
+    }
+    let usual = if capacity.on_demand {
+        (12_000, 4_000)
+    } else {
+        (capacity.read_units, capacity.write_units)
+    };
+    let (read, write) = warm.unwrap_or(usual);
+    writer.nested("WarmThroughput", |writer| {
+        writer.name("ReadUnitsPerSecond").raw(read);
+        writer.name("WriteUnitsPerSecond").raw(write);
+        writer.member("Status", "ACTIVE");
+    });
+}
+
+fn describe_index(
+    layer: &DynamoDb,
+    table: &Table,
+    index: &Index,
+    creating: bool,
+    (count, bytes): (u64, u64),
+    writer: &mut Writer,
+) {
+    writer.open('{');
+    writer.member("IndexName", &index.name);
+    write_key_schema(writer, &index.hash, &index.range);
+    writer.nested("Projection", |writer| {
+        writer.member("ProjectionType", index.projection.name());
+        let names = projected_names(index);
+        if !names.is_empty() {
+            writer.list("NonKeyAttributes", names, |writer, name| writer.string(name));
+        }
+    });
+    if index.global {
+        writer.member("IndexStatus", if creating { "CREATING" } else { "ACTIVE" });
+        if index.filling {
+            writer.name("Backfilling").raw(true);
+        }
+        write_throughput(writer, &index.capacity);
+        write_maxima(writer, index.on_demand_maximum, index.warm_throughput, &index.capacity);
+    }
+    writer.name("IndexSizeBytes").raw(bytes);
+    writer.name("ItemCount").raw(count);
+    writer.member(
+        "IndexArn",
+        &format!("{}/index/{}", layer.table_arn(&table.name), index.name),
+    );
+    writer.close('}');
+}
+
+fn write_throughput(writer: &mut Writer, capacity: &Capacity) {
+    writer.nested("ProvisionedThroughput", |writer| {
+        for (name, micros) in [
+            ("LastIncreaseDateTime", capacity.increased_micros),
+            ("LastDecreaseDateTime", capacity.decreased_micros),
+        ] {
+            if micros > 0 {
+                write_seconds(writer, name, micros);
+            }
+        }
+        writer.name("NumberOfDecreasesToday").raw(0);
+        writer.name("ReadCapacityUnits").raw(capacity.read_units);
+        writer.name("WriteCapacityUnits").raw(capacity.write_units);
+    });
+}
+
+pub fn write_key_schema(writer: &mut Writer, hash: &[KeyPart], range: &[KeyPart]) {
+    let hash = hash.iter().map(|part| (part, "HASH"));
+    let parts = hash.chain(range.iter().map(|part| (part, "RANGE")));
+    writer.list("KeySchema", parts, |writer, (part, kind)| {
+        writer.open('{');
+        writer.member("AttributeName", &part.name);
+        writer.member("KeyType", kind);
+        writer.close('}');
+    });
+}
+
+/// A time as the service writes it: seconds with a fraction of three digits.
+pub fn write_seconds(writer: &mut Writer, name: &str, micros: u64) {
+    let (seconds, milliseconds) = (micros / 1_000_000, micros / 1000 % 1000);
+    writer.name(name).raw(format_args!("{seconds}.{milliseconds:03}"));
+}
+
+pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let limit = request.get("Limit").and_then(Json::integer).unwrap_or(100) as usize;
+    let start = request.get("ExclusiveStartTableName").and_then(Json::text);
+    layer.respond(
+        Ok(()),
+        |transaction, ()| Ok(layer.table_names(transaction, start, limit + 1)),
+        |(), mut names| {
+            let more = names.len() > limit;
+            names.truncate(limit);
+            Writer::object(|writer| {
+                writer.list("TableNames", &names, |writer, name| writer.string(name));
+                if let (Some(last), true) = (names.last(), more) {
+                    writer.member("LastEvaluatedTableName", last);
+                }
+            })
+        },
+    )
+}
+
+pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            let table = layer.described_table(transaction, name)?;
+            if table.deletion_protection {
+                return Err(Failure::validation(
+                    "Resource cannot be deleted as it is currently protected against deletion. \
+                     Disable deletion protection first.",
+                ));
+            }
+            let everything = key::everything_of(table.id);
+            transaction.clear_range(&everything.start, &everything.end);
+            if let Some(stream) = table.live_stream() {
+                streams::end(transaction, stream.id);
+            }
+            layer.forget_table(transaction, &table.name);
+            Ok(table)
+        },
+        |(), table| {
+            Writer::object(|writer| {
+                writer.nested("TableDescription", |writer| {
+                    describe_table(layer, &table, "DELETING", &Sizes::default(), writer);
+                });
+            })
+        },
+    )
+}
+
+/// What UpdateTable asks for, checked as far as it can be without the table.
+struct Change<'r, 'j> {
+    request: &'r Json<'j>,
+    stream: Option<Option<StreamView>>,
+    definitions: Option<Definitions>,
+}
+
+pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let parse = || {
+        Ok(Change {
+            request,
+            stream: parse_stream(request)?,
+            definitions: request
+                .get("AttributeDefinitions")
+                .map(|_| Definitions::parse(request))
+                .transpose()?,
+        })
+    };
+    let execute = |transaction: &mut Transaction<'_>, change: &Change<'_, '_>| {
+        let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+        let mut table = Table::clone(&*layer.described_table(transaction, name)?);
+        let mut changed = change.settings(&mut table)?;
+        changed |= change.capacity(transaction, &mut table)?;
+        changed |= change.stream(transaction, &mut table)?;
+        changed |= change.indexes(transaction, &mut table)?;
+        if !changed {
+            return Err(Failure::validation(
+                "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
+                 SSESpecification or ReplicaUpdates is required",
+            ));
+        }
+        layer.store_table(transaction, &table);
+        let sizes = Sizes::measure(transaction, &table);
+        Ok((table, sizes))
+    };
+    layer.respond(parse(), execute, |_, (table, sizes)| {
+        Writer::object(|writer| {
+            writer.nested("TableDescription", |writer| {
+                describe_table(layer, &table, "UPDATING", &sizes, writer);
+            });
+        })
+    })
+}
+
+impl Change<'_, '_> {
+    fn settings(&self, table: &mut Table) -> Result<bool, Failure> {
+        let request = self.request;
+        let mut changed = false;
+        if let Some(protected) = flag(request, "DeletionProtectionEnabled") {
+            table.deletion_protection = protected;
+            changed = true;
+        }
+        if let Some(class) = request.get("TableClass").and_then(Json::text) {
+            table.table_class = Some(class.to_owned());
+            changed = true;
+        }
+        if request.get("SSESpecification").is_some() {
+            table.sse_description = parse_encryption(request);
+            changed = true;
+        }
+        if let Some(warm) = parse_warm_throughput(request)? {
+            table.warm_throughput = Some(warm);
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    fn capacity(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
+        let request = self.request;
+        let now = transaction.now_micros();
+        let asked = request.get("BillingMode").is_some() || request.get("ProvisionedThroughput").is_some();
+        if asked {
+            let before = table.capacity.clone();
+            let mut after = parse_capacity(request, Some(&before))?;
+            let same = (after.on_demand, after.read_units, after.write_units)
+                == (before.on_demand, before.read_units, before.write_units);
+            if same && !after.on_demand {
+                return Err(Failure::validation(format!(
+                    "The provisioned throughput for the table will not change. The requested value equals the current value. \
+                     Current ReadCapacityUnits provisioned for the table: {}. Requested ReadCapacityUnits: {}. \
+                     Current WriteCapacityUnits provisioned for the table: {}. Requested WriteCapacityUnits: {}. \
+                     Refer to the Amazon DynamoDB Developer Guide for current limits and how to request higher limits.",
+                    before.read_units, after.read_units, before.write_units, after.write_units
+                )));
+            }
+            after.on_demand_since_micros = match after.on_demand && !before.on_demand {
+                true => now,
+                false => before.on_demand_since_micros,
+            };
+            let grows = after.read_units > before.read_units || after.write_units > before.write_units;
+            let shrinks = after.read_units < before.read_units || after.write_units < before.write_units;
+            after.increased_micros = if grows { now } else { before.increased_micros };
+            after.decreased_micros = if shrinks { now } else { before.decreased_micros };
+            for index in table.indexes.iter_mut().filter(|index| index.global) {
+                index.capacity.on_demand = after.on_demand;
+                if after.on_demand {
+                    (index.capacity.read_units, index.capacity.write_units) = (0, 0);
+                }
+            }
+            table.capacity = after;
+        }
+        let maximum = parse_on_demand_maximum(request, &table.capacity)?;
+        if let Some((read, write)) = maximum {
+            let given = request.get("OnDemandThroughput").unwrap_or(&Json::Null);
+            let (old_read, old_write) = table.on_demand_maximum.unwrap_or((-1, -1));
+            let read = if given.get("MaxReadRequestUnits").is_some() {
+                read
+            } else {
+                old_read
+            };
+            let write = if given.get("MaxWriteRequestUnits").is_some() {
+                write
+            } else {
+                old_write
+            };
+            table.on_demand_maximum = Some((read, write)).filter(|maximum| *maximum != (-1, -1));
+        }
+        Ok(asked || maximum.is_some())
+    }
+
+    fn stream(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
+        let Some(wanted) = self.stream else { return Ok(false) };
+        match (wanted, table.live_stream().map(|stream| stream.id)) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::validation(format!(
+                    "Table already has an enabled stream: TableName: {}",
+                    table.name
+                )));
+            }
+            (None, None) => {
+                return Err(Failure::validation(format!(
+                    "Table has no stream to disable: TableName: {}",
+                    table.name
+                )));
+            }
+            (Some(view), None) => table.stream = Some(streams::start(transaction, table, view)),
+            (None, Some(id)) => {
+                streams::end(transaction, id);
+                table.stream = table.stream.take().map(|stream| StreamSettings {
+                    enabled: false,
+                    ..stream
+                });
+            }
+        }
+        Ok(true)
+    }
+
+    fn indexes(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
+        let updates = self
+            .request
+            .get("GlobalSecondaryIndexUpdates")
+            .map_or(&[][..], Json::elements);
+        for update in updates {
+            let kinds = ["Update", "Create", "Delete"]
+                .iter()
+                .filter(|kind| update.get(kind).is_some());
+            if kinds.count() != 1 {
+                return Err(Failure::invalid(
+                    "Exactly one of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, \
+                     GlobalSecondaryIndexUpdate.Delete must be given",
+                ));
+            }
+        }
+        let online = updates.iter().filter(|update| update.get("Update").is_none()).count();
+        if online > 1 {
+            return Err(Failure::new(
+                Exception::LimitExceeded,
+                "Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table",
+            ));
+        }
+        for update in updates {
+            if let Some(json) = update.get("Create") {
+                self.create_index(transaction, table, json)?;
+            } else if let Some(json) = update.get("Delete") {
+                delete_index(transaction, table, json)?;
+            } else if let Some(json) = update.get("Update") {
+                update_index(table, json)?;
+            }
+        }
+        Ok(!updates.is_empty())
+    }
+
+    fn create_index(
+        &self,
+        transaction: &mut Transaction<'_>,
+        table: &mut Table,
+        json: &Json<'_>,
+    ) -> Result<(), Failure> {
+        let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+        if table.index(name).is_some() {
+            return Err(Failure::validation(
+                "Attempting to create an index which already exists",
+            ));
+        }
+        let mut definitions = Definitions {
+            parts: table.definitions.clone(),
+        };
+        if let Some(given) = &self.definitions {
+            definitions.extend(given)?;
+        }
+        // What a table knows already must be said again.
+        let given = self.definitions.as_ref().map_or(&[][..], |given| &given.parts);
+        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, true)?;
+        set_index_capacity(&mut index, json, &table.capacity)?;
+        table.last_index += 1;
+        index.id = table.last_index;
+        index.filling = true;
+        let mut indexes = table.indexes.clone();
+        indexes.push(index);
+        check_indexes(&indexes)?;
+        if let Some(given) = &self.definitions {
+            given.check_all_used(&table.hash, table.range.as_ref(), &indexes)?;
+        }
+        table.indexes = indexes;
+        table.definitions = definitions.only_used(table);
+        maintenance::start_filling(transaction, table.id, table.last_index, &table.name);
+        Ok(())
+    }
+}
+
+fn delete_index(transaction: &mut Transaction<'_>, table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
+    let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+    let Some(position) = table
+        .indexes
+        .iter()
+        .position(|index| index.global && index.name == name)
+    else {
+        return Err(Failure::new(
+            Exception::ResourceNotFound,
+            format!("Requested resource not found: Index: {name} not found"),
+        ));
+    };
+    let index = table.indexes.remove(position);
+    let entries = KeyRange::prefix(&key::items(table.id, index.id));
+    transaction.clear_range(&entries.start, &entries.end);
+    transaction.clear(&key::filling(table.id, index.id));
+    let definitions = Definitions {
+        parts: table.definitions.clone(),
+    };
+    table.definitions = definitions.only_used(table);
+    Ok(())
+}
+
+fn update_index(table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
+    let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+    let capacity = table.capacity.clone();
+    let Some(index) = table
+        .indexes
+        .iter_mut()
+        .find(|index| index.global && index.name == name)
+    else {
+        return Err(Failure::new(
+            Exception::ResourceNotFound,
+            format!("Requested resource not found: Index: {name} not found"),
+        ));
+    };
+    if let Some((read_units, write_units)) = parse_units(json)? {
+        (index.capacity.read_units, index.capacity.write_units) = (read_units, write_units);
+    }
+    if let Some(maximum) = parse_on_demand_maximum(json, &capacity)? {
+        index.on_demand_maximum = Some(maximum);
+    }
+    if let Some(warm) = parse_warm_throughput(json)? {
+        index.warm_throughput = Some(warm);
+    }
+    Ok(())
+}

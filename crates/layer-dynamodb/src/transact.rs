@@ -1,0 +1,366 @@
+//! TransactGetItems and TransactWriteItems: all or nothing, at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quartet_engine::Transaction;
+use quartet_store::Row;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::capacity::{Consumed, Kind, Report, read_units, write_list};
+use crate::failure::{Exception, Failure};
+use crate::items::{Write, parse_check, parse_delete, parse_put, parse_update_item, write_collection_metrics};
+use crate::json::{Json, Writer};
+use crate::key;
+use crate::read::Get;
+use crate::table::Table;
+use crate::value::{Item, item_size};
+use crate::{DynamoDb, Outcome, stored};
+
+const TRANSACTION_BYTES_MAX: usize = 4 << 20;
+
+/// Why one action kept a transaction from happening; `None` if it did not.
+pub type Reason = Option<Failure>;
+
+/// The failure of a transaction, one reason for each of its actions in order.
+pub fn cancelled(reasons: &[Reason]) -> Failure {
+    let codes: Vec<&str> = reasons
+        .iter()
+        .map(|reason| reason.as_ref().map_or("None", code))
+        .collect();
+    let mut failure = Failure::new(
+        Exception::TransactionCanceled,
+        format!(
+            "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+            codes.join(", ")
+        ),
+    );
+    let mut writer = Writer::default();
+    writer.open('[');
+    for reason in reasons {
+        writer.open('{');
+        writer.member("Code", reason.as_ref().map_or("None", code));
+        if let Some(reason) = reason {
+            writer.member("Message", &reason.message);
+            if let Some((name, json)) = &reason.extra {
+                writer.name(name).raw(json);
+            }
+        }
+        writer.close('}');
+    }
+    writer.close(']');
+    failure.extra = Some(("CancellationReasons", writer.text));
+    failure
+}
+
+fn code(failure: &Failure) -> &'static str {
+    match failure.exception {
+        Exception::ConditionalCheckFailed => "ConditionalCheckFailed",
+        Exception::DuplicateItem => "DuplicateItem",
+        Exception::ResourceNotFound => "ResourceNotFound",
+        _ => "ValidationError",
+    }
+}
+
+fn parse_gets(request: &Json<'_>) -> Result<Vec<Get>, Failure> {
+    let items = request.get("TransactItems").map_or(&[][..], Json::elements);
+    items
+        .iter()
+        .map(|item| Get::parse(item.get("Get").unwrap_or(&Json::Null)))
+        .collect()
+}
+
+pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let report = Report::read(request);
+    layer.respond(
+        parse_gets(request),
+        |transaction, gets| execute_gets(layer, transaction, gets),
+        |gets, rows| write_gets(&gets, &rows, report),
+    )
+}
+
+fn execute_gets(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    gets: &[Get],
+) -> Result<Vec<Option<Row>>, Failure> {
+    let tables = gets
+        .iter()
+        .map(|get| layer.table(transaction, &get.table))
+        .collect::<Result<Vec<_>, _>>()?;
+    let checked = gets
+        .iter()
+        .zip(&tables)
+        .map(|(get, table)| table.check_key(&get.key).err());
+    refuse_if_any(checked.collect())?;
+    refuse_repeated(gets.iter().zip(&tables).map(|(get, table)| table.item_key(&get.key)))?;
+    gets.iter()
+        .zip(&tables)
+        .map(|(get, table)| get.execute_on(transaction, table))
+        .collect()
+}
+
+fn refuse_if_any(reasons: Vec<Reason>) -> Result<(), Failure> {
+    if reasons.iter().any(Option::is_some) {
+        Err(cancelled(&reasons))
+    } else {
+        Ok(())
+    }
+}
+
+pub fn refuse_repeated(keys: impl Iterator<Item = Vec<u8>>) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    for key in keys {
+        if !seen.insert(key) {
+            return Err(Failure::validation(
+                "Transaction request cannot include multiple operations on one item",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> String {
+    let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
+    for (get, row) in gets.iter().zip(rows) {
+        let bytes = row.as_ref().map_or(0, |row| stored::size(row.value()));
+        consumed.entry(get.table.clone()).or_default().table += 2.0 * read_units(bytes, true);
+    }
+    Writer::object(|writer| {
+        writer.list("Responses", gets.iter().zip(rows), |writer, (get, row)| {
+            writer.open('{');
+            if let Some(row) = row {
+                get.write(row, &mut writer.name("Item").text);
+            }
+            writer.close('}');
+        });
+        write_list(writer, &consumed, report, Kind::Read);
+    })
+}
+
+/// A transaction of writes, checked as far as it can be without the state.
+pub struct Writes {
+    pub writes: Vec<Write>,
+    /// The client's name for it, and what it asks for.
+    pub token: Option<(String, u128)>,
+}
+
+fn parse_writes(request: &Json<'_>) -> Result<Writes, Failure> {
+    let items = request.get("TransactItems").map_or(&[][..], Json::elements);
+    let writes = items.iter().map(parse_one).collect::<Result<Vec<_>, _>>()?;
+    let token = request.get("ClientRequestToken").and_then(Json::text);
+    let total: usize = writes.iter().map(|write| item_size(write.action.key())).sum();
+    if total > TRANSACTION_BYTES_MAX {
+        return Err(Failure::validation(
+            "Member must have a total size of less than or equal to 4 MB: size cannot exceed 4 MB",
+        ));
+    }
+    Ok(Writes {
+        writes,
+        token: token.map(|token| (token.to_owned(), fingerprint(request))),
+    })
+}
+
+/// Equal for equal requests.
+pub fn fingerprint(request: &Json<'_>) -> u128 {
+    let mut text = String::new();
+    for name in ["TransactItems", "TransactStatements"] {
+        if let Some(items) = request.get(name) {
+            write_canonical(items, &mut text);
+        }
+    }
+    xxh3_128(text.as_bytes())
+}
+
+/// Writes JSON so that the order of members does not matter.
+fn write_canonical(json: &Json<'_>, text: &mut String) {
+    match json {
+        Json::Object(_) => {
+            let members: BTreeMap<&str, &Json<'_>> = json.members().collect();
+            text.push('{');
+            for (name, value) in members {
+                crate::json::write_string(text, name);
+                write_canonical(value, text);
+            }
+            text.push('}');
+        }
+        Json::List(elements) => {
+            text.push('[');
+            elements.iter().for_each(|element| write_canonical(element, text));
+            text.push(']');
+        }
+        Json::Text(scalar) => crate::json::write_string(text, scalar),
+        scalar => text.push_str(&format!("{scalar:?}")),
+    }
+}
+
+fn parse_one(item: &Json<'_>) -> Result<Write, Failure> {
+    let kinds: [(&str, fn(&Json<'_>) -> Result<Write, Failure>); 4] = [
+        ("ConditionCheck", parse_check),
+        ("Put", parse_put),
+        ("Delete", parse_delete),
+        ("Update", parse_update_item),
+    ];
+    let mut given = kinds
+        .into_iter()
+        .filter_map(|(name, parse)| Some((item.get(name)?, parse)));
+    match (given.next(), given.next()) {
+        (Some((json, parse)), None) => parse(json),
+        _ => Err(Failure::validation(
+            "TransactItems can only contain one of Check, Put, Update or Delete",
+        )),
+    }
+}
+
+/// What a transaction did.
+pub struct AllWritten {
+    pub consumed: BTreeMap<String, Consumed>,
+    collections: BTreeMap<String, Vec<String>>,
+    kind: Kind,
+}
+
+pub fn write(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let report = Report::read(request);
+    let metrics = request.get("ReturnItemCollectionMetrics").and_then(Json::text) == Some("SIZE");
+    layer.respond(
+        parse_writes(request),
+        |transaction, writes| writes.execute(layer, transaction),
+        |_, written| {
+            Writer::object(|writer| {
+                written.write_consumed(writer, report);
+                if metrics && !written.collections.is_empty() {
+                    writer.nested("ItemCollectionMetrics", |writer| {
+                        for (table, collections) in &written.collections {
+                            writer.list(table, collections, |writer, collection| writer.raw(collection));
+                        }
+                    });
+                }
+            })
+        },
+    )
+}
+
+impl AllWritten {
+    pub fn write_consumed(&self, writer: &mut Writer, report: Report) {
+        write_list(writer, &self.consumed, report, self.kind);
+    }
+}
+
+impl Writes {
+    pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<AllWritten, Failure> {
+        if let Some(replayed) = self.replay(layer, transaction)? {
+            return Ok(replayed);
+        }
+        let tables = self.check(layer, transaction)?;
+        let mut reasons = Vec::new();
+        let mut written = AllWritten {
+            consumed: BTreeMap::new(),
+            collections: BTreeMap::new(),
+            kind: Kind::Write,
+        };
+        for (write, table) in self.writes.iter().zip(tables) {
+            // After a failure the others are still judged, as no two of them touch one item.
+            let one = write.execute(transaction, table.clone());
+            if let Ok(one) = &one {
+                let consumed = one.consumed.clone().doubled();
+                written.consumed.entry(write.table.clone()).or_default().add(&consumed);
+                written.note_collection(&write.table, &table, write.action.key());
+            }
+            reasons.push(one.err());
+        }
+        refuse_if_any(reasons)?;
+        self.remember(transaction);
+        Ok(written)
+    }
+
+    fn check(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Vec<Arc<Table>>, Failure> {
+        let mut tables = Vec::new();
+        let mut reasons = Vec::new();
+        for write in &self.writes {
+            let table = layer.table(transaction, &write.table)?;
+            match write.check(layer, transaction) {
+                // What could be seen without the table's state is the request's fault, not a reason.
+                Err(failure)
+                    if failure.message.contains("empty string value")
+                        || failure.message.contains("empty binary value") =>
+                {
+                    return Err(failure);
+                }
+                Err(failure) if failure.message.contains("This attribute is part of the key") => return Err(failure),
+                // The first fault ends the check; the actions after it have none.
+                Err(failure) => {
+                    reasons.push(Some(failure));
+                    reasons.resize(self.writes.len(), None);
+                    return Err(cancelled(&reasons));
+                }
+                Ok(_) => reasons.push(None),
+            }
+            tables.push(table);
+        }
+        let keys = self
+            .writes
+            .iter()
+            .zip(&tables)
+            .map(|(write, table)| table.item_key(write.action.key()));
+        refuse_repeated(keys)?;
+        Ok(tables)
+    }
+
+    /// The answer if this very transaction was done before.
+    pub fn replay(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Option<AllWritten>, Failure> {
+        let Some((token, fingerprint)) = &self.token else {
+            return Ok(None);
+        };
+        let Some(row) = transaction.get(&key::token(token)) else {
+            return Ok(None);
+        };
+        let (made, known) = row.value().split_first_chunk().expect("a stored token");
+        let too_old = transaction.now_micros() > u64::from_be_bytes(*made) + crate::maintenance::TOKEN_KEPT_MICROS;
+        if too_old {
+            return Ok(None);
+        }
+        if *known != fingerprint.to_be_bytes() {
+            return Err(Failure::new(
+                Exception::IdempotentParameterMismatch,
+                "The request uses the same client token as a previous, but non-identical request. \
+                 Do not reuse a client token with different requests, unless the requests are identical",
+            ));
+        }
+        let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
+        for write in &self.writes {
+            let table = write.check(layer, transaction)?;
+            let bytes = transaction
+                .get(&table.item_key(write.action.key()))
+                .map_or(0, |row| stored::size(row.value()));
+            consumed.entry(write.table.clone()).or_default().table += 2.0 * read_units(bytes, true);
+        }
+        Ok(Some(AllWritten {
+            consumed,
+            collections: BTreeMap::new(),
+            kind: Kind::Read,
+        }))
+    }
+
+    pub fn remember(&self, transaction: &mut Transaction<'_>) {
+        let Some((token, fingerprint)) = &self.token else {
+            return;
+        };
+        let now = transaction.now_micros();
+        transaction.set_parts(&key::token(token), &[&now.to_be_bytes(), &fingerprint.to_be_bytes()]);
+        transaction.set(&key::token_expiry(now, token), b"");
+    }
+}
+
+impl AllWritten {
+    fn note_collection(&mut self, name: &str, table: &Table, key: &Item) {
+        if !table.has_local_indexes() {
+            return;
+        }
+        let mut writer = Writer::default();
+        write_collection_metrics(&mut writer, table, key);
+        let collections = self.collections.entry(name.to_owned()).or_default();
+        if !collections.contains(&writer.text) {
+            collections.push(writer.text);
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! Verification of Signature Version 4, in the header and in the query ("Signing AWS API requests").
+//!
+//! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC. What is compared is
+//! compared in constant time. Nothing is taken from the request but what the signature covers.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use hmac::{Hmac, Mac};
+use hyper::http::HeaderMap;
+use hyper::http::request::Parts;
+use parking_lot::RwLock;
+use quartet_layer_dynamodb::{Exception, Failure};
+use sha2::{Digest, Sha256};
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const SERVICE: &str = "dynamodb";
+const SKEW_SECONDS: i64 = 15 * 60;
+const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
+/// Derived keys kept: one for each access key, day and region in use.
+const DERIVED_MAX: usize = 1000;
+
+type Signer = Hmac<Sha256>;
+
+/// Who may ask.
+pub struct Verifier {
+    /// Access keys and their secrets; none: any, but requests must look signed.
+    secrets: HashMap<String, String>,
+    /// Under access key, date and region, joined by a slash.
+    derived: RwLock<HashMap<String, Signer>>,
+}
+
+/// What a request says about its own signature.
+struct Claim<'r> {
+    credential: &'r str,
+    signed_headers: &'r str,
+    signature: &'r str,
+    date: &'r str,
+    /// For a presigned request, how long it lasts.
+    expires_seconds: Option<i64>,
+}
+
+/// The parts of a credential.
+struct Scope<'r> {
+    access_key: &'r str,
+    date: &'r str,
+    region: &'r str,
+}
+
+impl Verifier {
+    pub fn new(access_keys: &[(String, String)]) -> Verifier {
+        Verifier {
+            secrets: access_keys.iter().cloned().collect(),
+            derived: RwLock::default(),
+        }
+    }
+
+    /// Refuses a request that nobody known has signed. `body` is as it was sent.
+    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
+        let query = QueryParameters::parse(head.uri.query().unwrap_or_default());
+        let header = header(&head.headers, "authorization");
+        let presigned = query.get("X-Amz-Algorithm").is_some();
+        let claim = match (header, presigned) {
+            (Some(_), true) => {
+                return Err(invalid(
+                    "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
+                ));
+            }
+            (Some(header), false) => Claim::from_header(header, &head.headers)?,
+            (None, true) => Claim::from_query(&query)?,
+            (None, false) => return Err(missing()),
+        };
+        self.check_claim(&claim, &query, head, body, now_seconds)
+    }
+
+    fn check_claim(
+        &self,
+        claim: &Claim<'_>,
+        query: &QueryParameters,
+        head: &Parts,
+        body: &[u8],
+        now_seconds: i64,
+    ) -> Result<(), Failure> {
+        claim.check_time(now_seconds)?;
+        if self.secrets.is_empty() {
+            return Ok(());
+        }
+        claim.check_signed_headers(head)?;
+        let scope = Scope::parse(claim)?;
+        let signer = self.signer(&scope)?;
+        let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
+        let mut to_sign = format!(
+            "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/aws4_request\n",
+            claim.date, scope.date, scope.region
+        );
+        write_hexadecimal(&Sha256::digest(&canonical), &mut to_sign);
+        let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
+        let signed = signer.chain_update(to_sign.as_bytes()).verify_slice(&signature);
+        signed.map_err(|_| mismatch())
+    }
+
+    /// The HMAC of the key that the secret gives for this day and region.
+    fn signer(&self, scope: &Scope<'_>) -> Result<Signer, Failure> {
+        let name = format!("{}/{}/{}", scope.access_key, scope.date, scope.region);
+        if let Some(signer) = self.derived.read().get(&name) {
+            return Ok(signer.clone());
+        }
+        let secret = self.secrets.get(scope.access_key).ok_or_else(|| {
+            Failure::new(
+                Exception::UnrecognizedClient,
+                "The security token included in the request is invalid.",
+            )
+        })?;
+        let mut key = format!("AWS4{secret}").into_bytes();
+        for part in [scope.date, scope.region, SERVICE, "aws4_request"] {
+            key = signer_of(&key)
+                .chain_update(part.as_bytes())
+                .finalize()
+                .into_bytes()
+                .to_vec();
+        }
+        let signer = signer_of(&key);
+        let mut derived = self.derived.write();
+        if derived.len() >= DERIVED_MAX {
+            derived.clear();
+        }
+        derived.insert(name, signer.clone());
+        Ok(signer)
+    }
+}
+
+fn signer_of(key: &[u8]) -> Signer {
+    Signer::new_from_slice(key).expect("a key of any length")
+}
+
+fn invalid(message: impl Into<String>) -> Failure {
+    Failure::new(Exception::InvalidSignature, message)
+}
+
+fn missing() -> Failure {
+    Failure::new(
+        Exception::MissingAuthenticationToken,
+        "Request is missing Authentication Token",
+    )
+}
+
+fn mismatch() -> Failure {
+    invalid(
+        "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and \
+         signing method. Consult the service documentation for details.",
+    )
+}
+
+impl<'r> Claim<'r> {
+    fn from_header(authorization: &'r str, headers: &'r HeaderMap) -> Result<Claim<'r>, Failure> {
+        let Some(rest) = authorization
+            .strip_prefix(ALGORITHM)
+            .filter(|rest| rest.starts_with([' ', '\t']))
+        else {
+            return Err(missing());
+        };
+        let parts = rest.split([',', ' ', '\t']).filter_map(|part| part.split_once('='));
+        let parts: Vec<(&str, &str)> = parts.collect();
+        let part = |name: &str| {
+            parts
+                .iter()
+                .find(|(key, value)| *key == name && !value.is_empty())
+                .map(|part| part.1)
+        };
+        let date = header(headers, "x-amz-date").or_else(|| header(headers, "date"));
+        let repeated = ["Credential", "SignedHeaders", "Signature"]
+            .iter()
+            .any(|name| parts.iter().filter(|(key, _)| key == name).count() > 1);
+        if repeated || headers.get_all("authorization").iter().count() > 1 {
+            return Err(mismatch());
+        }
+        match (part("Credential"), part("SignedHeaders"), part("Signature"), date) {
+            (Some(credential), Some(signed_headers), Some(signature), Some(date)) => Ok(Claim {
+                credential,
+                signed_headers,
+                signature,
+                date,
+                expires_seconds: None,
+            }),
+            (credential, signed_headers, signature, date) => {
+                let parameter = |name: &str, found: bool| match found {
+                    true => String::new(),
+                    false => format!("Authorization header requires '{name}' parameter. "),
+                };
+                let date = match date {
+                    Some(_) => "",
+                    None => "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. ",
+                };
+                Err(Failure::new(
+                    Exception::IncompleteSignature,
+                    format!(
+                        "{}{}{}{date}Authorization={authorization}",
+                        parameter("Credential", credential.is_some()),
+                        parameter("Signature", signature.is_some()),
+                        parameter("SignedHeaders", signed_headers.is_some()),
+                    ),
+                ))
+            }
+        }
+    }
+
+    fn from_query(query: &'r QueryParameters) -> Result<Claim<'r>, Failure> {
+        if query.get("X-Amz-Algorithm") != Some(ALGORITHM) {
+            return Err(missing());
+        }
+        let mut absent = String::new();
+        let mut part = |name: &str| {
+            let found = query.get(name).filter(|value| !value.is_empty());
+            if found.is_none() {
+                let _ = write!(absent, "AWS query-string parameters must include '{name}'. ");
+            }
+            found.unwrap_or_default()
+        };
+        let credential = part("X-Amz-Credential");
+        let signature = part("X-Amz-Signature");
+        let signed_headers = part("X-Amz-SignedHeaders");
+        let date = part("X-Amz-Date");
+        if !absent.is_empty() {
+            let text = format!("{absent}Re-examine the query-string parameters.");
+            return Err(Failure::new(Exception::IncompleteSignature, text));
+        }
+        let expires = query.get("X-Amz-Expires").map_or(Ok(SKEW_SECONDS), str::parse);
+        let expires = expires
+            .ok()
+            .filter(|seconds| (1..=PRESIGNED_SECONDS_MAX).contains(seconds));
+        Ok(Claim {
+            credential,
+            signed_headers,
+            signature,
+            date,
+            expires_seconds: Some(expires.ok_or_else(mismatch)?),
+        })
+    }
+
+    fn check_time(&self, now_seconds: i64) -> Result<(), Failure> {
+        let Some(seconds) = parse_time(self.date) else {
+            return Err(Failure::new(
+                Exception::IncompleteSignature,
+                format!(
+                    "Date must be in ISO-8601 'basic format'. Got '{}'. See http://en.wikipedia.org/wiki/ISO_8601",
+                    self.date
+                ),
+            ));
+        };
+        let lasts = self.expires_seconds.unwrap_or(SKEW_SECONDS);
+        let now = format_time(now_seconds);
+        if seconds < now_seconds - lasts {
+            let limit = format_time(now_seconds - lasts);
+            return Err(invalid(format!(
+                "Signature expired: {} is now earlier than {limit} ({now} - {} min.)",
+                self.date,
+                lasts / 60
+            )));
+        }
+        if seconds > now_seconds + SKEW_SECONDS {
+            let limit = format_time(now_seconds + SKEW_SECONDS);
+            return Err(invalid(format!(
+                "Signature not yet current: {} is still later than {limit} ({now} + {} min.)",
+                self.date,
+                SKEW_SECONDS / 60
+            )));
+        }
+        Ok(())
+    }
+
+    /// The host must be signed, and whatever names the operation.
+    fn check_signed_headers(&self, head: &Parts) -> Result<(), Failure> {
+        let signs = |name: &str| {
+            self.signed_headers
+                .split(';')
+                .any(|signed| signed.eq_ignore_ascii_case(name))
+        };
+        if !signs("host") && !signs(":authority") {
+            return Err(invalid("'Host' must be a 'SignedHeader' in the AWS Authorization."));
+        }
+        // An unsigned target would let anybody turn one operation into another.
+        for name in head
+            .headers
+            .keys()
+            .map(|name| name.as_str())
+            .filter(|name| name.starts_with("x-amz-target"))
+        {
+            if !signs(name) {
+                return Err(mismatch());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'r> Scope<'r> {
+    fn parse(claim: &Claim<'r>) -> Result<Scope<'r>, Failure> {
+        let parts: Vec<&str> = claim.credential.split('/').collect();
+        let [access_key, date, region, service, terminator] = parts[..] else {
+            return Err(Failure::new(
+                Exception::IncompleteSignature,
+                format!(
+                    "Credential must have exactly 5 slash-delimited elements, e.g. \
+                     keyid/date/region/service/term, got '{}'",
+                    claim.credential
+                ),
+            ));
+        };
+        let mut faults = String::new();
+        if region.is_empty()
+            || !region
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        {
+            let _ = write!(
+                faults,
+                "Credential should be scoped to a valid region, not '{region}'. "
+            );
+        }
+        if service != SERVICE {
+            let _ = write!(faults, "Credential should be scoped to correct service: '{SERVICE}'. ");
+        }
+        if terminator != "aws4_request" {
+            let _ = write!(
+                faults,
+                "Credential should be scoped with a valid terminator: 'aws4_request', not '{terminator}'. "
+            );
+        }
+        if Some(date) != claim.date.get(..8) {
+            let _ = write!(
+                faults,
+                "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP: '{date}' != '{}'. ",
+                claim.date.get(..8).unwrap_or_default()
+            );
+        }
+        if faults.is_empty() {
+            return Ok(Scope {
+                access_key,
+                date,
+                region,
+            });
+        }
+        Err(invalid(faults))
+    }
+}
+
+/// What the signature covers, as text. `None` if it names a header that did not come.
+fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Parts, body: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(512);
+    let mut line = |part: &[u8]| {
+        text.extend_from_slice(part);
+        text.push(b'\n');
+    };
+    line(head.method.as_str().as_bytes());
+    line(head.uri.path().as_bytes());
+    line(query.canonical().as_bytes());
+    let mut names: Vec<String> = claim.signed_headers.split(';').map(str::to_ascii_lowercase).collect();
+    names.sort_unstable();
+    for name in &names {
+        let mut value = name.clone().into_bytes();
+        value.push(b':');
+        canonical_header(head, name, &mut value)?;
+        line(&value);
+    }
+    line(b"");
+    line(names.join(";").as_bytes());
+    let mut hash = String::new();
+    write_hexadecimal(&Sha256::digest(body), &mut hash);
+    text.extend_from_slice(hash.as_bytes());
+    Some(text)
+}
+
+/// Appends the values of a header, each trimmed and with single blanks.
+fn canonical_header(head: &Parts, name: &str, out: &mut Vec<u8>) -> Option<()> {
+    let mut values = head
+        .headers
+        .get_all(name)
+        .iter()
+        .map(|value| value.as_bytes())
+        .peekable();
+    if values.peek().is_none() {
+        // HTTP/2 has no Host; what stands for it is the authority.
+        let authority = head.uri.authority().filter(|_| name == "host")?;
+        out.extend_from_slice(authority.as_str().as_bytes());
+        return Some(());
+    }
+    for (position, value) in values.enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        let words = value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        for (position, word) in words.enumerate() {
+            if position > 0 {
+                out.push(b' ');
+            }
+            out.extend_from_slice(word);
+        }
+    }
+    Some(())
+}
+
+/// The query, decoded.
+struct QueryParameters(Vec<(String, String)>);
+
+impl QueryParameters {
+    fn parse(query: &str) -> QueryParameters {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        QueryParameters(
+            pairs
+                .map(|(name, value)| (percent_decoded(name), percent_decoded(value)))
+                .collect(),
+        )
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Sorted and encoded anew, without the signature itself.
+    fn canonical(&self) -> String {
+        let signed = self.0.iter().filter(|(name, _)| name != "X-Amz-Signature");
+        let mut pairs: Vec<String> = signed
+            .map(|(name, value)| format!("{}={}", percent_encoded(name), percent_encoded(value)))
+            .collect();
+        pairs.sort_unstable();
+        pairs.join("&")
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|byte| (*byte as char).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte as char),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Seconds since 1970 of `yyyymmddThhmmssZ`.
+fn parse_time(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 16 || bytes[8] != b'T' || bytes[15] != b'Z' {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = &bytes[from..to];
+        let all_digits = digits.iter().all(u8::is_ascii_digit);
+        all_digits.then(|| digits.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+    };
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
+    let valid = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
+    valid.then(|| days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// Days since 1970 of a date of the Gregorian calendar, counted in eras of 400 years that begin in March.
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+fn format_time(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date_of(days);
+    format!(
+        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// The inverse of `days_of`.
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn write_hexadecimal(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)] as char);
+        out.push(DIGITS[usize::from(byte & 15)] as char);
+    }
+}
+
+fn decode_hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| match pair[at] {
+            digit @ b'0'..=b'9' => Some(digit - b'0'),
+            digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        *byte = digit(0)? * 16 + digit(1)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

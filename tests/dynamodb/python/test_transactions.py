@@ -1,0 +1,139 @@
+"""Transactions under contention, streams with several consumers, expiry."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+
+from harness.dynamodb import connect
+
+ACCOUNTS, MONEY = 10, 100
+
+
+def test_money_is_neither_made_nor_lost(make_table, server, dynamodb):
+    table = make_table()
+    for account in range(ACCOUNTS):
+        table.put_item(Item={"p": str(account), "money": MONEY})
+    sums, problems = [], []
+
+    def transfer(seed: int) -> None:
+        chance, client = random.Random(seed), connect(server)
+        for _ in range(40):
+            source, target = chance.sample(range(ACCOUNTS), 2)
+            amount = {"N": str(chance.randrange(1, 60))}
+            update = {"TableName": table.name, "ExpressionAttributeValues": {":a": amount}}
+            actions = [
+                {"Update": {**update, "Key": {"p": {"S": str(source)}}, "UpdateExpression": "SET money = money - :a", "ConditionExpression": "money >= :a"}},
+                {"Update": {**update, "Key": {"p": {"S": str(target)}}, "UpdateExpression": "SET money = money + :a"}},
+            ]
+            try:
+                client.transact_write_items(TransactItems=actions)
+            except client.exceptions.TransactionCanceledException as cancelled:
+                codes = [reason["Code"] for reason in cancelled.response["CancellationReasons"]]
+                if codes != ["ConditionalCheckFailed", "None"]:
+                    problems.append(codes)
+            gets = [{"Get": {"TableName": table.name, "Key": {"p": {"S": str(account)}}}} for account in range(ACCOUNTS)]
+            rows = client.transact_get_items(TransactItems=gets)["Responses"]
+            sums.append(sum(int(row["Item"]["money"]["N"]) for row in rows))
+
+    threads = [threading.Thread(target=transfer, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems and len(sums) == 240 and set(sums) == {ACCOUNTS * MONEY}
+
+
+def test_a_token_makes_a_transaction_happen_once(make_table, dynamodb):
+    table = make_table()
+    add = {"TableName": table.name, "Key": {"p": {"S": "a"}}, "UpdateExpression": "ADD n :one", "ExpressionAttributeValues": {":one": {"N": "1"}}}
+    for _ in range(3):
+        dynamodb.transact_write_items(TransactItems=[{"Update": add}], ClientRequestToken="same")
+    assert table.get_item(Key={"p": "a"})["Item"]["n"] == 1
+    with pytest.raises(dynamodb.exceptions.IdempotentParameterMismatchException):
+        dynamodb.transact_write_items(TransactItems=[{"Delete": {"TableName": table.name, "Key": {"p": {"S": "a"}}}}], ClientRequestToken="same")
+
+
+def consume(streams, arn: str, limit: int) -> list[dict]:
+    """Everything in all shards of a stream, page by page."""
+    records = []
+    for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
+        iterator = streams.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+        while iterator:
+            page = streams.get_records(ShardIterator=iterator, Limit=limit)
+            records += page["Records"]
+            iterator = page["Records"] and page.get("NextShardIterator")
+    return records
+
+
+def test_consumers_of_a_stream_rebuild_the_table(make_table, streams):
+    table = make_table(StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"})
+    chance = random.Random(7)
+    for step in range(200):
+        key = {"p": str(chance.randrange(20))}
+        if chance.random() < 0.3:
+            table.delete_item(Key=key)
+        else:
+            table.put_item(Item={**key, "step": step % 3})
+    there = {item["p"]: item["step"] for item in table.scan()["Items"]}
+    for limit in (3, 1000):
+        copy, last = {}, {}
+        for record in consume(streams, table.latest_stream_arn, limit):
+            change = record["dynamodb"]
+            key = change["Keys"]["p"]["S"]
+            assert int(change["SequenceNumber"]) > last.get(key, 0)
+            last[key] = int(change["SequenceNumber"])
+            assert (change.get("OldImage") or {}).get("step", {}).get("N") == copy.get(key)
+            if record["eventName"] == "REMOVE":
+                del copy[key]
+            else:
+                copy[key] = change["NewImage"]["step"]["N"]
+        assert {key: int(step) for key, step in copy.items()} == there
+
+
+def test_items_expire_and_say_so(make_table, dynamodb, streams):
+    table = make_table(StreamSpecification={"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})
+    table.put_item(Item={"p": "before", "at": int(time.time()) - 1})
+    dynamodb.update_time_to_live(TableName=table.name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "at"})
+    table.put_item(Item={"p": "after", "at": int(time.time()) + 1})
+    table.put_item(Item={"p": "later", "at": int(time.time()) + 1000})
+    table.put_item(Item={"p": "text", "at": "1"})
+    deadline = time.monotonic() + 20
+    while table.scan()["Count"] > 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert {item["p"] for item in table.scan()["Items"]} == {"later", "text"}
+    removed = [record for record in consume(streams, table.latest_stream_arn, 100) if record["eventName"] == "REMOVE"]
+    assert {record["userIdentity"]["PrincipalId"] for record in removed} == {"dynamodb.amazonaws.com"}
+    assert {record["dynamodb"]["Keys"]["p"]["S"] for record in removed} == {"before", "after"}
+
+
+def test_everything_is_there_after_a_kill(fresh_server):
+    client = connect(fresh_server)
+    client.create_table(
+        TableName="kept",
+        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for number in range(20):
+        client.put_item(TableName="kept", Item={"p": {"S": str(number)}})
+    fresh_server.kill()
+    fresh_server.start()
+    assert connect(fresh_server).scan(TableName="kept")["Count"] == 20
+
+
+def test_an_unknown_key_is_refused(tmp_path):
+    from harness.server import Server
+
+    server = Server(options=["--dynamodb-access-keys", "known:secret"]).start()
+    try:
+        assert connect(server, key=("known", "secret")).list_tables()["TableNames"] == []
+        for key, error in [(("known", "wrong"), "InvalidSignatureException"), (("other", "secret"), "UnrecognizedClientException")]:
+            with pytest.raises(ClientError, match=error):
+                connect(server, key=key).list_tables()
+    finally:
+        server.close()

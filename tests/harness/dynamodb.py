@@ -1,0 +1,20 @@
+"""boto3 against a `Server`."""
+
+from __future__ import annotations
+
+import boto3
+from botocore.config import Config
+
+from .server import Server
+
+
+def connect(server: Server, service: str = "dynamodb", key: tuple[str, str] = ("test", "test"), make=boto3.client):
+    """A client, or with `make=boto3.resource` a resource, that never retries by itself."""
+    return make(
+        service,
+        endpoint_url=f"http://127.0.0.1:{server.dynamodb_port}",
+        region_name="us-east-1",
+        aws_access_key_id=key[0],
+        aws_secret_access_key=key[1],
+        config=Config(retries={"max_attempts": 0}, read_timeout=30, max_pool_connections=50),
+    )
