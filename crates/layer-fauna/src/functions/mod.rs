@@ -677,7 +677,12 @@ mod tests {
     #[test]
     fn no_two_functions_take_the_same_keys() {
         let keys = |function: &Function| {
-            let mut keys: Vec<&str> = function.parameters.iter().filter(|parameter| parameter.required).map(|parameter| parameter.key).collect();
+            let mut keys: Vec<&str> = function
+                .parameters
+                .iter()
+                .filter(|parameter| parameter.required)
+                .map(|parameter| parameter.key)
+                .collect();
             keys.sort_unstable();
             keys
         };
