@@ -36,7 +36,8 @@ def free_port() -> int:
 
 
 class Server:
-    """`durability` is always | interval | none. `port` (RESP), `http_port` and `dynamodb_port` may change with each start.
+    """`durability` is always | interval | none. `port` (RESP), `http_port`, `dynamodb_port` and
+    `fauna_port` may change with each start.
 
     `options` go to the command line of the target as they are."""
 
@@ -52,6 +53,7 @@ class Server:
         self.port = 0
         self.http_port = 0
         self.dynamodb_port = 0
+        self.fauna_port = 0
         self.output: list[str] = []
 
     @property
@@ -114,6 +116,8 @@ class Server:
                 self.http_port = int(found.group(1))
             if found := re.match(r"dynamodb\s+http://[^:]+:(\d+)", line):
                 self.dynamodb_port = int(found.group(1))
+            if found := re.match(r"fauna\s+http://[^:]+:(\d+)", line):
+                self.fauna_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()
         ready.set()

@@ -33,7 +33,7 @@ pub struct ProductArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
-    /// redis://[user:password@]host:port[/db] or dynamodb://[key:secret@]host:port[/region]; without it a server is started for the run
+    /// redis://[user:password@]host:port[/db], dynamodb://[key:secret@]host:port[/region] or fauna://[secret@]host:port; without it a server is started for the run
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
     /// Numbers of closed loops to run each test with

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::expression::Effect;
+use crate::functions::authentication::credentials_of;
 use crate::schema::{Grant, Membership, Role};
 use crate::value::{Closure, Native, Ref, Target, Value};
 
@@ -64,14 +65,14 @@ impl Evaluation<'_> {
         };
         let is_read = matches!(action, "read" | "history_read" | "unrestricted_read");
         let here = reference.scope.is_empty();
-        let allowed = match &self.authorization.rights {
+        let rights = self.authorization.rights.clone();
+        let allowed = match &rights {
             Rights::Admin => here || is_read,
             Rights::Server => here && !native.is_some_and(is_for_admins),
             Rights::ServerReadonly => here && is_read && !native.is_some_and(is_for_admins),
             Rights::Client => false,
             Rights::Roles(roles) => {
-                let roles = roles.clone();
-                here && (self.is_own(reference, is_read) || self.roles_permit(&roles, action, reference, arguments))
+                here && (self.is_own(reference, is_read) || self.roles_permit(roles, action, reference, arguments))
             }
         };
         match allowed {
@@ -81,7 +82,12 @@ impl Evaluation<'_> {
     }
 
     /// A token's own token and credentials; its own document if no role covers it.
-    fn is_own(&self, reference: &Ref, is_read: bool) -> bool {
+    fn is_own(&mut self, reference: &Ref, is_read: bool) -> bool {
+        if let (Target::Numbered(Native::Credentials, _), Some(identity)) =
+            (&reference.target, self.authorization.identity.clone())
+        {
+            return is_read && credentials_of(self, &identity).as_ref() == Some(reference);
+        }
         let authorization = &self.authorization;
         let is_token = matches!(&authorization.token, Some(Value::Ref(token)) if token == reference);
         let is_identity = authorization.identity.as_ref() == Some(reference);

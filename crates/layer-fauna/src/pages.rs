@@ -82,7 +82,7 @@ impl Evaluation<'_> {
         self.step(elements.len())?;
         let beyond = (elements.len() > request.size).then(|| elements.pop()).flatten();
         let (mut before, mut after) = (None, None);
-        let given = cursor.map(|cursor| echo(cursor));
+        let given = cursor.map(echo);
         if towards_start {
             // The elements came from the cursor downwards.
             elements.reverse();

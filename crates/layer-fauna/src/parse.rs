@@ -43,6 +43,9 @@ struct Parser {
     used: Vec<(Arc<str>, usize)>,
 }
 
+/// A name and what is bound to it.
+type Named = (Arc<str>, Json);
+
 const NOTHING: Expression = Expression::Literal(Value::Null);
 
 impl Parser {
@@ -200,7 +203,7 @@ impl Parser {
             Json::Object(fields) if fields.len() == 1 => Some(fields[0].clone()),
             _ => None,
         };
-        let listed: Vec<(Option<usize>, Option<(Arc<str>, Json)>)> = match json {
+        let listed: Vec<(Option<usize>, Option<Named>)> = match json {
             // An empty object binds nothing: a driver leaves it of a binding without a value.
             Json::Array(items) => {
                 let items = items.iter().enumerate();

@@ -156,13 +156,19 @@ impl Renderer {
     fn reference(&mut self, reference: &Ref) {
         self.out.push_str("{\"@ref\":{\"id\":");
         write_string(&reference.id(), &mut self.out);
+        // What has a number shows its database on its collection, what has a name on itself.
+        let is_named = matches!(reference.target, Target::Native(_) | Target::Named(..));
         if !matches!(reference.target, Target::Native(_))
             && let Some(collection) = reference.collection()
         {
             self.out.push_str(",\"collection\":");
-            self.reference(&collection.with_scope(crate::value::no_scope()));
+            self.reference(&if is_named {
+                collection.with_scope(crate::value::no_scope())
+            } else {
+                collection
+            });
         }
-        if let Some(database) = reference.database() {
+        if is_named && let Some(database) = reference.database() {
             self.out.push_str(",\"database\":");
             self.reference(&database);
         }
@@ -199,11 +205,49 @@ pub fn lambda_source(closure: &Closure) -> Json {
     let bindings = free.filter_map(|(name, slot)| Some((name.clone(), expression_of(closure.variables.get(*slot)?))));
     let bindings: Vec<(Arc<str>, Json)> = bindings.collect();
     let part = |key| source.field(key).cloned().unwrap_or(Json::Null);
+    let body = canonical(&part("expr"));
     let body = match bindings.is_empty() {
-        true => part("expr"),
-        false => Json::object([("let", Json::Object(Arc::new(bindings))), ("in", part("expr"))]),
+        true => body,
+        false => Json::object([("let", Json::Object(Arc::new(bindings))), ("in", body)]),
     };
     Json::object([("lambda", part("lambda")), ("expr", body)])
+}
+
+/// The expression with bindings as one object wherever their names differ: so the original shows them.
+fn canonical(json: &Json) -> Json {
+    let each = |fields: &[(Arc<str>, Json)]| {
+        let fields = fields.iter().map(|(key, value)| (key.clone(), canonical(value)));
+        Json::Object(Arc::new(fields.collect()))
+    };
+    match json {
+        Json::Array(items) => Json::Array(Arc::new(items.iter().map(canonical).collect())),
+        Json::Object(fields) => match fields.as_slice() {
+            [(key, _)] if &**key == "quote" => json.clone(),
+            [(key, Json::Object(literal))] if &**key == "object" => Json::object([("object", each(literal))]),
+            fields => match (json.field("let").and_then(merged), json.field("in")) {
+                (Some(bindings), Some(body)) if fields.len() == 2 => {
+                    Json::object([("let", each(&bindings)), ("in", canonical(body))])
+                }
+                _ => each(fields),
+            },
+        },
+        other => other.clone(),
+    }
+}
+
+/// An array of single bindings with different names as one list.
+fn merged(bindings: &Json) -> Option<Vec<(Arc<str>, Json)>> {
+    let Json::Array(items) = bindings else { return None };
+    let mut merged: Vec<(Arc<str>, Json)> = Vec::new();
+    for item in items.iter() {
+        match item {
+            Json::Object(fields) if fields.len() == 1 && !merged.iter().any(|(key, _)| *key == fields[0].0) => {
+                merged.push(fields[0].clone());
+            }
+            _ => return None,
+        }
+    }
+    Some(merged)
 }
 
 /// An expression that evaluates to the value.

@@ -35,11 +35,14 @@ pub struct Fauna {
     pub engine: Arc<Engine>,
     pub space: Space,
     root_secret: RootSecret,
-    random: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    random: Random,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
 }
+
+/// Fills a buffer with what nobody can guess.
+pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// The secret of the root database's admin, by its hash.
 pub struct RootSecret {
@@ -92,12 +95,7 @@ struct Plan<'q> {
 }
 
 impl Fauna {
-    pub fn new(
-        engine: Arc<Engine>,
-        space: Space,
-        root_secret: RootSecret,
-        random: Box<dyn Fn(&mut [u8]) + Send + Sync>,
-    ) -> Fauna {
+    pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
         Fauna {
             engine,
             space,

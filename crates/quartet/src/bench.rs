@@ -33,10 +33,10 @@ pub fn start_embedded() -> Result<EmbeddedServer> {
             "127.0.0.1:0",
             "--listen-http",
             "off",
-            "--listen-dynamodb",
-            "off",
             "--listen-fauna",
-            "off",
+            "127.0.0.1:0",
+            "--listen-dynamodb",
+            "127.0.0.1:0",
             "--data",
         ])
         .arg(data.path())

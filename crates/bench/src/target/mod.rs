@@ -4,6 +4,8 @@
 //! with the server, whatever the load generator burns is missing from the measured throughput.
 
 mod dynamodb;
+mod fauna;
+mod http;
 mod redis;
 mod reply;
 mod url;
@@ -27,6 +29,7 @@ pub trait Target: Sync {
 pub fn of_url(url: &str) -> anyhow::Result<Box<dyn Target>> {
     match url.split_once("://") {
         Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDbTarget::new(url)?)),
+        Some(("fauna", _)) => Ok(Box::new(fauna::FaunaTarget::new(url)?)),
         _ => Ok(Box::new(redis::RedisTarget::new(url)?)),
     }
 }

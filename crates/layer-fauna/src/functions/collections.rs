@@ -229,10 +229,7 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let taken = all[..count].to_vec();
     Ok(match container {
         Value::Page(old) => {
-            let after = all
-                .get(count)
-                .map(|first| cursor_at(first))
-                .or_else(|| old.after.clone());
+            let after = all.get(count).map(cursor_at).or_else(|| old.after.clone());
             page(old.before.clone(), after, taken)
         }
         _ => Value::array(taken),

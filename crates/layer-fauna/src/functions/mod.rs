@@ -636,3 +636,61 @@ fn takes_exactly(function: &Function, fields: &[(Arc<str>, Json)]) -> bool {
         .all(|parameter| !parameter.required || given(parameter.key))
         && fields.iter().all(|(key, _)| known(key))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One line of the page of compatibility: the keys, optional ones with a question mark, and the effect.
+    fn line(function: &Function) -> String {
+        let keys = function.parameters.iter().map(|parameter| match parameter.required {
+            true => format!("`{}`", parameter.key),
+            false => format!("`{}`?", parameter.key),
+        });
+        let keys: Vec<String> = keys.collect();
+        let effect = match (function.may_write, function.effect) {
+            (true, _) => "as what it calls",
+            (_, Effect::Pure) => "none",
+            (_, Effect::Read) => "reads",
+            (_, Effect::Write) => "writes",
+        };
+        format!("| {} | {effect} | yes |", keys.join(", "))
+    }
+
+    /// The table in `docs/compat/fauna.md` is this table. `REWRITE=1` writes it anew.
+    #[test]
+    fn the_page_of_compatibility_lists_every_function() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compat/fauna.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = page.split_once("<!-- functions -->\n").unwrap();
+        let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
+        let lines: Vec<String> = FUNCTIONS.iter().map(line).collect();
+        let table = format!("| keys | effect | works |\n| --- | --- | --- |\n{}\n", lines.join("\n"));
+        let expected = format!("{before}<!-- functions -->\n{table}<!-- end -->\n{after}");
+        if std::env::var_os("REWRITE").is_some() {
+            std::fs::write(path, expected).unwrap();
+        } else {
+            assert_eq!(page, expected, "run this test with REWRITE=1");
+        }
+    }
+
+    #[test]
+    fn no_two_functions_take_the_same_keys() {
+        let keys = |function: &Function| {
+            let mut keys: Vec<&str> = function
+                .parameters
+                .iter()
+                .filter(|parameter| parameter.required)
+                .map(|parameter| parameter.key)
+                .collect();
+            keys.sort_unstable();
+            keys
+        };
+        for (index, one) in FUNCTIONS.iter().enumerate() {
+            for other in &FUNCTIONS[index + 1..] {
+                // Of `ref` alone and `ref` with `id` the keys differ by what is required.
+                assert_ne!(keys(one), keys(other), "{:?}", keys(one));
+            }
+        }
+    }
+}

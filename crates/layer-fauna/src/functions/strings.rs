@@ -19,7 +19,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-fn texts<'a>(arguments: &'a Arguments, index: usize) -> impl Iterator<Item = &'a str> {
+fn texts(arguments: &Arguments, index: usize) -> impl Iterator<Item = &str> {
     arguments
         .many(index)
         .iter()

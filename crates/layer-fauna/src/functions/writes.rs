@@ -104,7 +104,7 @@ fn permit_create(
             if evaluation.permit("create_with_id", collection, &arguments).is_ok() {
                 return Ok(());
             }
-            evaluation.permit("create", collection, &[document.clone()])?;
+            evaluation.permit("create", collection, std::slice::from_ref(&document))?;
             let arguments = [
                 Value::Ref(reference.clone()),
                 Value::Null,

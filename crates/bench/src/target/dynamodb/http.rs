@@ -1,25 +1,23 @@
-//! A small signing HTTP/1.1 client on a blocking socket: one request, one reply, buffers reused.
+//! Requests signed as DynamoDB wants them.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use super::DynamoDbTarget;
 use crate::target::OperationError;
+use crate::target::http::{HttpSocket, Reply};
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGNED_HEADERS: &str = "content-type;host;x-amz-date;x-amz-target";
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
 type Signer = Hmac<Sha256>;
 
 pub struct HttpClient {
-    stream: TcpStream,
+    socket: HttpSocket,
     host: String,
     access_key: String,
     secret: String,
@@ -27,46 +25,24 @@ pub struct HttpClient {
     /// The day's signing key, and its day.
     signer: (String, Signer),
     request: Vec<u8>,
-    reply: Vec<u8>,
-}
-
-pub struct Reply<'c> {
-    pub status: u16,
-    pub body: &'c str,
-}
-
-impl<'c> Reply<'c> {
-    /// The body of a good reply.
-    pub fn ok(self) -> Result<&'c str, OperationError> {
-        match self.status {
-            200 => Ok(self.body),
-            status => Err(OperationError::Refused(format!("{status} {}", self.body))),
-        }
-    }
 }
 
 impl HttpClient {
     pub fn open(target: &DynamoDbTarget) -> std::io::Result<HttpClient> {
-        let stream = TcpStream::connect_timeout(&target.address, CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         Ok(HttpClient {
-            stream,
+            socket: HttpSocket::open(&target.address)?,
             host: target.host.clone(),
             access_key: target.access_key.clone(),
             secret: target.secret.clone(),
             region: target.region.clone(),
             signer: (String::new(), signer(b"")),
             request: Vec::new(),
-            reply: Vec::new(),
         })
     }
 
     pub fn ask(&mut self, operation: &str, body: &str) -> Result<Reply<'_>, OperationError> {
         self.write_request(operation, body);
-        self.stream.write_all(&self.request).map_err(lost)?;
-        self.read_reply()
+        self.socket.exchange(&self.request)
     }
 
     fn write_request(&mut self, operation: &str, body: &str) {
@@ -108,53 +84,10 @@ impl HttpClient {
         }
         signer(&key)
     }
-
-    fn read_reply(&mut self) -> Result<Reply<'_>, OperationError> {
-        self.reply.clear();
-        let head_bytes = loop {
-            if let Some(end) = self.reply.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end + 4;
-            }
-            self.read_more()?;
-        };
-        let head = String::from_utf8_lossy(&self.reply[..head_bytes]).into_owned();
-        let status = head.get(9..12).and_then(|digits| digits.parse().ok());
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.trim().parse::<usize>().ok())?
-        });
-        let (Some(status), Some(length)) = (status, length) else {
-            return Err(OperationError::Lost(format!("an unexpected reply: {head}")));
-        };
-        while self.reply.len() < head_bytes + length {
-            self.read_more()?;
-        }
-        let body = std::str::from_utf8(&self.reply[head_bytes..]);
-        let body = body.map_err(|error| OperationError::Lost(error.to_string()))?;
-        Ok(Reply { status, body })
-    }
-
-    fn read_more(&mut self) -> Result<(), OperationError> {
-        let start = self.reply.len();
-        self.reply.resize(start + 16 * 1024, 0);
-        let read = self.stream.read(&mut self.reply[start..]);
-        let count = read.as_ref().copied().unwrap_or(0);
-        self.reply.truncate(start + count);
-        match read {
-            Ok(0) => Err(OperationError::Lost("the server closed the connection".into())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(lost(error)),
-        }
-    }
 }
 
 fn signer(key: &[u8]) -> Signer {
     Signer::new_from_slice(key).expect("a key of any length")
-}
-
-fn lost(error: std::io::Error) -> OperationError {
-    OperationError::Lost(error.to_string())
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

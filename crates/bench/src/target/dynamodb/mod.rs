@@ -11,7 +11,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use self::http::{HttpClient, Reply};
+use self::http::HttpClient;
+use super::http::Reply;
 use super::{Connection, OperationError, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};

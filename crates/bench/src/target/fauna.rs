@@ -1,0 +1,300 @@
+//! The workloads in FQL v4 over HTTP/1.1, as they were published.
+//!
+//! A product is a document found through a unique index on its pid. An article is a document under the number that its id
+//! hashes to; the page reads the index (section; view_count falling, ref) and gets each document, as the published query does.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use super::http::{HttpSocket, Reply};
+use super::{Connection, OperationError, ServerDescription, Target};
+use crate::byte_strings::ByteStrings;
+use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
+
+/// The fields of a product that are numbers.
+const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
+
+/// What the workloads need, one query each: an index takes a collection of an earlier query.
+const SCHEMA: [&str; 4] = [
+    r#"{"if":{"exists":{"collection":"product"}},"then":null,"else":{"create_collection":{"object":{"name":"product"}}}}"#,
+    r#"{"if":{"exists":{"collection":"news"}},"then":null,"else":{"create_collection":{"object":{"name":"news"}}}}"#,
+    r#"{"if":{"exists":{"index":"product_by_pid"}},"then":null,"else":{"create_index":{"object":{"name":"product_by_pid",
+       "source":{"collection":"product"},"unique":true,"terms":[{"object":{"field":["data","pid"]}}]}}}}"#,
+    r#"{"if":{"exists":{"index":"section_by_view_count"}},"then":null,"else":{"create_index":{"object":{"name":"section_by_view_count",
+       "source":{"collection":"news"},"serialized":false,"terms":[{"object":{"field":["data","section"]}}],
+       "values":[{"object":{"field":["data","view_count"],"reverse":true}},{"object":{"field":["ref"]}}]}}}}"#,
+];
+
+/// `fauna://[secret@]host:port`
+pub struct FaunaTarget {
+    secret: String,
+    host: String,
+    address: SocketAddr,
+}
+
+impl FaunaTarget {
+    pub fn new(url: &str) -> anyhow::Result<FaunaTarget> {
+        let Some(rest) = url.strip_prefix("fauna://") else {
+            bail!("a target is fauna://[secret@]host:port");
+        };
+        let rest = rest.trim_end_matches('/');
+        let (secret, host) = rest.rsplit_once('@').unwrap_or(("secret", rest));
+        let mut addresses = host.to_socket_addrs().context("cannot resolve the host")?;
+        Ok(FaunaTarget {
+            secret: secret.to_owned(),
+            host: host.to_owned(),
+            address: addresses.next().context("the host has no address")?,
+        })
+    }
+}
+
+impl Target for FaunaTarget {
+    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let socket = HttpSocket::open(&self.address);
+        let mut connection = FaunaConnection {
+            socket: socket.with_context(|| format!("cannot connect to {}", self.address()))?,
+            host: self.host.clone(),
+            secret: self.secret.clone(),
+            query: String::new(),
+            request: Vec::new(),
+        };
+        connection.make_schema()?;
+        Ok(Box::new(connection))
+    }
+
+    fn address(&self) -> String {
+        format!("fauna://{}", self.host)
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+struct FaunaConnection {
+    socket: HttpSocket,
+    host: String,
+    secret: String,
+    /// The query's JSON, reused.
+    query: String,
+    request: Vec<u8>,
+}
+
+impl FaunaConnection {
+    fn ask(&mut self) -> Result<Reply<'_>, OperationError> {
+        self.request.clear();
+        let written = write!(
+            self.request,
+            "POST / HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nx-faunadb-api-version: 4\r\n\
+             content-type: application/json; charset=utf-8\r\ncontent-length: {}\r\n\r\n{}",
+            self.host,
+            self.secret,
+            self.query.len(),
+            self.query
+        );
+        written.expect("memory takes what is written");
+        self.socket.exchange(&self.request)
+    }
+
+    fn run(&mut self, query: &str) -> Result<&str, OperationError> {
+        self.query.clear();
+        self.query.push_str(query);
+        self.ask()?.ok()
+    }
+
+    /// Makes the collections and indexes unless they are there; another connection may be doing so.
+    fn make_schema(&mut self) -> Result<(), OperationError> {
+        for query in SCHEMA {
+            self.query.clear();
+            self.query.push_str(query);
+            let reply = self.ask()?;
+            if !reply.body.contains("instance already exists") {
+                reply.ok()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends `{"object":{"data":{"object":{…}}}}`.
+    fn data<'f>(&mut self, fields: impl Iterator<Item = (&'f str, bool, &'f [u8])>) {
+        self.query.push_str(r#"{"object":{"data":{"object":{"#);
+        for (index, (name, is_number, value)) in fields.enumerate() {
+            if index > 0 {
+                self.query.push(',');
+            }
+            self.query.push('"');
+            self.query.push_str(name);
+            self.query.push_str("\":");
+            // The workloads' texts are UTF-8.
+            let text = String::from_utf8_lossy(value);
+            match is_number {
+                true => self.query.push_str(&text),
+                false => self.query.push_str(&serde_json::Value::from(text.as_ref()).to_string()),
+            }
+        }
+        self.query.push_str("}}}}");
+    }
+
+    /// Starts a write of the product that has this pid.
+    fn start_write(&mut self, function: &str, pid: u64) {
+        self.query = format!(
+            r#"{{"{function}":{{"select":"ref","from":{{"get":{{"match":{{"index":"product_by_pid"}},"terms":{pid}}}}}}},"params":"#
+        );
+    }
+
+    fn finish(&mut self) -> Result<(), OperationError> {
+        self.query.push('}');
+        self.ask()?.ok().map(|_| ())
+    }
+
+    fn product(&mut self, product: &Product) {
+        let fields = FIELD_NAMES.iter().zip(product.values());
+        self.data(fields.map(|(name, value)| (*name, NUMBERS.contains(name), value)));
+    }
+}
+
+/// The ref of an article: its id, hashed to a document's number.
+fn article(member: &[u8]) -> Result<String, OperationError> {
+    #[derive(Deserialize)]
+    struct Identified {
+        id: String,
+    }
+    let parsed: Result<Identified, _> = serde_json::from_slice(member);
+    let id = parsed.map_err(|error| OperationError::Refused(error.to_string()))?.id;
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    Ok(format!(
+        r#"{{"ref":{{"collection":"news"}},"id":"{}"}}"#,
+        hasher.finish() >> 1
+    ))
+}
+
+/// The part of a page of articles that is looked at.
+#[derive(Deserialize)]
+struct Answer {
+    resource: Page,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    data: Vec<Document>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    data: Article,
+}
+
+#[derive(Deserialize)]
+struct Article {
+    article: String,
+}
+
+impl Connection for FaunaConnection {
+    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+        Ok(ServerDescription {
+            version: "FaunaDB API".into(),
+            pid: None,
+            executable: None,
+        })
+    }
+
+    fn is_empty(&mut self) -> Result<bool, OperationError> {
+        let query = r#"{"and":[{"is_empty":{"documents":{"collection":"product"}}},{"is_empty":{"documents":{"collection":"news"}}}]}"#;
+        self.run(query).map(|body| body.contains("true"))
+    }
+
+    fn clear(&mut self) -> Result<(), OperationError> {
+        for collection in ["product", "news"] {
+            self.run(&format!(r#"{{"delete":{{"collection":"{collection}"}}}}"#))?;
+        }
+        self.make_schema()
+    }
+
+    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+        let body = self.run(&format!(
+            r#"{{"get":{{"match":{{"index":"product_by_pid"}},"terms":{pid}}}}}"#
+        ))?;
+        let fields = FIELD_NAMES
+            .iter()
+            .filter(|name| body.contains(&format!("\"{name}\":")))
+            .count();
+        match fields == FIELD_NAMES.len() {
+            true => Ok(()),
+            false => Err(OperationError::Refused(format!(
+                "product {pid} came with {fields} fields"
+            ))),
+        }
+    }
+
+    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.query = r#"{"create":{"collection":"product"},"params":"#.to_owned();
+        self.product(product);
+        self.finish()
+    }
+
+    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.start_write("replace", product.pid());
+        self.product(product);
+        self.finish()
+    }
+
+    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.start_write("update", product.pid());
+        let fields = UPDATED_FIELD_NAMES.iter().zip(product.values());
+        self.data(fields.map(|(name, value)| (*name, true, value)));
+        self.finish()
+    }
+
+    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.query = format!(r#"{{"create":{},"params":"#, article(member)?);
+        let score = score.to_string();
+        let fields = [
+            ("section", false, section.as_bytes()),
+            ("view_count", true, score.as_bytes()),
+            ("article", false, member),
+        ];
+        self.data(fields.into_iter());
+        self.finish()
+    }
+
+    fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.query = format!(r#"{{"update":{},"params":"#, article(member)?);
+        self.data([("view_count", true, score.to_string().as_bytes())].into_iter());
+        self.finish()
+    }
+
+    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+        members.clear();
+        let section = serde_json::Value::from(section);
+        let body = self.run(&format!(
+            r#"{{"map":{{"lambda":["view_count","X"],"expr":{{"get":{{"var":"X"}}}}}},"collection":{{"paginate":
+            {{"match":{{"index":"section_by_view_count"}},"terms":{section}}},"size":{count}}}}}"#
+        ))?;
+        let answer: Answer = serde_json::from_str(body).map_err(|error| OperationError::Refused(error.to_string()))?;
+        let articles = answer.resource.data.iter();
+        articles.for_each(|document| members.push(document.data.article.as_bytes()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_understood() {
+        let target = FaunaTarget::new("fauna://fnABC@127.0.0.1:8443").unwrap();
+        assert_eq!(
+            (target.secret.as_str(), target.address().as_str()),
+            ("fnABC", "fauna://127.0.0.1:8443")
+        );
+        for bad in ["http://127.0.0.1:8443", "fauna://127.0.0.1"] {
+            assert!(FaunaTarget::new(bad).is_err(), "{bad}");
+        }
+    }
+}
