@@ -12,6 +12,7 @@ pub mod server;
 pub mod sets;
 pub mod sort;
 pub mod sorted_sets;
+pub mod streams;
 pub mod strings;
 pub mod transactions;
 
@@ -31,6 +32,7 @@ static FAMILIES: &[&[Command]] = &[
     sets::COMMANDS,
     sorted_sets::COMMANDS,
     hyperloglog::COMMANDS,
+    streams::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     sort::COMMANDS,
