@@ -166,6 +166,14 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// A double whose text the caller has chosen: `digits` with a point perhaps, a sign perhaps; a bulk string in RESP2.
+    pub fn decimal(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.line(b',', digits.as_bytes()),
+        }
+    }
+
     /// 1 or 0 in RESP2.
     pub fn boolean(&mut self, value: bool) {
         match value {

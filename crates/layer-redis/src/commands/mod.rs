@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod connection;
 pub mod expiry;
+pub mod geo;
 pub mod hashes;
 pub mod help;
 pub mod hyperloglog;
@@ -33,6 +34,7 @@ static FAMILIES: &[&[Command]] = &[
     sorted_sets::COMMANDS,
     hyperloglog::COMMANDS,
     streams::COMMANDS,
+    geo::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     sort::COMMANDS,

@@ -16,6 +16,7 @@ use crate::{errors, parse};
 const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 
 pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     // How much of each list is shown; none without FULL.
     let full = match (arguments.len(), arguments.get(3), arguments.get(4)) {
         (3, ..) => None,
@@ -25,7 +26,6 @@ pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         }
         _ => return Err(super::bad_subcommand("XINFO", &arguments[1])),
     };
-    let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
     let (keys, reply) = context.keys_and_reply();
     reply.map(if full.is_some() { 9 } else { 10 });
     write_head(keys.tx, reply, &stream);
