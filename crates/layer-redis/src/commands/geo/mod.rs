@@ -7,6 +7,8 @@ mod hash;
 mod points;
 mod search;
 mod shape;
+#[cfg(test)]
+mod tests;
 
 use crate::command::*;
 

@@ -13,6 +13,8 @@ mod pending;
 mod range;
 mod read;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::ops::ControlFlow;
