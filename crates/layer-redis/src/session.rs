@@ -316,12 +316,11 @@ impl Session {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
         match outcome {
-            Err(Failure::Block(block)) => {
+            Err(Failure::Block(mut block)) => {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
-                layer
-                    .blocking
-                    .add(home, layer, &self.client, command, raw.to_vec(), block);
+                let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
+                layer.blocking.add(home, layer, &self.client, command, request, block);
                 Ok(Hold::ZERO)
             }
             outcome => outcome,
