@@ -189,6 +189,7 @@ impl Blocking {
                 && let Some(waiter) = self.remove(home, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
+                layer.send_outbox();
             }
         }
     }
@@ -237,7 +238,15 @@ fn retry(
 fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
     let now_ms = home.now_micros() / 1000;
     let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
-        Ok(Keyspace { tx, db: row[1], now_ms }.find(&row[2..]).is_some())
+        let (db, changes) = (row[1], &layer.changes);
+        Ok(Keyspace {
+            tx,
+            db,
+            now_ms,
+            changes,
+        }
+        .find(&row[2..])
+        .is_some())
     });
     found.is_ok_and(|(found, _)| found)
 }

@@ -10,6 +10,8 @@
 //! its mailbox). Time arrives with the transaction.
 
 pub mod blocking;
+pub mod changes;
+pub mod channels;
 pub mod clients;
 pub mod command;
 pub mod commands;
@@ -22,6 +24,8 @@ pub mod glob;
 pub mod keyspace;
 pub mod latency;
 pub mod long_double;
+pub mod notifications;
+pub mod outbox;
 pub mod packed;
 pub mod parse;
 pub mod pause;
@@ -34,6 +38,7 @@ pub mod slowlog;
 pub mod statistics;
 #[cfg(test)]
 pub mod testing;
+pub mod tracking;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -44,16 +49,20 @@ use quartet_engine::{Engine, Space};
 pub use session::{Received, Session};
 
 use crate::blocking::Blocking;
+use crate::changes::Changes;
+use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
 use crate::latency::LatencyEvents;
+use crate::outbox::Outbox;
 use crate::pause::Pause;
 use crate::random::Random;
 use crate::recency::Recency;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
+use crate::tracking::Tracking;
 
 /// The version of Redis whose commands and replies this layer follows; clients gate features on it.
 pub const REDIS_VERSION: &str = "7.4.0";
@@ -71,6 +80,10 @@ pub struct Redis {
     pub slowlog: Mutex<Slowlog>,
     pub latency: Mutex<LatencyEvents>,
     pub pause: Pause,
+    pub channels: Channels,
+    pub changes: Changes,
+    pub outbox: Outbox,
+    pub tracking: Tracking,
     /// SHA-256 of the password that AUTH must give; `None`: no password.
     pub password: RwLock<Option<[u8; 32]>>,
     pub identity: Identity,
@@ -130,6 +143,10 @@ impl Redis {
             slowlog: Mutex::default(),
             latency: Mutex::default(),
             pause: Pause::default(),
+            channels: Channels::default(),
+            changes: Changes::default(),
+            outbox: Outbox::default(),
+            tracking: Tracking::default(),
             password: RwLock::new(None),
             identity,
             cursors: Mutex::default(),

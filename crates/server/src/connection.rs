@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::bell::Bell;
+use crate::bell::{Bell, Porter};
 use crate::durability::DurableWaiters;
 use crate::settings::Settings;
 
@@ -30,11 +30,17 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
+/// Where connections for one I/O thread are handed in, and who wakes them there.
+pub struct Desk {
+    pub connections: mpsc::UnboundedSender<Accepted>,
+    pub porter: Arc<Porter>,
+}
+
 /// Accepts connections and deals them out to the I/O threads in turn.
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
-    threads: Vec<mpsc::UnboundedSender<Accepted>>,
+    threads: Vec<Desk>,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match listener
@@ -69,25 +75,25 @@ pub struct Accepted {
     bell: Arc<Bell>,
 }
 
-fn deal(socket: TcpStream, layer: &Redis, threads: &[mpsc::UnboundedSender<Accepted>], next: &AtomicUsize) {
+fn deal(socket: TcpStream, layer: &Redis, threads: &[Desk], next: &AtomicUsize) {
     if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.
         let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
         return;
     }
-    let index = next.fetch_add(1, Ordering::Relaxed) % threads.len();
-    match accepted(socket, layer) {
-        Ok(accepted) => drop(threads[index].send(accepted)),
+    let desk = &threads[next.fetch_add(1, Ordering::Relaxed) % threads.len()];
+    match accepted(socket, layer, desk.porter.clone()) {
+        Ok(accepted) => drop(desk.connections.send(accepted)),
         Err(error) => tracing::warn!(%error, "handing a connection on"),
     }
 }
 
-fn accepted(socket: TcpStream, layer: &Redis) -> io::Result<Accepted> {
+fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
-    let bell = Arc::new(Bell::default());
+    let bell = Arc::new(Bell::of(porter));
     let ring = bell.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
@@ -343,9 +349,7 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
-            let stall_timeout = self.stall_timeout();
-            let rest = self.socket.write_all(&self.output[sent..]);
-            tokio::time::timeout(stall_timeout, rest).await??;
+            self.send_slowly(sent).await?;
         }
         self.layer
             .statistics
@@ -358,6 +362,33 @@ impl Connection {
         }
         self.hold = Hold::ZERO;
         Ok(())
+    }
+
+    /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed
+    /// meanwhile, perhaps because too much is waiting for it.
+    async fn send_slowly(&mut self, sent: usize) -> io::Result<()> {
+        let stall_timeout = self.stall_timeout();
+        let (bell, client) = (&self.bell, self.session.client());
+        let mut rung = false;
+        let killed = poll_fn(|context| {
+            while bell.poll_rung(context).is_ready() {
+                rung = true;
+                if client.killed.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        });
+        let rest = self.socket.write_all(&self.output[sent..]);
+        let written = tokio::select! {
+            written = tokio::time::timeout(stall_timeout, rest) => written?,
+            () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        // What was left meanwhile is still to be fetched.
+        if rung {
+            self.bell.ring();
+        }
+        written
     }
 
     /// Work that a command left for after the lock. Its OK is the last reply in the output.

@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use settings::{Credentials, Listen, Settings};
 
+use crate::bell::Porter;
 use crate::durability::DurableWaiters;
 
 /// The logical database that the Redis listener opens.
@@ -71,7 +72,9 @@ struct Worker {
     settings: Arc<Settings>,
     stop: watch::Receiver<bool>,
     /// The listener, and where its connections go.
-    accepting: Option<(TcpListener, Vec<mpsc::UnboundedSender<connection::Accepted>>)>,
+    accepting: Option<(TcpListener, Vec<connection::Desk>)>,
+    /// Wakes the connections of this thread.
+    porter: Arc<Porter>,
     connections: mpsc::UnboundedReceiver<connection::Accepted>,
 }
 
@@ -154,15 +157,21 @@ impl Server {
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let channels = (0..settings.io_threads()).map(|_| mpsc::unbounded_channel());
-        let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
-        let mut accepting = Some((listener, senders));
-        for (index, connections) in receivers.into_iter().enumerate() {
+        let (mut desks, mut receivers) = (Vec::new(), Vec::new());
+        for _ in 0..settings.io_threads() {
+            let (connections, receiver) = mpsc::unbounded_channel();
+            let porter = Arc::<Porter>::default();
+            receivers.push((receiver, porter.clone()));
+            desks.push(connection::Desk { connections, porter });
+        }
+        let mut accepting = Some((listener, desks));
+        for (index, (connections, porter)) in receivers.into_iter().enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
                 accepting: accepting.take(),
+                porter,
                 connections,
             };
             self.spawn(&format!("io-{index}"), || worker.run())?;
@@ -203,10 +212,12 @@ impl Server {
 impl Worker {
     async fn run(mut self) {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let porter = self.porter.clone();
+        let porter = tokio::task::spawn(async move { porter.serve().await });
         let mut tasks = tokio::task::JoinSet::new();
-        if let Some((listener, senders)) = self.accepting.take() {
+        if let Some((listener, desks)) = self.accepting.take() {
             let (layer, stop) = (self.layer.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, senders, stop));
+            tasks.spawn(connection::accept(listener, layer, desks, stop));
         }
         loop {
             tokio::select! {
@@ -219,6 +230,7 @@ impl Worker {
             }
         }
         while tasks.join_next().await.is_some() {}
+        porter.abort();
         waiters.stop();
     }
 }

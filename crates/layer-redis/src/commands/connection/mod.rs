@@ -3,6 +3,7 @@
 //! Texts and order of checks follow the replies of Redis 7.0.15.
 
 pub mod client;
+pub mod tracking;
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::clients::ReplyMode;
 use crate::command::*;
-use crate::commands::transactions;
+use crate::commands::{pubsub, transactions};
 use crate::context::Context;
 use crate::{DATABASES, REDIS_VERSION, errors, parse};
 
@@ -50,8 +51,14 @@ const fn row(
 }
 
 fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let is_listening = context.reply.protocol() == Protocol::Resp2 && !context.client.subscriptions.is_empty();
     match arguments.get(1) {
         Some(_) if arguments.len() > 2 => return Err("ERR wrong number of arguments for 'ping' command".into()),
+        text if is_listening => {
+            context.reply.array(2);
+            context.reply.bulk(b"pong");
+            context.reply.bulk(text.unwrap_or_default());
+        }
         Some(text) => context.reply.bulk(text),
         None => context.reply.simple("PONG"),
     }
@@ -210,6 +217,8 @@ fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
     set_protocol(context, Protocol::Resp2);
     let shared = context.client.shared.clone();
     context.layer.clients.set_monitor(&shared, false);
+    pubsub::leave_all(context.layer, &mut context.client.subscriptions, &shared);
+    tracking::forget(context);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();

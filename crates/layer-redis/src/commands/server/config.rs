@@ -78,6 +78,7 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
     context.layer.config.apply(changes);
+    context.layer.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
         context.layer.clients.wake_all();
