@@ -98,6 +98,26 @@ impl Channels {
         (Message { copies }, receivers)
     }
 
+    /// Everything that a connection listens to.
+    pub fn subscriptions_of(&self, client_id: u64) -> Vec<(Scope, Vec<u8>)> {
+        let index = self.index.lock();
+        let channels = index
+            .channels
+            .iter()
+            .map(|(name, listeners)| (Scope::Channel, name, listeners));
+        let patterns = index
+            .patterns
+            .iter()
+            .map(|(name, listeners)| (Scope::Pattern, name, listeners));
+        let shards = index
+            .shards
+            .iter()
+            .map(|(name, listeners)| (Scope::Shard, name, listeners));
+        let all = channels.chain(patterns).chain(shards);
+        let own = all.filter(|(_, _, listeners)| listeners.iter().any(|client| client.id == client_id));
+        own.map(|(scope, name, _)| (scope, name.clone())).collect()
+    }
+
     pub fn count(&self, scope: Scope) -> usize {
         let index = self.index.lock();
         match scope {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Hold, WatchId};
 use quartet_wire_resp::Protocol;
 
+use crate::acl::User;
 use crate::commands::pubsub::Subscriptions;
 use crate::tracking::Mode;
 
@@ -17,6 +18,8 @@ pub struct ClientState {
     pub db: u8,
     pub protocol: Protocol,
     pub authenticated: bool,
+    /// Who is asked what a command may do.
+    pub user: Arc<User>,
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
     pub watched: Vec<Watched>,
@@ -70,12 +73,13 @@ pub enum ReplyMode {
 }
 
 impl ClientState {
-    pub fn new(shared: Arc<Client>, authenticated: bool) -> ClientState {
+    pub fn new(shared: Arc<Client>, authenticated: bool, user: Arc<User>) -> ClientState {
         ClientState {
             shared,
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            user,
             multi: None,
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
@@ -86,6 +90,14 @@ impl ClientState {
             subscriptions: Subscriptions::default(),
             caching: None,
         }
+    }
+}
+
+impl ClientState {
+    /// The connection is this user's from now on.
+    pub fn become_user(&mut self, user: Arc<User>) {
+        *self.shared.user.lock() = Some(user.clone());
+        self.user = user;
     }
 }
 
@@ -109,6 +121,8 @@ pub struct Client {
     pub killed: AtomicBool,
     pub buffers: Buffers,
     pub subscriptions: SubscriptionCounts,
+    /// `None`: the default user.
+    pub user: Mutex<Option<Arc<User>>>,
     /// How CLIENT TRACKING was turned on.
     pub tracking: Mutex<Option<Mode>>,
     /// Index of the latest command in the table.
@@ -316,6 +330,7 @@ impl Clients {
             killed: AtomicBool::new(false),
             buffers: Buffers::default(),
             subscriptions: SubscriptionCounts::default(),
+            user: Mutex::default(),
             tracking: Mutex::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),

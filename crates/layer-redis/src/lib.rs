@@ -9,6 +9,7 @@
 //! socket: bytes in, bytes out. Whoever owns the socket asks it what to wait for (more bytes, a durable version, a deadline,
 //! its mailbox). Time arrives with the transaction.
 
+pub mod acl;
 pub mod blocking;
 pub mod changes;
 pub mod channels;
@@ -43,11 +44,12 @@ pub mod tracking;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use quartet_engine::{Engine, Space};
 
 pub use session::{Received, Session};
 
+use crate::acl::{UserFile, Users};
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::channels::Channels;
@@ -84,8 +86,11 @@ pub struct Redis {
     pub changes: Changes,
     pub outbox: Outbox,
     pub tracking: Tracking,
-    /// SHA-256 of the password that AUTH must give; `None`: no password.
-    pub password: RwLock<Option<[u8; 32]>>,
+    pub users: Users,
+    /// Where users are kept beyond this process, if anywhere.
+    pub user_file: Option<Box<dyn UserFile>>,
+    /// So many hexadecimal digits that nobody can guess. The server supplies them.
+    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     pub identity: Identity,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
@@ -147,7 +152,9 @@ impl Redis {
             changes: Changes::default(),
             outbox: Outbox::default(),
             tracking: Tracking::default(),
-            password: RwLock::new(None),
+            users: Users::default(),
+            user_file: None,
+            secret_digits: None,
             identity,
             cursors: Mutex::default(),
             random: Random::default(),

@@ -56,11 +56,12 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 impl Session {
     pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
-        let authenticated = layer.password.read().is_none();
+        let authenticated = layer.users.are_all_welcome();
+        let user = layer.users.default_user().clone();
         layer.statistics.connections_received.fetch_add(1, Ordering::Relaxed);
         Session {
             layer,
-            client: ClientState::new(client, authenticated),
+            client: ClientState::new(client, authenticated, user),
             parser: Parser::new(),
             deadline_ms: None,
             blocked: false,
@@ -243,7 +244,7 @@ impl Session {
 
     /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
     fn may_run_unauthenticated(&self, command: &Command) -> bool {
-        self.client.authenticated || command.has(NO_AUTH) || self.layer.password.read().is_none()
+        self.client.authenticated || command.has(NO_AUTH) || self.layer.users.are_all_welcome()
     }
 
     fn limits(&self) -> Limits {
@@ -386,11 +387,25 @@ impl Session {
         {
             let counter = &layer.statistics.commands.0[table().index(command)];
             counter.rejected.fetch_add(1, Ordering::Relaxed);
+            if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
+                self.log_denial(layer, command, arguments);
+            }
         }
         admitted
     }
 
-    /// Finds the command and checks everything that needs no key.
+    fn log_denial(&self, layer: &Redis, command: &'static Command, arguments: Arguments<'_>) {
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            let place = if self.client.multi.is_some() {
+                "multi"
+            } else {
+                "toplevel"
+            };
+            layer.log_denial(&self.client, &denial, command, arguments, place);
+        }
+    }
+
+    /// Finds the command and checks everything that needs no key's value.
     fn admissible(
         &self,
         layer: &Redis,
@@ -409,6 +424,9 @@ impl Session {
         }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err("ERR Command not allowed inside a transaction".into());
+        }
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            return Err(denial.text(command).into());
         }
         if layer.is_out_of_memory() && self.may_need_memory(command) {
             return Err(errors::OUT_OF_MEMORY.into());
@@ -567,7 +585,15 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     );
     let started_micros = context.layer.engine.now_micros();
     let slept_before = context.client.sleep_micros;
-    let outcome = handle(context, command, arguments);
+    let outcome = match context.client.user.check(command, arguments) {
+        Ok(()) => handle(context, command, arguments),
+        Err(denial) => {
+            context
+                .layer
+                .log_denial(context.client, &denial, command, arguments, "multi");
+            Err(denial.text_at_exec().into())
+        }
+    };
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,

@@ -11,6 +11,7 @@ mod http;
 mod metrics;
 mod resources;
 mod settings;
+mod users;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -103,7 +104,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
+        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes)?);
         let metrics_layer = layer.clone();
         if let Some(listener) = redis_listener {
             server
@@ -123,7 +124,7 @@ impl Server {
         Ok(server)
     }
 
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Redis {
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Result<Redis> {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Redis,
@@ -142,11 +143,19 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
         settings.tell(&layer.config);
-        if let Credentials::Key { sha256 } = settings.credentials {
-            *layer.password.write() = Some(sha256);
+        let file = users::UsersInDirectory::new(&settings.data);
+        layer.config.start_with("aclfile", file.path().display().to_string());
+        let has_users = file.path().exists();
+        layer.user_file = Some(Box::new(file));
+        if has_users && let Err(error) = layer.load_users() {
+            bail!("the file of users: {error}");
         }
-        layer
+        if let Credentials::Key { sha256 } = settings.credentials {
+            layer.users.require_password(Some(sha256));
+        }
+        Ok(layer)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_wire_resp::Arguments;
 
-use super::{DEFAULT_USER, row, tracking};
+use super::{row, tracking};
+use crate::Redis;
+use crate::acl::{User, Users};
 use crate::clients::{Client, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
@@ -96,7 +98,12 @@ fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
 }
 
 fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let line = describe(context, &context.client.shared, arguments);
+    let line = describe(
+        context.layer,
+        context.client.shared.id,
+        &context.client.shared,
+        arguments,
+    );
     context.reply.verbatim(b"txt", line.as_bytes());
     Ok(())
 }
@@ -117,7 +124,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     };
     let lines: String = clients
         .iter()
-        .map(|client| describe(context, client, arguments))
+        .map(|client| describe(context.layer, context.client.shared.id, client, arguments))
         .collect();
     context.reply.verbatim(b"txt", lines.as_bytes());
     Ok(())
@@ -133,10 +140,11 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Cli
 }
 
 /// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0.
-fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>) -> String {
-    let now_micros = context.layer.engine.now_micros();
+pub fn describe(layer: &Redis, own_id: u64, client: &Client, arguments: Arguments<'_>) -> String {
+    let now_micros = layer.engine.now_micros();
+    let user = layer.users.of(client);
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
-    let is_self = client.id == context.client.shared.id;
+    let is_self = client.id == own_id;
     let queued = client.multi.load(Ordering::Relaxed);
     let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
     let details = client.details.lock();
@@ -145,7 +153,7 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
-         user={DEFAULT_USER} redir={} resp={} watch={} lib-name={} lib-ver={}",
+         user={} redir={} resp={} watch={} lib-name={} lib-ver={}",
         client.id,
         client.address,
         client.local_address,
@@ -168,6 +176,7 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         load(&client.buffers.output),
         client.buffers.total(),
         client.last_command(),
+        String::from_utf8_lossy(&user.name),
         tracking::redirection(client),
         client.resp.load(Ordering::Relaxed),
         client.watch_count.load(Ordering::Relaxed),
@@ -242,6 +251,7 @@ struct Filters {
     local_address: Option<Vec<u8>>,
     kind: Option<ClientType>,
     age_seconds_min: Option<u64>,
+    user: Option<Arc<User>>,
     skip_self: bool,
 }
 
@@ -249,7 +259,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     if arguments.len() == 3 {
         return kill_address(context, &arguments[2]);
     }
-    let filters = parse_filters(arguments)?;
+    let filters = parse_filters(&context.layer.users, arguments)?;
     let mut killed = 0;
     for client in context.layer.clients.list() {
         if matches(context, &filters, &client) {
@@ -271,7 +281,7 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Fai
 }
 
 /// The caller's own connection closes behind the reply.
-fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
+pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;
         context.layer.clients.disconnect(client);
@@ -280,25 +290,26 @@ fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     }
 }
 
-fn parse_filters(arguments: Arguments<'_>) -> Result<Filters, Failure> {
+fn parse_filters(users: &Users, arguments: Arguments<'_>) -> Result<Filters, Failure> {
     let mut filters = Filters {
         id: None,
         address: None,
         local_address: None,
         kind: None,
         age_seconds_min: None,
+        user: None,
         skip_self: true,
     };
     if !arguments.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
     }
     for position in (2..arguments.len()).step_by(2) {
-        add_filter(&mut filters, &arguments[position], &arguments[position + 1])?;
+        add_filter(users, &mut filters, &arguments[position], &arguments[position + 1])?;
     }
     Ok(filters)
 }
 
-fn add_filter(filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
+fn add_filter(users: &Users, filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
     let positive = |error: &'static str| parse::integer(value).filter(|number| *number > 0).ok_or(error);
     match String::from_utf8_lossy(option).to_ascii_lowercase().as_str() {
         "id" => filters.id = Some(positive("ERR client-id should be greater than 0")? as u64),
@@ -306,8 +317,10 @@ fn add_filter(filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), 
         "addr" => filters.address = Some(value.to_vec()),
         "laddr" => filters.local_address = Some(value.to_vec()),
         "type" => filters.kind = Some(ClientType::parse(value)?),
-        "user" if value == DEFAULT_USER.as_bytes() => {}
-        "user" => return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into()),
+        "user" => {
+            let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
+            filters.user = Some(users.find(value).ok_or_else(no_such)?);
+        }
         "skipme" if parse::is(value, "yes") => filters.skip_self = true,
         "skipme" if parse::is(value, "no") => filters.skip_self = false,
         _ => return Err(errors::SYNTAX.into()),
@@ -327,6 +340,10 @@ fn matches(context: &Context<'_, '_>, filters: &Filters, client: &Client) -> boo
         && is(&filters.address, &client.address)
         && is(&filters.local_address, &client.local_address)
         && filters.kind.is_none_or(|kind| kind == ClientType::of(client))
+        && filters
+            .user
+            .as_ref()
+            .is_none_or(|user| Arc::ptr_eq(user, &context.layer.users.of(client)))
         && filters.age_seconds_min.is_none_or(|seconds| age_seconds >= seconds)
         && !(filters.skip_self && client.id == context.client.shared.id)
 }
