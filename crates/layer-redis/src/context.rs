@@ -66,12 +66,20 @@ impl<'c, 't> Context<'c, 't> {
         let found = self.keys().look_up(name);
         self.layer.statistics.key_read(found.is_ok());
         if matches!(found, Err(Missing::Expired)) {
-            self.layer.expired.note(self.client.db, name);
+            self.note_expired(name);
         }
         if found.is_err() {
             self.layer.changes.note(self.client.db, name, What::Missed);
         }
         found.ok()
+    }
+
+    /// A dead key is told of where it was found, unless nothing may expire now.
+    fn note_expired(&self, name: &[u8]) {
+        let is_paused = self.layer.pause.holds_back(true, self.now_ms).is_some();
+        if !is_paused && self.layer.expired.note(self.client.db, name) {
+            self.layer.changes.note(self.client.db, name, What::Expired);
+        }
     }
 
     fn note_use(&self, name: &[u8]) {

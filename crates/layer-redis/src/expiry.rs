@@ -30,12 +30,18 @@ pub struct FoundExpired {
 const FOUND_MAX: usize = 1000;
 
 impl FoundExpired {
-    pub fn note(&self, db: u8, name: &[u8]) {
+    /// False if it was known, or nothing more can be remembered.
+    pub fn note(&self, db: u8, name: &[u8]) -> bool {
         let mut keys = self.keys.lock();
-        if keys.len() < FOUND_MAX {
+        let is_new = keys.len() < FOUND_MAX
+            && !keys
+                .iter()
+                .any(|(other, known)| (*other, known.as_slice()) == (db, name));
+        if is_new {
             keys.push((db, name.to_vec()));
+            self.any.store(true, Ordering::Relaxed);
         }
-        self.any.store(true, Ordering::Relaxed);
+        is_new
     }
 }
 
@@ -66,9 +72,10 @@ impl Redis {
             }
             Ok(removed)
         });
-        let (removed, hold) = removed.unwrap_or_default();
+        let (removed, _) = removed.unwrap_or_default();
         self.statistics.expired_keys.fetch_add(removed, Ordering::Relaxed);
-        self.tell_expired(hold);
+        // The command that found them has told of them.
+        self.changes.take();
     }
 
     fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
@@ -95,7 +102,10 @@ impl Redis {
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
         self.statistics.sample_rate(now_micros);
-        self.trim_tracking();
+        if self.tracking.is_on() {
+            let _home = self.engine.home();
+            self.trim_tracking();
+        }
         let is_paused = self.pause.holds_back(true, now_micros / 1000).is_some();
         if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
             return;
@@ -108,16 +118,6 @@ impl Redis {
             if removed < BATCH {
                 return;
             }
-        }
-    }
-
-    /// Forgets keys that no longer fit, after CONFIG SET has made the table smaller.
-    fn trim_tracking(&self) {
-        if self.tracking.is_on() {
-            let _home = self.engine.home();
-            self.tracking.trim(self);
-            self.outbox.commit(Hold::ZERO);
-            self.send_outbox();
         }
     }
 

@@ -265,6 +265,8 @@ impl Session {
         out: &mut Vec<u8>,
         received: &mut Received,
     ) {
+        layer.trim_tracking();
+        self.fetch_own_mail(out, received);
         let replies_start = out.len();
         let outcome = self.dispatch(home, layer, arguments, raw, out);
         match outcome {
@@ -291,6 +293,12 @@ impl Session {
         layer.expire_found(home);
         layer.send_outbox();
         layer.blocking.serve(home, layer);
+        self.fetch_own_mail(out, received);
+    }
+
+    /// What a command leaves for its own connection has its place around the reply.
+    #[inline]
+    fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
             received.hold = received.hold.max(self.take_mail(out));
         }

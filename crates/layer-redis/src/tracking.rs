@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use quartet_engine::Hold;
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -154,8 +155,8 @@ impl Tracking {
         }
     }
 
-    /// Makes the table as small as it has to be. Called when a key was added, and by the expiry cycle.
-    pub fn trim(&self, layer: &Redis) {
+    /// Makes the table as small as it has to be.
+    fn trim(&self, layer: &Redis) {
         let keys_max = layer.config.tracking_table_max_keys.load(Ordering::Relaxed) as usize;
         loop {
             let mut table = self.table.lock();
@@ -212,6 +213,17 @@ impl Redis {
         }
     }
 
+    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and tells who remembers it.
+    /// Called with the lock held.
+    #[inline]
+    pub fn trim_tracking(&self) {
+        if self.tracking.is_on() {
+            self.tracking.trim(self);
+            self.outbox.commit(Hold::ZERO);
+            self.send_outbox();
+        }
+    }
+
     /// Changes are noted while anybody wants to hear of them.
     pub fn decide_on_changes(&self) {
         let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
@@ -264,7 +276,6 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
         for position in command.keys.positions(arguments) {
             context.layer.tracking.remember(shared.id, &arguments[position]);
         }
-        context.layer.tracking.trim(context.layer);
     }
 }
 

@@ -9,6 +9,8 @@
 pub mod log;
 pub mod rules;
 pub mod selector;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +99,7 @@ impl Denial {
         let reason = match self {
             Denial::Command => "no permission to execute the command or subcommand",
             Denial::Key(_) => "no permission to touch the specified keys",
-            Denial::Channel(_) => "no permission to access one of the channels used as argument to the command",
+            Denial::Channel(_) => "no permission to access one of the channels used as arguments",
         };
         format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \

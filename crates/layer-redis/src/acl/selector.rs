@@ -272,14 +272,13 @@ impl Selector {
 
     /// Puts the rule behind the others, without those that it makes pointless.
     fn note_rule(&mut self, allows: bool, name: &str, is_covered: impl Fn(&str) -> bool) {
-        let mut rules = std::mem::take(&mut self.command_rules).into_iter();
-        let base = rules.next();
-        self.command_rules = base
-            .into_iter()
-            .chain(rules.filter(|rule| rule[1..] != *name && !is_covered(&rule[1..])))
-            .collect();
+        let sign = if allows { '+' } else { '-' };
         self.command_rules
-            .push(format!("{}{name}", if allows { '+' } else { '-' }));
+            .retain(|rule| rule[1..] == *"@all" || rule[1..] != *name && !is_covered(&rule[1..]));
+        let changes_nothing = self.command_rules.len() == 1 && self.command_rules[0].starts_with(sign);
+        if !changes_nothing {
+            self.command_rules.push(format!("{sign}{name}"));
+        }
     }
 
     fn has(&self, index: usize) -> bool {

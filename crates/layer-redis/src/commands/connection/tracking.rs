@@ -9,11 +9,11 @@ use crate::tracking::Mode;
 use crate::{errors, parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let mode = parse_mode(context, arguments)?;
+    let (mode, prefixes) = parse_mode(context, arguments)?;
     match &arguments[2] {
         on if parse::is(on, "on") => {
             let old = context.client.shared.tracking.lock().clone();
-            check(&mode, old.as_ref())?;
+            check(&mode, &prefixes, old.as_ref())?;
             context.layer.tracking.enable(&context.client.shared, mode);
         }
         off if parse::is(off, "off") => context.layer.tracking.disable(&context.client.shared),
@@ -24,8 +24,9 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-fn parse_mode(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Mode, Failure> {
-    let mut mode = Mode::default();
+/// The mode, and the prefixes in the order in which they were given.
+fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), Failure> {
+    let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
     let mut rest = arguments.iter().skip(3);
     while let Some(word) = rest.next() {
         match word.to_ascii_lowercase().as_slice() {
@@ -33,7 +34,7 @@ fn parse_mode(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Mod
                 let id = rest.next().ok_or(errors::SYNTAX)?;
                 mode.redirect = redirect(context, id, mode.redirect)?;
             }
-            b"prefix" => drop(mode.prefixes.insert(rest.next().ok_or(errors::SYNTAX)?.to_vec())),
+            b"prefix" => prefixes.push(rest.next().ok_or(errors::SYNTAX)?),
             b"bcast" => mode.broadcast = true,
             b"optin" => mode.opt_in = true,
             b"optout" => mode.opt_out = true,
@@ -41,12 +42,13 @@ fn parse_mode(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Mod
             _ => return Err(errors::SYNTAX.into()),
         }
     }
-    if mode.broadcast && mode.prefixes.is_empty() {
-        mode.prefixes.insert(Vec::new());
-    } else if !mode.broadcast && !mode.prefixes.is_empty() {
+    if mode.broadcast && prefixes.is_empty() {
+        prefixes.push(b"");
+    } else if !mode.broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
-    Ok(mode)
+    mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
+    Ok((mode, prefixes))
 }
 
 fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, Failure> {
@@ -64,7 +66,7 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
 }
 
 /// Options that do not go together, or not with those that are in force.
-fn check(mode: &Mode, old: Option<&Mode>) -> Result<(), Failure> {
+fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     if old.is_some_and(|old| old.broadcast != mode.broadcast) {
         return Err(
             "ERR You can't switch BCAST mode on/off before disabling tracking for this client, \
@@ -87,23 +89,22 @@ fn check(mode: &Mode, old: Option<&Mode>) -> Result<(), Failure> {
         );
     }
     if mode.broadcast {
-        check_prefixes(mode, old)?;
+        check_prefixes(prefixes, old)?;
     }
     Ok(())
 }
 
 /// No prefix of a connection may begin another one of it: a change would be told twice.
-fn check_prefixes(mode: &Mode, old: Option<&Mode>) -> Result<(), Failure> {
+fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
-    for prefix in &mode.prefixes {
-        let old = old.into_iter().flat_map(|old| &old.prefixes);
-        let of_old = old
-            .filter(|other| *other != prefix)
-            .map(|other| (other, "an existing prefix"));
-        let new = mode.prefixes.iter().filter(|other| *other != prefix);
-        let mut others = of_old.chain(new.map(|other| (other, "another provided prefix")));
-        let clash = others.find(|(other, _)| other.starts_with(prefix) || prefix.starts_with(other));
-        if let Some((other, what)) = clash {
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let old = old.into_iter().flat_map(|old| &old.prefixes).map(Vec::as_slice);
+        let of_old = old.map(|other| (other, "an existing prefix"));
+        let of_new = prefixes[index + 1..]
+            .iter()
+            .map(|other| (*other, "another provided prefix"));
+        let overlaps = |other: &[u8]| other != *prefix && (other.starts_with(prefix) || prefix.starts_with(other));
+        if let Some((other, what)) = of_old.chain(of_new).find(|(other, _)| overlaps(other)) {
             return Err(format!(
                 "ERR Prefix '{}' overlaps with {what} '{}'. Prefixes for a single client must not overlap.",
                 show(prefix),

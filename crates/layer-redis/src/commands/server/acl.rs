@@ -241,7 +241,12 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let user = context.layer.users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
     let request = arguments.tail(3);
-    let command = find(request).map_err(|_| format!("ERR Command '{}' not found", show(3)))?;
+    let command = match find(request) {
+        Ok(command) => command,
+        // A container without its subcommand.
+        Err(incomplete) if table().find(&request[0]).is_some() && request.len() == 1 => return Err(incomplete),
+        Err(_) => return Err(format!("ERR Command '{}' not found", show(3)).into()),
+    };
     if !command.accepts(request.len()) {
         return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
     }
