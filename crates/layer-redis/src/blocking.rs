@@ -16,6 +16,7 @@ use quartet_engine::{Home, WatchId};
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 
 use crate::Redis;
+use crate::acl::Users;
 use crate::clients::{Client, ClientState};
 use crate::command::{Block, Command, Failure};
 use crate::errors;
@@ -199,7 +200,7 @@ impl Blocking {
             if !is_there && !even_if_absent {
                 continue;
             }
-            let Some((command, request, client)) = self.waiting(client_id) else {
+            let Some((command, request, client)) = self.waiting(&layer.users, client_id) else {
                 continue;
             };
             let mut bytes = Vec::new();
@@ -207,18 +208,19 @@ impl Blocking {
                 && let Some(waiter) = self.remove(home, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
+                layer.send_outbox();
             }
         }
     }
 
-    fn waiting(&self, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
+    fn waiting(&self, users: &Users, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
         let queues = self.queues.lock();
         // A killed connection is given nothing, even while it is still being closed.
         let waiter = queues.waiters.get(&client_id)?;
         if waiter.client.killed.load(Ordering::SeqCst) {
             return None;
         }
-        let mut client = ClientState::new(waiter.client.clone(), true);
+        let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
         client.db = waiter.db;
         client.protocol = waiter.protocol;
         Some((waiter.command, waiter.request.clone(), client))
@@ -240,6 +242,13 @@ fn retry(
         return None;
     };
     let arguments = parser.arguments(request);
+    // The rules may have changed while it waited.
+    if let Err(denial) = client.user.check(command, arguments) {
+        let text = denial.text(command);
+        layer.statistics.error_sent(text.as_bytes());
+        Reply::new(bytes, client.protocol).error(&text);
+        return Some(quartet_engine::Hold::ZERO);
+    }
     let text = match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
         Ok(hold) => return Some(hold),
         Err(Failure::Block(_) | Failure::After(_)) => return None,
@@ -255,7 +264,15 @@ fn retry(
 fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
     let now_ms = home.now_micros() / 1000;
     let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
-        Ok(Keyspace { tx, db: row[1], now_ms }.find(&row[2..]).is_some())
+        let (db, changes) = (row[1], &layer.changes);
+        Ok(Keyspace {
+            tx,
+            db,
+            now_ms,
+            changes,
+        }
+        .find(&row[2..])
+        .is_some())
     });
     found.is_ok_and(|(found, _)| found)
 }

@@ -8,12 +8,18 @@ use parking_lot::Mutex;
 use quartet_engine::{Hold, WatchId};
 use quartet_wire_resp::Protocol;
 
+use crate::acl::User;
+use crate::commands::pubsub::Subscriptions;
+use crate::tracking::Mode;
+
 /// What a connection's own thread changes freely.
 pub struct ClientState {
     pub shared: Arc<Client>,
     pub db: u8,
     pub protocol: Protocol,
     pub authenticated: bool,
+    /// Who is asked what a command may do.
+    pub user: Arc<User>,
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
     pub watched: Vec<Watched>,
@@ -25,6 +31,9 @@ pub struct ClientState {
     pub sleep_micros: u64,
     /// The error reply of the latest failed command may be sent once this version is durable.
     pub failure_hold: Hold,
+    pub subscriptions: Subscriptions,
+    /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
+    pub caching: Option<bool>,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -64,12 +73,13 @@ pub enum ReplyMode {
 }
 
 impl ClientState {
-    pub fn new(shared: Arc<Client>, authenticated: bool) -> ClientState {
+    pub fn new(shared: Arc<Client>, authenticated: bool, user: Arc<User>) -> ClientState {
         ClientState {
             shared,
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            user,
             multi: None,
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
@@ -77,7 +87,17 @@ impl ClientState {
             close_without_reply: false,
             sleep_micros: 0,
             failure_hold: Hold::ZERO,
+            subscriptions: Subscriptions::default(),
+            caching: None,
         }
+    }
+}
+
+impl ClientState {
+    /// The connection is this user's from now on.
+    pub fn become_user(&mut self, user: Arc<User>) {
+        *self.shared.user.lock() = Some(user.clone());
+        self.user = user;
     }
 }
 
@@ -100,10 +120,16 @@ pub struct Client {
     pub no_touch: AtomicBool,
     pub killed: AtomicBool,
     pub buffers: Buffers,
+    pub subscriptions: SubscriptionCounts,
+    /// `None`: the default user.
+    pub user: Mutex<Option<Arc<User>>>,
+    /// How CLIENT TRACKING was turned on.
+    pub tracking: Mutex<Option<Mode>>,
     /// Index of the latest command in the table.
     last_command: AtomicUsize,
     pub details: Mutex<ClientDetails>,
     mailbox: Mutex<Mailbox>,
+    has_mail: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -116,6 +142,21 @@ pub struct Buffers {
     pub input_free: AtomicUsize,
     /// Replies that are not sent yet.
     pub output: AtomicUsize,
+}
+
+/// How much a connection listens to, as its owner last told.
+#[derive(Debug, Default)]
+pub struct SubscriptionCounts {
+    pub channels: AtomicUsize,
+    pub patterns: AtomicUsize,
+    pub shards: AtomicUsize,
+}
+
+impl SubscriptionCounts {
+    pub fn any(&self) -> bool {
+        let counts = [&self.channels, &self.patterns, &self.shards];
+        counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
 }
 
 impl Buffers {
@@ -139,6 +180,20 @@ pub struct Mailbox {
     pub hold: Hold,
     /// The reply to the command that blocked is among the bytes.
     pub unblocked: bool,
+    /// More has been waiting than the soft limit of listeners allows, since then.
+    over_soft_since_micros: Option<u64>,
+}
+
+/// What pushes have to wait for, and the limits of those who listen: `client-output-buffer-limit` of the class `pubsub`.
+pub struct Delivery {
+    pub hold: Hold,
+    pub now_micros: u64,
+    /// 0: no limit.
+    pub bytes_hard: usize,
+    /// 0: no limit.
+    pub bytes_soft: usize,
+    /// How long more than the soft limit may wait.
+    pub soft_micros: u64,
 }
 
 /// A mailbox that nobody empties is cut off here: the connection is closed.
@@ -170,6 +225,7 @@ impl Client {
         if mailbox.bytes.len() + bytes.len() > bytes_max {
             self.killed.store(true, Ordering::SeqCst);
         } else {
+            self.has_mail.store(true, Ordering::Relaxed);
             mailbox.bytes.extend_from_slice(bytes);
             mailbox.hold = mailbox.hold.max(hold);
             mailbox.unblocked |= unblocked;
@@ -178,8 +234,64 @@ impl Client {
         (self.wake)();
     }
 
-    pub fn take_mail(&self) -> Mailbox {
-        std::mem::take(&mut *self.mailbox.lock())
+    /// Leaves a push, in RESP3's form, which RESP2 has as an array.
+    pub fn push(&self, bytes: &[u8], delivery: &Delivery) {
+        let mut mailbox = self.mailbox.lock();
+        let start = mailbox.bytes.len();
+        if self.is_cut_off(start + bytes.len(), delivery, &mut mailbox) {
+            mailbox.bytes = Vec::new();
+            self.killed.store(true, Ordering::SeqCst);
+        } else {
+            self.has_mail.store(true, Ordering::Relaxed);
+            mailbox.bytes.extend_from_slice(bytes);
+            mailbox.hold = mailbox.hold.max(delivery.hold);
+            if self.resp.load(Ordering::Relaxed) == 2 {
+                mailbox.bytes[start] = b'*';
+            }
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    /// Nothing more is kept for a connection that reads too slowly: the limits of listeners, or of any connection.
+    fn is_cut_off(&self, mailbox_bytes: usize, delivery: &Delivery, mailbox: &mut Mailbox) -> bool {
+        if self.killed.load(Ordering::Relaxed) || mailbox_bytes > MAILBOX_BYTES_MAX {
+            return true;
+        }
+        if !self.subscriptions.any() {
+            return false;
+        }
+        let waiting = mailbox_bytes + self.buffers.output.load(Ordering::Relaxed);
+        if delivery.bytes_soft == 0 || waiting <= delivery.bytes_soft {
+            mailbox.over_soft_since_micros = None;
+        }
+        let since_micros = match mailbox.over_soft_since_micros {
+            Some(micros) => micros,
+            None if delivery.bytes_soft > 0 && waiting > delivery.bytes_soft => {
+                *mailbox.over_soft_since_micros.insert(delivery.now_micros)
+            }
+            None => delivery.now_micros,
+        };
+        let is_over_soft = delivery.now_micros.saturating_sub(since_micros) > delivery.soft_micros;
+        is_over_soft || delivery.bytes_hard > 0 && waiting > delivery.bytes_hard
+    }
+
+    /// Something was left. Asked by the connection itself, of what its own commands have left for it.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Relaxed)
+    }
+
+    /// Hands over what was left, and keeps `spare`, which must be empty, for what comes next.
+    pub fn take_mail(&self, spare: Vec<u8>) -> Mailbox {
+        let mut mailbox = self.mailbox.lock();
+        self.has_mail.store(false, Ordering::Relaxed);
+        let empty = Mailbox {
+            bytes: spare,
+            over_soft_since_micros: mailbox.over_soft_since_micros,
+            ..Mailbox::default()
+        };
+        std::mem::replace(&mut *mailbox, empty)
     }
 
     /// Asks the connection to close.
@@ -221,9 +333,13 @@ impl Clients {
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             buffers: Buffers::default(),
+            subscriptions: SubscriptionCounts::default(),
+            user: Mutex::default(),
+            tracking: Mutex::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),
             mailbox: Mutex::default(),
+            has_mail: AtomicBool::new(false),
             wake,
         });
         self.all.lock().insert(client.id, client.clone());

@@ -159,6 +159,7 @@ pub enum Group {
     Generic,
     Transactions,
     Connection,
+    PubSub,
     Server,
     Cluster,
 }
@@ -179,6 +180,7 @@ impl Group {
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
+            Group::PubSub => "pubsub",
             Group::Server => "server",
             Group::Cluster => "cluster",
         }
@@ -199,6 +201,7 @@ impl Group {
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Connection => Some("connection"),
+            Group::PubSub => Some("pubsub"),
             Group::Server | Group::Cluster => None,
         }
     }
@@ -228,6 +231,9 @@ pub const ADMIN_CATEGORY: u32 = 1 << 17;
 /// ACL category only: the command stands in those of lists, sets and sorted sets, not in its family's.
 pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 
+/// Its place is channels, not keys.
+pub const PUBSUB: u32 = 1 << 19;
+
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
     (READONLY, "readonly"),
@@ -235,6 +241,7 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (ADMIN, "admin"),
     (NOSCRIPT, "noscript"),
     (LOADING, "loading"),
+    (PUBSUB, "pubsub"),
     (STALE, "stale"),
     (SKIP_MONITOR, "skip_monitor"),
     (SKIP_SLOWLOG, "skip_slowlog"),

@@ -6,6 +6,7 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
 use crate::Redis;
+use crate::changes::What;
 use crate::clients::ClientState;
 use crate::command::{EmptyReply, Failure};
 use crate::keyspace::{Entry, Keyspace, Kind, Missing};
@@ -36,6 +37,7 @@ impl<'c, 't> Context<'c, 't> {
             tx: self.tx,
             db,
             now_ms: self.now_ms,
+            changes: &self.layer.changes,
         }
     }
 
@@ -45,6 +47,7 @@ impl<'c, 't> Context<'c, 't> {
             tx: self.tx,
             db: self.client.db,
             now_ms: self.now_ms,
+            changes: &self.layer.changes,
         };
         (keys, &mut self.reply)
     }
@@ -63,9 +66,20 @@ impl<'c, 't> Context<'c, 't> {
         let found = self.keys().look_up(name);
         self.layer.statistics.key_read(found.is_ok());
         if matches!(found, Err(Missing::Expired)) {
-            self.layer.expired.note(self.client.db, name);
+            self.note_expired(name);
+        }
+        if found.is_err() {
+            self.layer.changes.note(self.client.db, name, What::Missed);
         }
         found.ok()
+    }
+
+    /// A dead key is told of where it was found, unless nothing may expire now.
+    fn note_expired(&self, name: &[u8]) {
+        let is_paused = self.layer.pause.holds_back(true, self.now_ms).is_some();
+        if !is_paused && self.layer.expired.note(self.client.db, name) {
+            self.layer.changes.note(self.client.db, name, What::Expired);
+        }
     }
 
     fn note_use(&self, name: &[u8]) {

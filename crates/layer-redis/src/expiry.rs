@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::Home;
+use quartet_engine::{Hold, Home, Transaction};
 
 use crate::Redis;
 use crate::commands;
@@ -30,12 +30,18 @@ pub struct FoundExpired {
 const FOUND_MAX: usize = 1000;
 
 impl FoundExpired {
-    pub fn note(&self, db: u8, name: &[u8]) {
+    /// False if it was known, or nothing more can be remembered.
+    pub fn note(&self, db: u8, name: &[u8]) -> bool {
         let mut keys = self.keys.lock();
-        if keys.len() < FOUND_MAX {
+        let is_new = keys.len() < FOUND_MAX
+            && !keys
+                .iter()
+                .any(|(other, known)| (*other, known.as_slice()) == (db, name));
+        if is_new {
             keys.push((db, name.to_vec()));
+            self.any.store(true, Ordering::Relaxed);
         }
-        self.any.store(true, Ordering::Relaxed);
+        is_new
     }
 }
 
@@ -58,7 +64,7 @@ impl Redis {
         let removed = home.execute(self.space, |tx| -> Result<u64, ()> {
             let mut removed = 0;
             for (db, name) in found {
-                let mut keys = Keyspace { tx, db: *db, now_ms };
+                let mut keys = self.keyspace(tx, *db, now_ms);
                 if matches!(keys.look_up(name), Err(Missing::Expired)) {
                     keys.remove(name);
                     removed += 1;
@@ -66,14 +72,40 @@ impl Redis {
             }
             Ok(removed)
         });
-        let removed = removed.map_or(0, |(removed, _)| removed);
+        let (removed, _) = removed.unwrap_or_default();
         self.statistics.expired_keys.fetch_add(removed, Ordering::Relaxed);
+        // The command that found them has told of them.
+        self.changes.take();
+    }
+
+    fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
+        let changes = &self.changes;
+        Keyspace {
+            tx,
+            db,
+            now_ms,
+            changes,
+        }
+    }
+
+    /// Tells of the keys that a committed transaction has removed because their time was over.
+    fn tell_expired(&self, hold: Hold) {
+        if self.changes.are_wanted() {
+            let changes = self.changes.take();
+            self.notify(None, &changes);
+            self.invalidate(None, &changes);
+            self.outbox.commit(hold);
+        }
     }
 
     /// Removes what is due. Call it about ten times a second.
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
         self.statistics.sample_rate(now_micros);
+        if self.tracking.is_on() {
+            let _home = self.engine.home();
+            self.trim_tracking();
+        }
         let is_paused = self.pause.holds_back(true, now_micros / 1000).is_some();
         if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
             return;
@@ -82,6 +114,7 @@ impl Redis {
             let mut home = self.engine.home();
             let removed = self.expire_keys(&mut home) + self.expire_fields(&mut home);
             self.blocking.serve(&mut home, self);
+            self.send_outbox();
             if removed < BATCH {
                 return;
             }
@@ -93,14 +126,15 @@ impl Redis {
         let removed = home.execute(self.space, |tx| -> Result<usize, ()> {
             let due = due(tx, false, now_ms, BATCH);
             for (db, _, name) in &due {
-                Keyspace { tx, db: *db, now_ms }.remove(name);
+                self.keyspace(tx, *db, now_ms).remove(name);
             }
             Ok(due.len())
         });
-        let removed = removed.map_or(0, |(removed, _)| removed);
+        let (removed, hold) = removed.unwrap_or_default();
         self.statistics
             .expired_keys
             .fetch_add(removed as u64, Ordering::Relaxed);
+        self.tell_expired(hold);
         removed
     }
 
@@ -110,12 +144,18 @@ impl Redis {
             let due = due(tx, true, now_ms, BATCH);
             let mut fields = 0;
             for (db, _, name) in &due {
-                fields += commands::hashes::expire_fields(&mut Keyspace { tx, db: *db, now_ms }, name);
+                fields += commands::hashes::expire_fields(&mut self.keyspace(tx, *db, now_ms), name);
             }
             Ok((due.len(), fields))
         });
-        let (hashes, fields) = removed.map_or((0, 0), |(removed, _)| removed);
+        let ((hashes, fields), hold) = removed.unwrap_or_default();
         self.statistics.expired_fields.fetch_add(fields, Ordering::Relaxed);
+        if self.changes.are_wanted() {
+            let changes = self.changes.take();
+            self.notify_expired_fields(&changes);
+            self.invalidate(None, &changes);
+            self.outbox.commit(hold);
+        }
         hashes
     }
 }

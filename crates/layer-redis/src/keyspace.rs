@@ -23,6 +23,7 @@ use quartet_model::next_prefix;
 use quartet_store::Row;
 use smallvec::SmallVec;
 
+use crate::changes::{Changes, What};
 use crate::command::Failure;
 use crate::errors;
 
@@ -234,6 +235,8 @@ pub struct Keyspace<'k, 't> {
     pub tx: &'k mut Transaction<'t>,
     pub db: u8,
     pub now_ms: u64,
+    /// Where everything done to keys is noted.
+    pub changes: &'k Changes,
 }
 
 impl Keyspace<'_, '_> {
@@ -284,6 +287,7 @@ impl Keyspace<'_, '_> {
             field_ms: field_deadline_ms(header.kind, header.flags, payload),
         };
         self.move_deadlines(name, old.as_ref().map(Entry::deadlines).unwrap_or_default(), deadlines);
+        self.note_put(name, old.as_ref());
         if let Some(old) = old.filter(Entry::is_large) {
             let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(&old.payload()[..10]);
             if !keeps_id {
@@ -301,13 +305,17 @@ impl Keyspace<'_, '_> {
         if old.is_large() {
             old.elements().clear_all(self.tx);
         }
-        !old.is_expired(self.now_ms)
+        let was_there = !old.is_expired(self.now_ms);
+        let what = if was_there { What::Removed } else { What::Expired };
+        self.changes.note(self.db, name, what);
+        was_there
     }
 
     /// Removes the key's row but leaves the elements, for a collection that goes on under another name.
     pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
         let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
         self.move_deadlines(name, old.deadlines(), Deadlines::default());
+        self.changes.note(self.db, name, What::Removed);
         Some(old)
     }
 
@@ -319,6 +327,22 @@ impl Keyspace<'_, '_> {
     /// Tells those who watch or wait for `name` that an element changed although the key's own row did not.
     pub fn touch(&mut self, name: &[u8]) {
         self.tx.touch(&key_row(self.db, name));
+        self.changes.note(self.db, name, What::Written);
+    }
+
+    #[inline]
+    fn note_put(&self, name: &[u8], old: Option<&Entry>) {
+        if !self.changes.are_wanted() {
+            return;
+        }
+        match old {
+            None => self.changes.note(self.db, name, What::Created),
+            Some(old) if old.is_expired(self.now_ms) => {
+                self.changes.note(self.db, name, What::Expired);
+                self.changes.note(self.db, name, What::Created);
+            }
+            Some(_) => self.changes.note(self.db, name, What::Written),
+        }
     }
 
     /// A fresh large collection's elements.
@@ -577,6 +601,7 @@ mod tests {
                 tx,
                 db: 0,
                 now_ms: NOW_MS,
+                changes: &fixture.layer.changes,
             });
             Ok(())
         });

@@ -9,7 +9,10 @@
 //! socket: bytes in, bytes out. Whoever owns the socket asks it what to wait for (more bytes, a durable version, a deadline,
 //! its mailbox). Time arrives with the transaction.
 
+pub mod acl;
 pub mod blocking;
+pub mod changes;
+pub mod channels;
 pub mod clients;
 pub mod command;
 pub mod commands;
@@ -22,6 +25,8 @@ pub mod glob;
 pub mod keyspace;
 pub mod latency;
 pub mod long_double;
+pub mod notifications;
+pub mod outbox;
 pub mod packed;
 pub mod parse;
 pub mod pause;
@@ -34,26 +39,32 @@ pub mod slowlog;
 pub mod statistics;
 #[cfg(test)]
 pub mod testing;
+pub mod tracking;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use quartet_engine::{Engine, Space};
 
 pub use session::{Received, Session};
 
+use crate::acl::{UserFile, Users};
 use crate::blocking::Blocking;
+use crate::changes::Changes;
+use crate::channels::Channels;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
 use crate::latency::LatencyEvents;
+use crate::outbox::Outbox;
 use crate::pause::Pause;
 use crate::random::Random;
 use crate::recency::Recency;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
+use crate::tracking::Tracking;
 
 /// The version of Redis whose commands and replies this layer follows; clients gate features on it.
 pub const REDIS_VERSION: &str = "7.4.0";
@@ -71,8 +82,15 @@ pub struct Redis {
     pub slowlog: Mutex<Slowlog>,
     pub latency: Mutex<LatencyEvents>,
     pub pause: Pause,
-    /// SHA-256 of the password that AUTH must give; `None`: no password.
-    pub password: RwLock<Option<[u8; 32]>>,
+    pub channels: Channels,
+    pub changes: Changes,
+    pub outbox: Outbox,
+    pub tracking: Tracking,
+    pub users: Users,
+    /// Where users are kept beyond this process, if anywhere.
+    pub user_file: Option<Box<dyn UserFile>>,
+    /// So many hexadecimal digits that nobody can guess. The server supplies them.
+    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     pub identity: Identity,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
@@ -130,7 +148,13 @@ impl Redis {
             slowlog: Mutex::default(),
             latency: Mutex::default(),
             pause: Pause::default(),
-            password: RwLock::new(None),
+            channels: Channels::default(),
+            changes: Changes::default(),
+            outbox: Outbox::default(),
+            tracking: Tracking::default(),
+            users: Users::default(),
+            user_file: None,
+            secret_digits: None,
             identity,
             cursors: Mutex::default(),
             random: Random::default(),

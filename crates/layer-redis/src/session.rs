@@ -8,20 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{ExecuteError, Hold, Home};
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply};
 
 use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
     ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
 };
+use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
 use crate::commands::transactions;
 use crate::commands::{self, table};
 use crate::context::Context;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::slowlog::{SlowCommand, Slowlog};
 use crate::statistics::CommandCounter;
-use crate::{errors, redaction};
+use crate::{errors, redaction, tracking};
 
 /// What a call of [`Session::receive`] did.
 #[derive(Debug, Default)]
@@ -55,11 +56,12 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 impl Session {
     pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
-        let authenticated = layer.password.read().is_none();
+        let authenticated = layer.users.are_all_welcome();
+        let user = layer.users.default_user().clone();
         layer.statistics.connections_received.fetch_add(1, Ordering::Relaxed);
         Session {
             layer,
-            client: ClientState::new(client, authenticated),
+            client: ClientState::new(client, authenticated, user),
             parser: Parser::new(),
             deadline_ms: None,
             blocked: false,
@@ -77,7 +79,8 @@ impl Session {
 
     /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
     pub fn may_idle(&self) -> bool {
-        self.is_blocked() || self.client.shared.monitor.load(Ordering::Relaxed)
+        let shared = &self.client.shared;
+        self.is_blocked() || shared.monitor.load(Ordering::Relaxed) || shared.subscriptions.any()
     }
 
     /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
@@ -139,8 +142,17 @@ impl Session {
     /// Fetches what other threads left for this connection. Returns the version the bytes must wait for.
     pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
         self.resume_if_over();
-        let mail = self.client.shared.take_mail();
-        out.extend_from_slice(&mail.bytes);
+        let spare = if out.is_empty() {
+            std::mem::take(out)
+        } else {
+            Vec::new()
+        };
+        let mail = self.client.shared.take_mail(spare);
+        if out.is_empty() {
+            *out = mail.bytes;
+        } else {
+            out.extend_from_slice(&mail.bytes);
+        }
         if mail.unblocked {
             self.blocked = false;
             self.deadline_ms = None;
@@ -170,13 +182,20 @@ impl Session {
                 home.unwatch(watched.id);
             }
         }
+        if !self.client.subscriptions.is_empty() {
+            let _home = self.layer.engine.home();
+            leave_all(&self.layer, &mut self.client.subscriptions, &self.client.shared);
+        }
+        self.layer.tracking.disable(&self.client.shared);
+        self.layer.decide_on_changes();
         self.layer.clients.disconnect(&self.client.shared);
     }
 
     /// For tests of replies' shapes, without HELLO.
     #[cfg(test)]
     pub fn speak_resp3(&mut self) {
-        self.client.protocol = quartet_wire_resp::Protocol::Resp3;
+        self.client.protocol = Protocol::Resp3;
+        self.client.shared.resp.store(3, Ordering::Relaxed);
     }
 
     /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
@@ -225,7 +244,7 @@ impl Session {
 
     /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
     fn may_run_unauthenticated(&self, command: &Command) -> bool {
-        self.client.authenticated || command.has(NO_AUTH) || self.layer.password.read().is_none()
+        self.client.authenticated || command.has(NO_AUTH) || self.layer.users.are_all_welcome()
     }
 
     fn limits(&self) -> Limits {
@@ -246,6 +265,8 @@ impl Session {
         out: &mut Vec<u8>,
         received: &mut Received,
     ) {
+        layer.trim_tracking();
+        self.fetch_own_mail(out, received);
         let replies_start = out.len();
         let outcome = self.dispatch(home, layer, arguments, raw, out);
         match outcome {
@@ -268,20 +289,32 @@ impl Session {
             out.truncate(replies_start);
             received.close = true;
         }
-        match self.client.reply_mode {
-            ReplyMode::On => {}
-            ReplyMode::SkipNext => {
-                out.truncate(replies_start);
-                self.client.reply_mode = ReplyMode::SkipThis;
-            }
-            ReplyMode::SkipThis => {
-                out.truncate(replies_start);
-                self.client.reply_mode = ReplyMode::On;
-            }
-            ReplyMode::Off => out.truncate(replies_start),
-        }
+        self.silence(replies_start, arguments, out);
         layer.expire_found(home);
+        layer.send_outbox();
         layer.blocking.serve(home, layer);
+        self.fetch_own_mail(out, received);
+    }
+
+    /// What a command leaves for its own connection has its place around the reply.
+    #[inline]
+    fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
+        if self.client.shared.has_mail() {
+            received.hold = received.hold.max(self.take_mail(out));
+        }
+    }
+
+    /// Drops what CLIENT REPLY does not want to be sent. Confirmations of subscriptions are pushes, and no replies.
+    fn silence(&mut self, replies_start: usize, arguments: Arguments<'_>, out: &mut Vec<u8>) {
+        let mode = self.client.reply_mode;
+        self.client.reply_mode = match mode {
+            ReplyMode::SkipNext => ReplyMode::SkipThis,
+            ReplyMode::SkipThis => ReplyMode::On,
+            ReplyMode::On | ReplyMode::Off => mode,
+        };
+        if mode != ReplyMode::On && !commands::find(arguments).is_ok_and(changes_subscriptions) {
+            out.truncate(replies_start);
+        }
     }
 
     fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
@@ -361,11 +394,25 @@ impl Session {
         {
             let counter = &layer.statistics.commands.0[table().index(command)];
             counter.rejected.fetch_add(1, Ordering::Relaxed);
+            if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
+                self.log_denial(layer, command, arguments);
+            }
         }
         admitted
     }
 
-    /// Finds the command and checks everything that needs no key.
+    fn log_denial(&self, layer: &Redis, command: &'static Command, arguments: Arguments<'_>) {
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            let place = if self.client.multi.is_some() {
+                "multi"
+            } else {
+                "toplevel"
+            };
+            layer.log_denial(&self.client, &denial, command, arguments, place);
+        }
+    }
+
+    /// Finds the command and checks everything that needs no key's value.
     fn admissible(
         &self,
         layer: &Redis,
@@ -379,8 +426,14 @@ impl Session {
         if !self.may_run_unauthenticated(command) {
             return Err("NOAUTH Authentication required.".into());
         }
+        if self.is_listening() && !is_allowed_while_subscribed(command) {
+            return Err(only_pubsub(command));
+        }
         if self.client.multi.is_some() && command.has(NO_MULTI) {
             return Err("ERR Command not allowed inside a transaction".into());
+        }
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            return Err(denial.text(command).into());
         }
         if layer.is_out_of_memory() && self.may_need_memory(command) {
             return Err(errors::OUT_OF_MEMORY.into());
@@ -392,6 +445,11 @@ impl Session {
             return Err(errors::KEY_TOO_LARGE.into());
         }
         Ok(command)
+    }
+
+    /// RESP2 cannot tell a reply from a message, so a connection that listens may do little else.
+    fn is_listening(&self) -> bool {
+        self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
     }
 
     /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
@@ -429,6 +487,14 @@ impl Drop for Session {
     }
 }
 
+fn only_pubsub(command: &Command) -> Failure {
+    let name = command.name;
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )
+    .into()
+}
+
 /// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
@@ -459,8 +525,15 @@ pub fn call(
             in_exec: false,
             retry_for,
         };
-        (command.handler)(&mut context, arguments)
+        handle(&mut context, command, arguments)
     });
+    match &outcome {
+        Ok(((), hold)) => layer.outbox.commit(*hold),
+        Err(ExecuteError::Layer(_, hold) | ExecuteError::TooLarge(hold)) => {
+            layer.changes.take();
+            layer.outbox.discard(*hold);
+        }
+    }
     // What DEBUG SLEEP will sleep counts as the command's duration.
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
@@ -491,6 +564,21 @@ pub fn call(
     }
 }
 
+/// Runs the handler, and gathers what others are to be told of its work.
+fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Failure> {
+    (command.handler)(context, arguments)?;
+    if context.layer.changes.are_wanted() {
+        let changes = context.layer.changes.take();
+        context.layer.notify(Some((command, arguments)), &changes);
+        context.layer.invalidate(Some(context.client.shared.id), &changes);
+        tracking::remember(context, command, arguments);
+    }
+    if context.client.caching.is_some() && !context.in_exec && !command.name.starts_with("client|") {
+        context.client.caching = None;
+    }
+    Ok(())
+}
+
 /// Runs one queued command inside EXEC's transaction. Its errors become its reply.
 pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
     let index = table().index(command);
@@ -504,7 +592,15 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     );
     let started_micros = context.layer.engine.now_micros();
     let slept_before = context.client.sleep_micros;
-    let outcome = (command.handler)(context, arguments);
+    let outcome = match context.client.user.check(command, arguments) {
+        Ok(()) => handle(context, command, arguments),
+        Err(denial) => {
+            context
+                .layer
+                .log_denial(context.client, &denial, command, arguments, "multi");
+            Err(denial.text_at_exec().into())
+        }
+    };
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,

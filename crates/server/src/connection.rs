@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::bell::Bell;
+use crate::bell::{Bell, Porter};
 use crate::durability::DurableWaiters;
 use crate::settings::Settings;
 
@@ -41,11 +41,17 @@ pub fn wake_idle(layer: &Redis) {
     layer.clients.wake_idle(now_micros.saturating_sub(rest_micros));
 }
 
+/// Where connections for one I/O thread are handed in, and who wakes them there.
+pub struct Desk {
+    pub connections: mpsc::UnboundedSender<Accepted>,
+    pub porter: Arc<Porter>,
+}
+
 /// Accepts connections and deals them out to the I/O threads in turn.
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
-    threads: Vec<mpsc::UnboundedSender<Accepted>>,
+    threads: Vec<Desk>,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match listener
@@ -80,25 +86,25 @@ pub struct Accepted {
     bell: Arc<Bell>,
 }
 
-fn deal(socket: TcpStream, layer: &Redis, threads: &[mpsc::UnboundedSender<Accepted>], next: &AtomicUsize) {
+fn deal(socket: TcpStream, layer: &Redis, threads: &[Desk], next: &AtomicUsize) {
     if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.
         let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
         return;
     }
-    let index = next.fetch_add(1, Ordering::Relaxed) % threads.len();
-    match accepted(socket, layer) {
-        Ok(accepted) => drop(threads[index].send(accepted)),
+    let desk = &threads[next.fetch_add(1, Ordering::Relaxed) % threads.len()];
+    match accepted(socket, layer, desk.porter.clone()) {
+        Ok(accepted) => drop(desk.connections.send(accepted)),
         Err(error) => tracing::warn!(%error, "handing a connection on"),
     }
 }
 
-fn accepted(socket: TcpStream, layer: &Redis) -> io::Result<Accepted> {
+fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
-    let bell = Arc::new(Bell::default());
+    let bell = Arc::new(Bell::of(porter));
     let ring = bell.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
@@ -385,7 +391,7 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
-            self.send_rest(sent).await?;
+            self.send_slowly(sent).await?;
         }
         let statistics = &self.layer.statistics;
         let written = self.output.len() as u64;
@@ -400,18 +406,31 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the peer to read, until it has done so, has taken too long, or is to be disconnected.
-    async fn send_rest(&mut self, sent: usize) -> io::Result<()> {
+    /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed
+    /// meanwhile, perhaps because too much is waiting for it.
+    async fn send_slowly(&mut self, sent: usize) -> io::Result<()> {
         let stall_timeout = self.stall_timeout();
+        let (bell, client) = (&self.bell, self.session.client());
+        let mut rung = false;
+        let killed = poll_fn(|context| {
+            while bell.poll_rung(context).is_ready() {
+                rung = true;
+                if client.killed.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        });
         let rest = self.socket.write_all(&self.output[sent..]);
-        tokio::select! {
-            biased;
-            sent = tokio::time::timeout(stall_timeout, rest) => sent??,
-            () = until_killed(self.session.client(), &self.bell) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        let written = tokio::select! {
+            written = tokio::time::timeout(stall_timeout, rest) => written?,
+            () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        // What was left meanwhile is still to be fetched.
+        if rung {
+            self.bell.ring();
         }
-        // What was posted meanwhile has woken only the wait above.
-        self.bell.ring();
-        Ok(())
+        written
     }
 
     /// Work that a command left for after the lock. Its OK is the last reply in the output.
@@ -434,11 +453,5 @@ impl Connection {
 
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
-    }
-}
-
-async fn until_killed(client: &Client, bell: &Bell) {
-    while !client.killed.load(Ordering::SeqCst) {
-        poll_fn(|context| bell.poll_rung(context)).await;
     }
 }

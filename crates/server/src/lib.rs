@@ -14,6 +14,7 @@ mod http_connection;
 mod metrics;
 mod resources;
 mod settings;
+mod users;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use settings::{Credentials, Listen, Settings};
 
+use crate::bell::Porter;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
@@ -83,6 +85,8 @@ struct Worker {
     stop: watch::Receiver<bool>,
     /// The listeners, on the thread that accepts for all.
     listening: Option<Listening>,
+    /// Wakes the connections of this thread.
+    porter: Arc<Porter>,
     connections: mpsc::UnboundedReceiver<connection::Accepted>,
     http_connections: mpsc::UnboundedReceiver<HttpAccepted>,
 }
@@ -90,7 +94,7 @@ struct Worker {
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
 struct Listening {
     redis: Option<TcpListener>,
-    redis_threads: Vec<mpsc::UnboundedSender<connection::Accepted>>,
+    desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
@@ -120,7 +124,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes));
+        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes)?);
         let metrics_layer = layer.clone();
         if let Some(listener) = &redis_listener {
             server
@@ -157,7 +161,7 @@ impl Server {
         Ok(server)
     }
 
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Redis {
+    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Result<Redis> {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Redis,
@@ -176,11 +180,19 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
         settings.tell(&layer.config);
-        if let Credentials::Key { sha256 } = settings.credentials {
-            *layer.password.write() = Some(sha256);
+        let file = users::UsersInDirectory::new(&settings.data);
+        layer.config.start_with("aclfile", file.path().display().to_string());
+        let has_users = file.path().exists();
+        layer.user_file = Some(Box::new(file));
+        if has_users && let Err(error) = layer.load_users() {
+            bail!("the file of users: {error}");
         }
-        layer
+        if let Credentials::Key { sha256 } = settings.credentials {
+            layer.users.require_password(Some(sha256));
+        }
+        Ok(layer)
     }
 
     fn dynamodb_layer(&self, settings: &Settings, address: SocketAddr) -> DynamoDbHttp {
@@ -216,23 +228,31 @@ impl Server {
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let threads = settings.io_threads();
-        let (redis_threads, redis_receivers): (Vec<_>, Vec<_>) =
-            (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
-        let (http_threads, http_receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
+        let (mut desks, mut receivers) = (Vec::new(), Vec::new());
+        let (mut http_threads, mut http_receivers) = (Vec::new(), Vec::new());
+        for _ in 0..settings.io_threads() {
+            let (connections, receiver) = mpsc::unbounded_channel();
+            let porter = Arc::<Porter>::default();
+            receivers.push((receiver, porter.clone()));
+            desks.push(connection::Desk { connections, porter });
+            let (sender, receiver) = mpsc::unbounded_channel();
+            http_threads.push(sender);
+            http_receivers.push(receiver);
+        }
         let mut listening = Some(Listening {
             redis,
-            redis_threads,
+            desks,
             http,
             http_threads,
         });
-        let receivers = redis_receivers.into_iter().zip(http_receivers);
-        for (index, (connections, http_connections)) in receivers.enumerate() {
+        let receivers = receivers.into_iter().zip(http_receivers);
+        for (index, ((connections, porter), http_connections)) in receivers.enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
                 listening: listening.take(),
+                porter,
                 connections,
                 http_connections,
             };
@@ -274,6 +294,8 @@ impl Server {
 impl Worker {
     async fn run(mut self) {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let porter = self.porter.clone();
+        let porter = tokio::task::spawn(async move { porter.serve().await });
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listening) = self.listening.take() {
             self.listen(listening, &mut tasks);
@@ -292,13 +314,14 @@ impl Worker {
                 else => break,
             }
         }
+        porter.abort();
         waiters.stop();
     }
 
     fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
         if let Some(listener) = listening.redis {
             let (layer, stop) = (self.layer.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, listening.redis_threads, stop));
+            tasks.spawn(connection::accept(listener, layer, listening.desks, stop));
         }
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());

@@ -336,3 +336,51 @@ func TestServerDescriptions(t *testing.T) {
 		}
 	})
 }
+
+func TestMessagesReachASubscriber(t *testing.T) {
+	both(t, func(t *testing.T, client *redis.Client) {
+		listener := client.Subscribe(ctx, "news")
+		defer listener.Close()
+		_, err := listener.Receive(ctx)
+		must(t, err)
+		must(t, listener.PSubscribe(ctx, "n*"))
+		_, err = listener.Receive(ctx)
+		must(t, err)
+		equal(t, client.Publish(ctx, "news", "hello").Val(), int64(2))
+		channel := listener.Channel()
+		for _, pattern := range []string{"", "n*"} {
+			message := <-channel
+			equal(t, []string{message.Pattern, message.Channel, message.Payload}, []string{pattern, "news", "hello"})
+		}
+		must(t, listener.Ping(ctx))
+	})
+}
+
+func TestShardedMessagesReachASubscriber(t *testing.T) {
+	both(t, func(t *testing.T, client *redis.Client) {
+		listener := client.SSubscribe(ctx, "shard")
+		defer listener.Close()
+		_, err := listener.Receive(ctx)
+		must(t, err)
+		equal(t, client.SPublish(ctx, "shard", "hello").Val(), int64(1))
+		message, err := listener.ReceiveMessage(ctx)
+		must(t, err)
+		equal(t, message.Payload, "hello")
+	})
+}
+
+func TestAUserSeesOnlyItsKeys(t *testing.T) {
+	both(t, func(t *testing.T, client *redis.Client) {
+		must(t, client.Do(ctx, "ACL", "SETUSER", "gopher", "on", ">secret", "~go:*", "+@all").Err())
+		defer client.Do(ctx, "ACL", "DELUSER", "gopher")
+		with := *client.Options()
+		with.Username, with.Password = "gopher", "secret"
+		user := redis.NewClient(&with)
+		defer user.Close()
+		must(t, user.Set(ctx, "go:1", "v", 0).Err())
+		err := user.Get(ctx, "other").Err()
+		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Fatalf("observed %v", err)
+		}
+	})
+}

@@ -9,6 +9,7 @@
     3: {...}                      the outcome under RESP3, where it differs
     /-ERR .*/                     a regular expression over the outcome
     B> BLPOP k 1                  on a second connection, named B
+    B<                            what arrives there unasked: a message
 
 `pytest --rewrite` replaces outcomes by observed ones, except matching expressions.
 """
@@ -25,7 +26,7 @@ from harness.resp import Connection, NilArray, Push, ReplyError, Set, Simple, Ve
 from harness.server import TARGET
 
 FOLDER = Path(__file__).parent.parent / "testdata"
-COMMAND = re.compile(r"^([A-Z]?)> (?:(~2?) )?(.*)$")
+COMMAND = re.compile(r"^([A-Z]?)(?:> (?:(~2?) )?(.*)|<)$")
 ESCAPES = {"\\": "\\", '"': '"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -123,7 +124,7 @@ def read_cases(path: Path) -> list[Case]:
         elif line.startswith("# "):
             cases.append(Case(path, line[2:].strip(), None))
         elif match := COMMAND.match(line):
-            cases[-1].steps.append(Step(match[1], match[2], words(match[3]), line))
+            cases[-1].steps.append(Step(match[1], match[2], words(match[3] or ""), line))
         elif line.startswith("3: "):
             cases[-1].steps[-1].outcome[3] = line[3:]
         elif line.strip():
@@ -144,7 +145,9 @@ def run(case: Case, port: int, protocol: int) -> list[str]:
         for step in case.steps:
             if step.connection not in connections:
                 connections[step.connection] = Connection(port, protocol)
-            observed.append(render(sort(connections[step.connection].do(*step.arguments), step.order)))
+            connection = connections[step.connection]
+            value = connection.do(*step.arguments) if step.arguments else connection.read()
+            observed.append(render(sort(value, step.order)))
     finally:
         for connection in connections.values():
             connection.close()

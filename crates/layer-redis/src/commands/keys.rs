@@ -271,6 +271,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     } else {
         context.keys().clear();
     }
+    context.layer.tracking.flushed(context.layer);
     context.reply.ok();
     Ok(())
 }
@@ -278,6 +279,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 fn flushall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     check_flush_options(arguments)?;
     clear_everything(context.tx);
+    context.layer.tracking.flushed(context.layer);
     context.reply.ok();
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod help;
 pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
+pub mod pubsub;
 pub mod server;
 pub mod sets;
 pub mod sort;
@@ -41,6 +42,7 @@ static FAMILIES: &[&[Command]] = &[
     transactions::COMMANDS,
     connection::COMMANDS,
     connection::client::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
     server::acl::COMMANDS,
     server::cluster::COMMANDS,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::table::{Access, Effect, PARAMETERS, Parameter};
+use crate::notifications;
 
 macro_rules! parameters {
     ($($field:ident = $default:expr;)*) => {
@@ -58,6 +59,15 @@ parameters! {
     output_bytes_hard = 0;
     output_bytes_soft = 0;
     output_soft_seconds = 0;
+    // Its class `pubsub`.
+    pubsub_bytes_hard = 32 << 20;
+    pubsub_bytes_soft = 8 << 20;
+    pubsub_soft_seconds = 60;
+    // Bits of the classes of events, see `notifications`.
+    notify_keyspace_events = 0;
+    tracking_table_max_keys = 1_000_000;
+    acllog_max_len = 128;
+    acl_pubsub_allchannels = 0;
 }
 
 /// A checked value, ready to be stored.
@@ -116,16 +126,36 @@ impl Config {
         self.apply(vec![Change { parameter, text }]);
     }
 
-    /// Keeps what client-output-buffer-limit says of the class `normal`: hard and soft limit, and the soft one's seconds.
+    /// Keeps what client-output-buffer-limit says of the classes `normal` and `pubsub`: hard and soft limit, and the soft
+    /// one's seconds.
     pub(crate) fn limit_output(&self, text: &str) {
-        let fields = [
+        let normal = [
             &self.output_bytes_hard,
             &self.output_bytes_soft,
             &self.output_soft_seconds,
         ];
-        for (field, number) in fields.iter().zip(text.split(' ').skip(1)) {
-            field.store(values::number(number), Ordering::Relaxed);
+        let pubsub = [
+            &self.pubsub_bytes_hard,
+            &self.pubsub_bytes_soft,
+            &self.pubsub_soft_seconds,
+        ];
+        for (fields, first) in [(normal, 1), (pubsub, 9)] {
+            for (field, number) in fields.iter().zip(text.split(' ').skip(first)) {
+                field.store(values::number(number), Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Keeps which classes of events are told.
+    pub(crate) fn notify_events(&self, text: &str) {
+        let classes = i64::from(notifications::classes(text));
+        self.notify_keyspace_events.store(classes, Ordering::Relaxed);
+    }
+
+    /// Keeps whether new users may use every channel.
+    pub(crate) fn default_channels(&self, text: &str) {
+        let all = i64::from(text == "allchannels");
+        self.acl_pubsub_allchannels.store(all, Ordering::Relaxed);
     }
 
     /// Most bytes of replies that a connection may have waiting, if there is a limit.

@@ -125,9 +125,9 @@ const UINT_MAX: i64 = u32::MAX as i64;
 /// Every parameter, in the order of their names.
 #[rustfmt::skip]
 pub const PARAMETERS: &[Parameter] = &[
-    row("acl-pubsub-default", None, Choice(&["allchannels", "resetchannels"]), "resetchannels", Modifiable, Kept),
+    row("acl-pubsub-default", None, Choice(&["allchannels", "resetchannels"]), "resetchannels", Modifiable, Parsed(Config::default_channels)),
     row("aclfile", None, Text, "", Immutable, Kept),
-    row("acllog-max-len", None, Integer(0, i64::MAX), "128", Modifiable, Kept),
+    row("acllog-max-len", None, Integer(0, i64::MAX), "128", Modifiable, Number(|config| &config.acllog_max_len)),
     row("active-defrag-cycle-max", None, Integer(1, 99), "25", Modifiable, Kept),
     row("active-defrag-cycle-min", None, Integer(1, 99), "1", Modifiable, Kept),
     row("active-defrag-ignore-bytes", None, Memory(1, i64::MAX), "104857600", Modifiable, Kept),
@@ -221,7 +221,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("min-replicas-max-lag", Some("min-slaves-max-lag"), Integer(0, INT_MAX), "10", Modifiable, Number(|config| &config.min_replicas_max_lag)),
     row("min-replicas-to-write", Some("min-slaves-to-write"), Integer(0, INT_MAX), "0", Modifiable, Number(|config| &config.min_replicas_to_write)),
     row("no-appendfsync-on-rewrite", None, Boolean, "no", Modifiable, Kept),
-    row("notify-keyspace-events", None, KeyspaceEvents, "", Modifiable, Kept),
+    row("notify-keyspace-events", None, KeyspaceEvents, "", Modifiable, Parsed(Config::notify_events)),
     row("oom-score-adj", None, Choice(&["no", "yes", "relative", "absolute"]), "no", Modifiable, Kept),
     row("oom-score-adj-values", None, OomScores, "0 200 800", Modifiable, Kept),
     row("pidfile", None, Text, "", Immutable, Kept),
@@ -298,7 +298,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("tls-session-cache-size", None, Integer(0, INT_MAX), "20480", Modifiable, Kept),
     row("tls-session-cache-timeout", None, Integer(0, INT_MAX), "300", Modifiable, Kept),
     row("tls-session-caching", None, Boolean, "yes", Modifiable, Kept),
-    row("tracking-table-max-keys", None, Integer(0, i64::MAX), "1000000", Modifiable, Kept),
+    row("tracking-table-max-keys", None, Integer(0, i64::MAX), "1000000", Modifiable, Number(|config| &config.tracking_table_max_keys)),
     row("unixsocket", None, Text, "", Immutable, Kept),
     row("unixsocketperm", None, Integer(0, 0o777), "0", Immutable, Kept),
     row("use-exit-on-panic", None, Boolean, "no", Hidden, Kept),

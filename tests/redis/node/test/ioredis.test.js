@@ -135,4 +135,42 @@ describe("ioredis", () => {
     await other.flushdb();
     await other.quit();
   });
+
+  test("messages reach a subscriber", async () => {
+    const listener = open();
+    const heard = [];
+    const all = new Promise((resolve) => {
+      const hear = (...message) => { heard.push(message); if (heard.length === 2) resolve(); };
+      listener.on("message", (channel, text) => hear("message", channel, text));
+      listener.on("pmessage", (pattern, channel, text) => hear("pmessage", pattern, channel, text));
+    });
+    assert.equal(await listener.subscribe("news"), 1);
+    assert.equal(await listener.psubscribe("n*"), 2);
+    assert.equal(await redis.publish("news", "hello"), 2);
+    await all;
+    assert.deepEqual(heard, [["message", "news", "hello"], ["pmessage", "n*", "news", "hello"]]);
+    assert.equal(await listener.unsubscribe("news"), 1);
+    await listener.quit();
+  });
+
+  test("keyspace events reach a subscriber", async () => {
+    const listener = open();
+    await redis.config("SET", "notify-keyspace-events", "Kg$");
+    const told = new Promise((resolve) => listener.on("message", (_, event) => { if (event === "del") resolve(event); }));
+    await listener.subscribe(`__keyspace@${databases.ioredis}__:k`);
+    await redis.set("k", "v");
+    await redis.del("k");
+    assert.equal(await told, "del");
+    await redis.config("SET", "notify-keyspace-events", "");
+    await listener.quit();
+  });
+
+  test("a user sees only its keys", async () => {
+    await redis.call("ACL", "SETUSER", "node", "on", ">secret", "~node:*", "+@all");
+    const user = open({ username: "node", password: "secret" });
+    assert.equal(await user.set("node:1", "v"), "OK");
+    await assert.rejects(user.get("other"), /NOPERM/);
+    await user.quit();
+    await redis.call("ACL", "DELUSER", "node");
+  });
 });

@@ -1,7 +1,6 @@
 //! CLIENT: what connections there are, and what one may do to another.
 //!
-//! CLIENT TRACKING and its kin come in a later release; until then they are unknown subcommands, which clients expect of old
-//! servers. Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 behind them.
+//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 behind them.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_wire_resp::Arguments;
 
-use super::{DEFAULT_USER, row};
+use super::{row, tracking};
+use crate::Redis;
+use crate::acl::{User, Users};
 use crate::clients::{Client, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
@@ -29,8 +30,10 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Command] = &[
-    row("client|getredir", 2, ANYONE, "6.0.0", "Answers -1: tracking is off.", redirection),
-    row("client|trackinginfo", 2, ANYONE, "6.2.0", "Shows that tracking is off.", tracking),
+    row("client|caching", 3, ANYONE, "6.0.0", "Says whether the keys of the next command are tracked.", tracking::caching),
+    row("client|getredir", 2, ANYONE, "6.0.0", "Says to which connection invalidations go.", tracking::get_redirection),
+    row("client|tracking", -3, ANYONE, "6.0.0", "Turns the tracking of keys that this connection reads on or off.", tracking::tracking),
+    row("client|trackinginfo", 2, ANYONE, "6.2.0", "Shows how this connection tracks.", tracking::tracking_info),
     row("client|getname", 2, ANYONE, "2.6.9", "Returns the name of this connection.", get_name),
     help_command("client|help", Group::Connection, "5.0.0"),
     row("client|id", 2, ANYONE, "5.0.0", "Returns the id of this connection.", id),
@@ -46,24 +49,6 @@ const SUBCOMMANDS: &[Command] = &[
     row("client|unblock", -3, ADMINISTRATOR, "5.0.0", "Ends the wait of a blocked connection.", unblock),
     row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
 ];
-
-/// Tracking comes with a later release; until then it is off for everybody, which is what these two say.
-fn redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.integer(-1);
-    Ok(())
-}
-
-fn tracking(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.map(3);
-    context.reply.bulk(b"flags");
-    context.reply.set(1);
-    context.reply.bulk(b"off");
-    context.reply.bulk(b"redirect");
-    context.reply.integer(-1);
-    context.reply.bulk(b"prefixes");
-    context.reply.array(0);
-    Ok(())
-}
 
 fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     let details = context.client.shared.details.lock();
@@ -113,7 +98,12 @@ fn id(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
 }
 
 fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let line = describe(context, &context.client.shared, arguments);
+    let line = describe(
+        context.layer,
+        context.client.shared.id,
+        &context.client.shared,
+        arguments,
+    );
     context.reply.verbatim(b"txt", line.as_bytes());
     Ok(())
 }
@@ -124,14 +114,17 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         Some(option) if parse::is(option, "type") && arguments.len() == 4 => {
             let clients = context.layer.clients.list();
             let kind = ClientType::parse(&arguments[3])?;
-            clients.into_iter().filter(|_| kind == ClientType::Normal).collect()
+            clients
+                .into_iter()
+                .filter(|client| kind == ClientType::of(client))
+                .collect()
         }
         Some(option) if parse::is(option, "id") && arguments.len() > 3 => with_ids(context, arguments.tail(3))?,
         Some(_) => return Err(errors::SYNTAX.into()),
     };
     let lines: String = clients
         .iter()
-        .map(|client| describe(context, client, arguments))
+        .map(|client| describe(context.layer, context.client.shared.id, client, arguments))
         .collect();
     context.reply.verbatim(b"txt", lines.as_bytes());
     Ok(())
@@ -147,19 +140,20 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Cli
 }
 
 /// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0.
-fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>) -> String {
-    let now_micros = context.layer.engine.now_micros();
+pub fn describe(layer: &Redis, own_id: u64, client: &Client, arguments: Arguments<'_>) -> String {
+    let now_micros = layer.engine.now_micros();
+    let user = layer.users.of(client);
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
-    let is_self = client.id == context.client.shared.id;
+    let is_self = client.id == own_id;
     let queued = client.multi.load(Ordering::Relaxed);
     let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
     let details = client.details.lock();
     let mut line = String::new();
     writeln!(
         line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
-         user={DEFAULT_USER} redir=-1 resp={} watch={} lib-name={} lib-ver={}",
+         user={} redir={} resp={} watch={} lib-name={} lib-ver={}",
         client.id,
         client.address,
         client.local_address,
@@ -169,6 +163,9 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         seconds_since(client.last_active_micros.load(Ordering::Relaxed)),
         flags(client),
         client.db.load(Ordering::Relaxed),
+        load(&client.subscriptions.channels),
+        load(&client.subscriptions.patterns),
+        load(&client.subscriptions.shards),
         queued as i64 - 1,
         if is_self {
             request_bytes(arguments)
@@ -179,6 +176,8 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
         load(&client.buffers.output),
         client.buffers.total(),
         client.last_command(),
+        String::from_utf8_lossy(&user.name),
+        tracking::redirection(client),
         client.resp.load(Ordering::Relaxed),
         client.watch_count.load(Ordering::Relaxed),
         details.library_name,
@@ -189,10 +188,15 @@ fn describe(context: &Context<'_, '_>, client: &Client, arguments: Arguments<'_>
 }
 
 fn flags(client: &Client) -> String {
+    let [tracks, is_broken, broadcasts] = tracking::letters(client);
     let known = [
         (client.monitor.load(Ordering::Relaxed), 'O'),
+        (client.subscriptions.any(), 'P'),
         (client.multi.load(Ordering::Relaxed) > 0, 'x'),
         (client.blocked.load(Ordering::Relaxed), 'b'),
+        tracks,
+        is_broken,
+        broadcasts,
         (client.no_evict.load(Ordering::Relaxed), 'e'),
         (client.no_touch.load(Ordering::Relaxed), 'T'),
     ];
@@ -213,18 +217,28 @@ fn request_bytes(arguments: Arguments<'_>) -> usize {
     head(arguments.len()) + bulks.sum::<usize>()
 }
 
-/// The kinds of connections that Redis knows. All of Quartet's are normal until there is PUBSUB.
+/// The kinds of connections that Redis knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientType {
     Normal,
-    Other,
+    PubSub,
+    Replication,
 }
 
 impl ClientType {
+    fn of(client: &Client) -> ClientType {
+        if client.subscriptions.any() {
+            ClientType::PubSub
+        } else {
+            ClientType::Normal
+        }
+    }
+
     fn parse(word: &[u8]) -> Result<ClientType, Failure> {
         match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
             "normal" => Ok(ClientType::Normal),
-            "master" | "replica" | "slave" | "pubsub" => Ok(ClientType::Other),
+            "pubsub" => Ok(ClientType::PubSub),
+            "master" | "replica" | "slave" => Ok(ClientType::Replication),
             _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
         }
     }
@@ -237,6 +251,7 @@ struct Filters {
     local_address: Option<Vec<u8>>,
     kind: Option<ClientType>,
     age_seconds_min: Option<u64>,
+    user: Option<Arc<User>>,
     skip_self: bool,
 }
 
@@ -244,7 +259,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     if arguments.len() == 3 {
         return kill_address(context, &arguments[2]);
     }
-    let filters = parse_filters(arguments)?;
+    let filters = parse_filters(&context.layer.users, arguments)?;
     let mut killed = 0;
     for client in context.layer.clients.list() {
         if matches(context, &filters, &client) {
@@ -266,7 +281,7 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Fai
 }
 
 /// The caller's own connection closes behind the reply.
-fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
+pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;
         context.layer.clients.disconnect(client);
@@ -275,25 +290,26 @@ fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     }
 }
 
-fn parse_filters(arguments: Arguments<'_>) -> Result<Filters, Failure> {
+fn parse_filters(users: &Users, arguments: Arguments<'_>) -> Result<Filters, Failure> {
     let mut filters = Filters {
         id: None,
         address: None,
         local_address: None,
         kind: None,
         age_seconds_min: None,
+        user: None,
         skip_self: true,
     };
     if !arguments.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
     }
     for position in (2..arguments.len()).step_by(2) {
-        add_filter(&mut filters, &arguments[position], &arguments[position + 1])?;
+        add_filter(users, &mut filters, &arguments[position], &arguments[position + 1])?;
     }
     Ok(filters)
 }
 
-fn add_filter(filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
+fn add_filter(users: &Users, filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
     let positive = |error: &'static str| parse::integer(value).filter(|number| *number > 0).ok_or(error);
     match String::from_utf8_lossy(option).to_ascii_lowercase().as_str() {
         "id" => filters.id = Some(positive("ERR client-id should be greater than 0")? as u64),
@@ -301,8 +317,10 @@ fn add_filter(filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), 
         "addr" => filters.address = Some(value.to_vec()),
         "laddr" => filters.local_address = Some(value.to_vec()),
         "type" => filters.kind = Some(ClientType::parse(value)?),
-        "user" if value == DEFAULT_USER.as_bytes() => {}
-        "user" => return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into()),
+        "user" => {
+            let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
+            filters.user = Some(users.find(value).ok_or_else(no_such)?);
+        }
         "skipme" if parse::is(value, "yes") => filters.skip_self = true,
         "skipme" if parse::is(value, "no") => filters.skip_self = false,
         _ => return Err(errors::SYNTAX.into()),
@@ -321,7 +339,11 @@ fn matches(context: &Context<'_, '_>, filters: &Filters, client: &Client) -> boo
     filters.id.is_none_or(|id| id == client.id)
         && is(&filters.address, &client.address)
         && is(&filters.local_address, &client.local_address)
-        && filters.kind.is_none_or(|kind| kind == ClientType::Normal)
+        && filters.kind.is_none_or(|kind| kind == ClientType::of(client))
+        && filters
+            .user
+            .as_ref()
+            .is_none_or(|user| Arc::ptr_eq(user, &context.layer.users.of(client)))
         && filters.age_seconds_min.is_none_or(|seconds| age_seconds >= seconds)
         && !(filters.skip_self && client.id == context.client.shared.id)
 }

@@ -3,15 +3,16 @@
 //! Texts and order of checks follow the replies of Redis 7.0.15.
 
 pub mod client;
+pub mod tracking;
 
 use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::{Arguments, Protocol};
-use sha2::{Digest, Sha256};
 
+use crate::acl::DEFAULT_USER;
 use crate::clients::ReplyMode;
 use crate::command::*;
-use crate::commands::transactions;
+use crate::commands::{pubsub, transactions};
 use crate::context::Context;
 use crate::{DATABASES, REDIS_VERSION, errors, parse};
 
@@ -50,8 +51,14 @@ const fn row(
 }
 
 fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let is_listening = context.reply.protocol() == Protocol::Resp2 && !context.client.subscriptions.is_empty();
     match arguments.get(1) {
         Some(_) if arguments.len() > 2 => return Err("ERR wrong number of arguments for 'ping' command".into()),
+        text if is_listening => {
+            context.reply.array(2);
+            context.reply.bulk(b"pong");
+            context.reply.bulk(text.unwrap_or_default());
+        }
         Some(text) => context.reply.bulk(text),
         None => context.reply.simple("PONG"),
     }
@@ -87,35 +94,29 @@ fn select_db(context: &mut Context<'_, '_>, db: u8) {
 
 fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (user, password) = match arguments.len() {
-        2 if context.layer.password.read().is_none() => return Err(NO_PASSWORD.into()),
-        2 => (DEFAULT_USER.as_bytes(), &arguments[1]),
+        2 if context.layer.users.default_user().rules().any_password => return Err(NO_PASSWORD.into()),
+        2 => (DEFAULT_USER, &arguments[1]),
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
     };
-    authenticate(context, user, password)?;
+    authenticate(context, user, password, arguments)?;
     context.reply.ok();
     Ok(())
 }
 
-fn authenticate(context: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Failure> {
-    let expected = *context.layer.password.read();
-    let is_right = expected.is_none_or(|expected| are_equal(&password_hash(password), &expected));
-    if user != DEFAULT_USER.as_bytes() || !is_right {
+fn authenticate(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    password: &[u8],
+    arguments: Arguments<'_>,
+) -> Result<(), Failure> {
+    let Some(user) = context.layer.users.authenticate(name, password) else {
+        context.layer.log_failed_authentication(context.client, name, arguments);
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
-    }
+    };
+    context.client.become_user(user);
     context.client.authenticated = true;
     Ok(())
-}
-
-/// What is kept of a password.
-pub fn password_hash(password: &[u8]) -> [u8; 32] {
-    Sha256::digest(password).into()
-}
-
-/// Compares in a time that tells nothing about where two hashes differ.
-fn are_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
-    std::hint::black_box(differences) == 0
 }
 
 /// HELLO's arguments, none of them acted upon yet.
@@ -129,9 +130,9 @@ struct Greeting<'a> {
 fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let greeting = parse_greeting(arguments)?;
     if let Some((user, password)) = greeting.credentials {
-        authenticate(context, user, password)?;
+        authenticate(context, user, password, arguments)?;
     }
-    if !context.client.authenticated && context.layer.password.read().is_some() {
+    if !context.client.authenticated && !context.layer.users.are_all_welcome() {
         return Err(HELLO_UNAUTHENTICATED.into());
     }
     if let Some(name) = greeting.name {
@@ -210,17 +211,17 @@ fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
     set_protocol(context, Protocol::Resp2);
     let shared = context.client.shared.clone();
     context.layer.clients.set_monitor(&shared, false);
+    pubsub::leave_all(context.layer, &mut context.client.subscriptions, &shared);
+    tracking::forget(context);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();
     context.client.reply_mode = ReplyMode::On;
-    context.client.authenticated = context.layer.password.read().is_none();
+    context.client.authenticated = context.layer.users.are_all_welcome();
+    context.client.become_user(context.layer.users.default_user().clone());
     context.reply.simple("RESET");
     Ok(())
 }
-
-/// The only user of this release.
-pub const DEFAULT_USER: &str = "default";
 
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
                            Are you sure your configuration is correct?";

@@ -112,7 +112,7 @@ fn names_and_switches() {
          CLIENT NO-EVICT x => !ERR syntax error
          CLIENT NO-TOUCH off => OK
          CLIENT MAINT_NOTIFICATIONS ON => !ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.
-         CLIENT TRACKING ON => !ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.
+         CLIENT TRACKING ON => OK
          CLIENT REPLY x => !ERR syntax error
          CLIENT UNBLOCK 1 => 0
          CLIENT UNBLOCK -9223372036854775808 => 0

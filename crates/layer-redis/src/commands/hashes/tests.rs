@@ -327,7 +327,12 @@ fn in_keyspace<R>(fixture: &Fixture, body: impl FnOnce(&mut Keyspace<'_, '_>) ->
     let mut home = fixture.layer.engine.home();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(fixture.layer.space, |tx| -> Result<R, ()> {
-        Ok(body(&mut Keyspace { tx, db: 0, now_ms }))
+        Ok(body(&mut Keyspace {
+            tx,
+            db: 0,
+            now_ms,
+            changes: &fixture.layer.changes,
+        }))
     });
     outcome.unwrap_or_else(|_| panic!("the transaction failed")).0
 }

@@ -89,7 +89,15 @@ impl From<Corrupted> for Failure {
 
 /// The key, if it is there; an error if it cannot be a HyperLogLog.
 fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
-    let found = context.keys().find_kind(name, Kind::String)?;
+    plausible(context.keys().find_kind(name, Kind::String)?)
+}
+
+/// The same, counted as a read.
+fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Failure> {
+    plausible(context.read_kind(name, Kind::String)?)
+}
+
+fn plausible(found: Option<Entry>) -> Result<Option<Entry>, Failure> {
     match found {
         Some(entry) if !is_plausible(entry.payload()) => Err(NOT_A_HYPERLOGLOG.into()),
         found => Ok(found),
@@ -135,9 +143,7 @@ fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         return Ok(());
     }
     let name = &arguments[1];
-    let found = find(context, name)?;
-    context.layer.statistics.key_read(found.is_some());
-    let count = match found {
+    let count = match read(context, name)? {
         None => 0,
         Some(entry) => match cached_count(entry.payload()) {
             Some(count) => count,
@@ -165,9 +171,7 @@ fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Ve
     let mut registers = vec![0; REGISTERS];
     let mut any_dense = false;
     for name in arguments.iter().skip(1) {
-        let found = find(context, name)?;
-        context.layer.statistics.key_read(found.is_some());
-        let Some(entry) = found else { continue };
+        let Some(entry) = read(context, name)? else { continue };
         any_dense |= !HyperLogLog::from_bytes(entry.payload()).is_sparse();
         each_run(entry.payload(), &mut |start, value, length| {
             if value > 0 {

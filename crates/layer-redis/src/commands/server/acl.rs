@@ -1,15 +1,20 @@
-//! ACL, read only: there is one user, `default`, who may do everything. Rules and further users come in a later release, so
-//! nothing here changes anything.
+//! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::acl`].
 
-use std::fmt::Write;
+use std::sync::Arc;
 
 use quartet_wire_resp::Arguments;
 
+use crate::acl::rules::{Rules, UNMATCHED, hexadecimal};
+use crate::acl::selector::Selector;
+use crate::acl::{DEFAULT_USER, User, log, parse_file};
+use crate::channels::Scope;
+use crate::clients::Client;
 use crate::command::*;
-use crate::commands::connection::DEFAULT_USER;
+use crate::commands::connection::client::kill_one;
 use crate::commands::help::help_command;
-use crate::commands::table;
+use crate::commands::{find, table};
 use crate::context::Context;
+use crate::{Redis, parse};
 
 pub const COMMANDS: &[Command] = &[container(
     "acl",
@@ -25,9 +30,16 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Command] = &[
     row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", cat),
+    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
+    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run),
+    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", generate_password),
     row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", get_user),
     help_command("acl|help", Group::Server, "6.0.0"),
     row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", list),
+    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", load),
+    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", show_log),
+    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", save),
+    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", set_user),
     row("acl|users", 2, ADMINISTRATOR, "Lists the users.", users),
     row("acl|whoami", 2, ANYONE, "Names this connection's user.", who_am_i),
 ];
@@ -73,7 +85,7 @@ pub const CATEGORIES: &[&str] = &[
 
 fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let names: Vec<&str> = match arguments.get(2) {
-        Some(_) if arguments.len() > 3 => return Err("ERR wrong number of arguments for 'acl|cat' command".into()),
+        Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => CATEGORIES.to_vec(),
         Some(name) => commands_of(name)?,
     };
@@ -93,55 +105,269 @@ fn commands_of(category: &[u8]) -> Result<Vec<&'static str>, Failure> {
 }
 
 fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.bulk(DEFAULT_USER.as_bytes());
+    context.reply.bulk(&context.client.user.name);
     Ok(())
 }
 
 fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.array(1);
-    context.reply.bulk(DEFAULT_USER.as_bytes());
+    let users = context.layer.users.list();
+    context.reply.array(users.len());
+    users.iter().for_each(|user| context.reply.bulk(&user.name));
     Ok(())
 }
 
 fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let password = password(context).map_or("nopass".into(), |hash| format!("#{hash}"));
-    context.reply.array(1);
-    context
-        .reply
-        .bulk(format!("user {DEFAULT_USER} on {password} ~* &* +@all").as_bytes());
+    let users = context.layer.users.list();
+    context.reply.array(users.len());
+    users
+        .iter()
+        .for_each(|user| context.reply.bulk(&user.rules().line(&user.name)));
     Ok(())
-}
-
-/// The password's SHA-256 in hexadecimal digits.
-fn password(context: &Context<'_, '_>) -> Option<String> {
-    let hash = (*context.layer.password.read())?;
-    let mut digits = String::new();
-    for byte in hash {
-        write!(digits, "{byte:02x}").expect("a string takes any text");
-    }
-    Some(digits)
 }
 
 fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    if &arguments[2] != DEFAULT_USER.as_bytes() {
+    let Some(user) = context.layer.users.find(&arguments[2]) else {
         context.reply.null();
         return Ok(());
-    }
-    let password = password(context);
-    let flags: &[&str] = if password.is_some() { &["on"] } else { &["on", "nopass"] };
+    };
+    let rules = user.rules();
     let reply = &mut context.reply;
     reply.map(6);
     reply.bulk(b"flags");
+    let flags = rules.flags();
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
-    reply.array(password.iter().len());
-    password.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
-    for (name, rules) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(rules.as_bytes());
+    reply.array(rules.passwords.len());
+    let hashes = rules.passwords.iter().map(hexadecimal);
+    hashes.for_each(|hash| reply.bulk(hash.as_bytes()));
+    describe(context, &rules.selectors[0]);
+    context.reply.bulk(b"selectors");
+    context.reply.array(rules.selectors.len() - 1);
+    for selector in &rules.selectors[1..] {
+        context.reply.map(3);
+        describe(context, selector);
     }
-    reply.bulk(b"selectors");
-    reply.array(0);
     Ok(())
+}
+
+fn describe(context: &mut Context<'_, '_>, selector: &Selector) {
+    let reply = &mut context.reply;
+    reply.bulk(b"commands");
+    reply.bulk(selector.command_text().as_bytes());
+    reply.bulk(b"keys");
+    reply.bulk(&selector.key_text());
+    reply.bulk(b"channels");
+    reply.bulk(&selector.channel_text());
+}
+
+fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let name = &arguments[2];
+    if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+        return Err("ERR Usernames can't contain spaces or null characters".into());
+    }
+    let all_channels = are_channels_free(context.layer);
+    let found = context.layer.users.find(name);
+    let old = found
+        .as_ref()
+        .map_or_else(|| Arc::new(Rules::new(all_channels)), |user| user.rules());
+    let modifiers: Vec<&[u8]> = arguments.iter().skip(3).collect();
+    let rules = old
+        .changed(&modifiers, all_channels)
+        .map_err(|(modifier, reason)| match reason {
+            UNMATCHED => format!("ERR Unmatched parenthesis in acl selector starting at '{modifier}'."),
+            reason => format!("ERR Error in ACL SETUSER modifier '{modifier}': {reason}"),
+        })?;
+    if let Some(user) = &found {
+        kill_listeners(context, user, &rules);
+    }
+    context.layer.users.set(name, rules);
+    context.reply.ok();
+    Ok(())
+}
+
+/// New users may use every channel.
+fn are_channels_free(layer: &Redis) -> bool {
+    layer
+        .config
+        .acl_pubsub_allchannels
+        .load(std::sync::atomic::Ordering::Relaxed)
+        != 0
+}
+
+fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {
+    let mut clients = layer.clients.list();
+    clients.retain(|client| Arc::ptr_eq(&layer.users.of(client), user));
+    clients
+}
+
+/// Closes the user's connections that listen to something which the new rules do not allow.
+fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules) {
+    for client in connections_of(context.layer, user) {
+        let listens_to = context.layer.channels.subscriptions_of(client.id);
+        let is_allowed = |(scope, name): &(Scope, Vec<u8>)| {
+            let mut selectors = rules.selectors.iter();
+            selectors.any(|selector| selector.allows_channel(name, *scope == Scope::Pattern))
+        };
+        if !listens_to.iter().all(is_allowed) {
+            kill_one(context, &client);
+        }
+    }
+}
+
+fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.iter().skip(2).any(|name| name == DEFAULT_USER) {
+        return Err("ERR The 'default' user cannot be removed".into());
+    }
+    let mut count = 0;
+    for name in arguments.iter().skip(2) {
+        if let Some(user) = context.layer.users.remove(name) {
+            kill_connections(context, &user);
+            count += 1;
+        }
+    }
+    context.reply.integer(count);
+    Ok(())
+}
+
+fn kill_connections(context: &mut Context<'_, '_>, user: &Arc<User>) {
+    for client in connections_of(context.layer, user) {
+        kill_one(context, &client);
+    }
+}
+
+fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();
+    let user = context.layer.users.find(&arguments[2]);
+    let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
+    let request = arguments.tail(3);
+    let command = match find(request) {
+        Ok(command) => command,
+        // A container without its subcommand.
+        Err(incomplete) if table().find(&request[0]).is_some() && request.len() == 1 => return Err(incomplete),
+        Err(_) => return Err(format!("ERR Command '{}' not found", show(3)).into()),
+    };
+    if !command.accepts(request.len()) {
+        return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
+    }
+    match user.rules().check(command, request) {
+        Ok(()) => context.reply.ok(),
+        Err(denial) => context.reply.bulk(denial.dry_run_text(command, request).as_bytes()),
+    }
+    Ok(())
+}
+
+const PASSWORD_BITS: &str =
+    "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
+
+fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let bits = match arguments.get(2) {
+        Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
+        None => 256,
+        Some(bits) => parse::required_integer(bits)?,
+    };
+    if !(1..=4096).contains(&bits) {
+        return Err(PASSWORD_BITS.into());
+    }
+    let source = context.layer.secret_digits.as_ref();
+    let digits = source.ok_or("ERR This server has no source of randomness")?;
+    context.reply.bulk(digits((bits as usize).div_ceil(4)).as_bytes());
+    Ok(())
+}
+
+fn wrong_number(word: &str) -> Failure {
+    format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try ACL HELP.").into()
+}
+
+fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let count = match arguments.get(2) {
+        Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
+        None => 10,
+        Some(word) if parse::is(word, "reset") => {
+            context.layer.users.log.lock().entries.clear();
+            context.reply.ok();
+            return Ok(());
+        }
+        Some(count) => parse::required_integer(count)?.max(0),
+    };
+    let entries: Vec<log::Entry> = {
+        let log = context.layer.users.log.lock();
+        log.entries.iter().take(count as usize).cloned().collect()
+    };
+    context.reply.array(entries.len());
+    entries.iter().for_each(|entry| show_entry(context, entry));
+    Ok(())
+}
+
+fn show_entry(context: &mut Context<'_, '_>, entry: &log::Entry) {
+    let age_seconds = context.now_ms.saturating_sub(entry.created_ms) as f64 / 1000.0;
+    let reply = &mut context.reply;
+    reply.map(10);
+    reply.bulk(b"count");
+    reply.integer(entry.count as i64);
+    for (name, text) in [
+        ("reason", entry.reason.as_bytes()),
+        ("context", entry.context.as_bytes()),
+        ("object", &entry.object),
+        ("username", &entry.user),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text);
+    }
+    reply.bulk(b"age-seconds");
+    reply.double(age_seconds);
+    reply.bulk(b"client-info");
+    reply.bulk(entry.client.trim_end().as_bytes());
+    for (name, number) in [
+        ("entry-id", entry.id),
+        ("timestamp-created", entry.created_ms),
+        ("timestamp-last-updated", entry.updated_ms),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.integer(number as i64);
+    }
+}
+
+const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
+                       SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in \
+                       order to store users in the Redis configuration.";
+
+fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let file = context.layer.user_file.as_ref().ok_or(NO_FILE)?;
+    let mut text = Vec::new();
+    for user in context.layer.users.list() {
+        text.extend_from_slice(&user.rules().line(&user.name));
+        text.push(b'\n');
+    }
+    let text = String::from_utf8(text).map_err(|_| "ERR A user or pattern that is not UTF-8 cannot be saved")?;
+    file.write(&text)
+        .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// All users of the file, or no change.
+fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let gone = context.layer.load_users()?;
+    gone.iter().for_each(|user| kill_connections(context, user));
+    context.reply.ok();
+    Ok(())
+}
+
+impl Redis {
+    /// Replaces the users by those of the file. Returns those that are no longer there, or no longer the same.
+    pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
+        let file = self.user_file.as_ref().ok_or(NO_FILE)?;
+        let text = file
+            .read()
+            .map_err(|error| format!("ERR The ACL file cannot be read: {error}"))?;
+        let text = text.ok_or("ERR There is no ACL file yet: ACL SAVE writes one")?;
+        let mut users = parse_file(&text, are_channels_free(self)).map_err(|errors| {
+            format!(
+                "ERR {errors}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+            )
+        })?;
+        let of_default = users.remove(DEFAULT_USER).unwrap_or_else(Rules::of_default_user);
+        Ok(self.users.replace(users, of_default))
+    }
 }

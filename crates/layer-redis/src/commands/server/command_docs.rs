@@ -3,7 +3,7 @@
 
 use quartet_wire_resp::Arguments;
 
-use super::key_flags::key_flags;
+use super::key_flags::{key_flags, request_key_flags};
 use crate::command::*;
 use crate::commands::help::help_command;
 use crate::commands::{find, table};
@@ -267,15 +267,10 @@ fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let request = arguments.tail(2);
     let (command, positions) = keys_in(request)?;
-    let returns_old = request.iter().skip(3).any(|word| parse::is(word, "get"));
     let reply = &mut context.reply;
     reply.array(positions.len());
     for (index, position) in positions.into_iter().enumerate() {
-        let flags = match command.name {
-            "set" if returns_old => "RW access update",
-            "set" => "OW update",
-            _ => key_flags(command, index),
-        };
+        let flags = request_key_flags(command, request, index);
         let flags: Vec<&str> = flags.split(' ').collect();
         reply.array(2);
         reply.bulk(&request[position]);

@@ -2,8 +2,8 @@
 
 use quartet_wire_resp::Arguments;
 
+use crate::acl::password_hash;
 use crate::command::*;
-use crate::commands::connection::password_hash;
 use crate::commands::help::help_command;
 use crate::config::Change;
 use crate::config::table::Parameter;
@@ -73,11 +73,13 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     for position in (2..arguments.len()).step_by(2) {
         if arguments[position].eq_ignore_ascii_case(b"requirepass") {
             let password = &arguments[position + 1];
-            *context.layer.password.write() = (!password.is_empty()).then(|| password_hash(password));
+            let hash = (!password.is_empty()).then(|| password_hash(password));
+            context.layer.users.require_password(hash);
         }
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
     context.layer.config.apply(changes);
+    context.layer.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
         context.layer.clients.wake_all();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quartet_wire_resp::Arguments;
 
 use super::persistence::last_save_seconds;
+use crate::channels::Scope;
 use crate::command::*;
 use crate::commands::table;
 use crate::context::Context;
@@ -109,7 +110,7 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "client_recent_max_input_buffer", 0);
     line(out, "client_recent_max_output_buffer", 0);
     line(out, "blocked_clients", blocked);
-    line(out, "tracking_clients", 0);
+    line(out, "tracking_clients", layer.tracking.counts().clients);
     line(out, "clients_in_timeout_table", 0);
 }
 
@@ -251,6 +252,7 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "instantaneous_input_kbps", kilobytes(bytes_read));
     line(out, "instantaneous_output_kbps", kilobytes(bytes_written));
     line(out, "expired_stale_perc", "0.00");
+    let (channels, tracked) = (&context.layer.channels, context.layer.tracking.counts());
     lines(
         out,
         &[
@@ -284,14 +286,14 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("dump_payload_sanitizations", 0),
             ("keyspace_hits", load(&statistics.keyspace_hits)),
             ("keyspace_misses", load(&statistics.keyspace_misses)),
-            ("pubsub_channels", 0),
-            ("pubsub_patterns", 0),
-            ("pubsubshard_channels", 0),
+            ("pubsub_channels", channels.count(Scope::Channel) as u64),
+            ("pubsub_patterns", channels.count(Scope::Pattern) as u64),
+            ("pubsubshard_channels", channels.count(Scope::Shard) as u64),
             ("latest_fork_usec", 0),
             ("total_forks", 0),
-            ("tracking_total_keys", 0),
-            ("tracking_total_items", 0),
-            ("tracking_total_prefixes", 0),
+            ("tracking_total_keys", tracked.keys as u64),
+            ("tracking_total_items", tracked.items as u64),
+            ("tracking_total_prefixes", tracked.prefixes as u64),
             ("unexpected_error_replies", 0),
             ("total_error_replies", load(&statistics.error_replies)),
         ],

@@ -1,6 +1,9 @@
 //! What each command does to its keys, as COMMAND INFO and COMMAND GETKEYSANDFLAGS say it; observed of Redis 7.0.15.
 
+use quartet_wire_resp::Arguments;
+
 use crate::command::{Command, READONLY};
+use crate::parse;
 
 /// Flags of the command's key at `index`, separated by blanks. Keys behind the last one listed are like that one.
 pub fn key_flags(command: &Command, index: usize) -> &'static str {
@@ -11,6 +14,78 @@ pub fn key_flags(command: &Command, index: usize) -> &'static str {
         Some((flags, _)) => flags[index.min(flags.len() - 1)],
         None if command.has(READONLY) => "RO access",
         None => "RW access update",
+    }
+}
+
+/// The same for a request: what SET and BITFIELD do depends on their options.
+pub fn request_key_flags(command: &Command, arguments: Arguments<'_>, index: usize) -> &'static str {
+    match command.name {
+        "set" if arguments.iter().skip(3).any(|word| parse::is(word, "get")) => "RW access update",
+        "set" => "OW update",
+        "bitfield" if only_gets(arguments) => "RO access",
+        _ => key_flags(command, index),
+    }
+}
+
+/// BITFIELD with nothing but GETs.
+fn only_gets(arguments: Arguments<'_>) -> bool {
+    let words: Vec<&[u8]> = arguments.iter().skip(2).collect();
+    words
+        .chunks(3)
+        .all(|words| parse::is(words[0], "get") && words.len() == 3)
+}
+
+/// What a command needs of a key's value, and what an access rule gives. Neither: it looks at the key from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub reads: bool,
+    pub writes: bool,
+}
+
+impl Access {
+    pub const BOTH: Access = Access {
+        reads: true,
+        writes: true,
+    };
+
+    /// `R`, `W` or `RW`.
+    pub fn parse(letters: &[u8]) -> Option<Access> {
+        let has = |letter: u8| letters.iter().any(|byte| byte.eq_ignore_ascii_case(&letter));
+        let is_known = !letters.is_empty() && letters.iter().all(|byte| b"RWrw".contains(byte));
+        is_known.then(|| Access {
+            reads: has(b'R'),
+            writes: has(b'W'),
+        })
+    }
+
+    pub fn includes(self, wanted: Access) -> bool {
+        (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
+    }
+
+    pub fn with(self, other: Access) -> Access {
+        Access {
+            reads: self.reads || other.reads,
+            writes: self.writes || other.writes,
+        }
+    }
+
+    /// How a rule with this access begins.
+    pub fn prefix(self) -> &'static str {
+        match (self.reads, self.writes) {
+            (true, false) => "%R~",
+            (false, true) => "%W~",
+            _ => "~",
+        }
+    }
+}
+
+/// What the request needs of its key at `index`.
+pub fn access(command: &Command, arguments: Arguments<'_>, index: usize) -> Access {
+    let flags = request_key_flags(command, arguments, index);
+    let has = |word: &str| flags.split(' ').any(|flag| flag == word);
+    Access {
+        reads: has("access"),
+        writes: has("insert") || has("delete") || has("update"),
     }
 }
 

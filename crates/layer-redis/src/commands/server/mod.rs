@@ -7,7 +7,7 @@ pub mod config;
 pub mod debug;
 mod digest;
 mod info;
-mod key_flags;
+pub mod key_flags;
 pub mod latency;
 pub mod memory;
 pub mod persistence;

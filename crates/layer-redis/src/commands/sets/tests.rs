@@ -235,7 +235,12 @@ fn encoding_of(fixture: &Fixture, name: &str) -> &'static str {
     let mut home = fixture.layer.engine.home();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(fixture.layer.space, |tx| -> Result<_, ()> {
-        let mut keys = Keyspace { tx, db: 0, now_ms };
+        let mut keys = Keyspace {
+            tx,
+            db: 0,
+            now_ms,
+            changes: &fixture.layer.changes,
+        };
         Ok(encoding(&keys.find(name.as_bytes()).unwrap()))
     });
     outcome.unwrap_or_else(|_| panic!("the transaction failed")).0

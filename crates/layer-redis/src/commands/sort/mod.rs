@@ -21,7 +21,7 @@ use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
 use crate::command::*;
-use crate::commands::{lists, sets, sorted_sets};
+use crate::commands::{lists, sets, sorted_sets, table};
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
 use crate::{errors, parse};
@@ -76,11 +76,34 @@ fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
 }
 
 fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run(context, &arguments[1], Options::read(arguments, true)?)
+    let options = Options::read(arguments, true)?;
+    check_permission(context, "sort", &options, arguments)?;
+    run(context, &arguments[1], options)
 }
 
 fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    run(context, &arguments[1], Options::read(arguments, false)?)
+    let options = Options::read(arguments, false)?;
+    check_permission(context, "sort_ro", &options, arguments)?;
+    run(context, &arguments[1], options)
+}
+
+/// Patterns may name any key, so whoever uses them must be allowed to read all.
+fn check_permission(
+    context: &Context<'_, '_>,
+    name: &str,
+    options: &Options<'_>,
+    arguments: Arguments<'_>,
+) -> Result<(), Failure> {
+    let by = options.by.as_ref().is_some_and(|by| !by.is_constant());
+    if !by && options.get.is_empty() {
+        return Ok(());
+    }
+    let command = table().find(name.as_bytes()).expect("a command of this table");
+    if context.client.user.may_read_all_keys(command, arguments) {
+        return Ok(());
+    }
+    let option = if by { "BY" } else { "GET" };
+    Err(format!("ERR {option} option of SORT denied due to insufficient ACL permissions.").into())
 }
 
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), Failure> {

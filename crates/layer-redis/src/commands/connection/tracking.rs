@@ -1,0 +1,208 @@
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. What tracking does stands in [`crate::tracking`].
+
+use quartet_wire_resp::Arguments;
+
+use crate::clients::{Client, ClientState};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::tracking::Mode;
+use crate::{errors, parse};
+
+pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (mode, prefixes) = parse_mode(context, arguments)?;
+    match &arguments[2] {
+        on if parse::is(on, "on") => {
+            let old = context.client.shared.tracking.lock().clone();
+            check(&mode, &prefixes, old.as_ref())?;
+            context.layer.tracking.enable(&context.client.shared, mode);
+        }
+        off if parse::is(off, "off") => context.layer.tracking.disable(&context.client.shared),
+        _ => return Err(errors::SYNTAX.into()),
+    }
+    context.layer.decide_on_changes();
+    context.reply.ok();
+    Ok(())
+}
+
+/// The mode, and the prefixes in the order in which they were given.
+fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), Failure> {
+    let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
+    let mut rest = arguments.iter().skip(3);
+    while let Some(word) = rest.next() {
+        match word.to_ascii_lowercase().as_slice() {
+            b"redirect" => {
+                let id = rest.next().ok_or(errors::SYNTAX)?;
+                mode.redirect = redirect(context, id, mode.redirect)?;
+            }
+            b"prefix" => prefixes.push(rest.next().ok_or(errors::SYNTAX)?),
+            b"bcast" => mode.broadcast = true,
+            b"optin" => mode.opt_in = true,
+            b"optout" => mode.opt_out = true,
+            b"noloop" => mode.no_loop = true,
+            _ => return Err(errors::SYNTAX.into()),
+        }
+    }
+    if mode.broadcast && prefixes.is_empty() {
+        prefixes.push(b"");
+    } else if !mode.broadcast && !prefixes.is_empty() {
+        return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
+    }
+    mode.prefixes = prefixes.iter().map(|prefix| prefix.to_vec()).collect();
+    Ok((mode, prefixes))
+}
+
+fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, Failure> {
+    if given.is_some() {
+        return Err("ERR A client can only redirect to a single other client".into());
+    }
+    let id = parse::required_integer(id)?;
+    let target = u64::try_from(id)
+        .ok()
+        .filter(|id| context.layer.clients.find(*id).is_some());
+    match target {
+        None => Err("ERR The client ID you want redirect to does not exist".into()),
+        target => Ok(target),
+    }
+}
+
+/// Options that do not go together, or not with those that are in force.
+fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+    if old.is_some_and(|old| old.broadcast != mode.broadcast) {
+        return Err(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, \
+                    and then re-enabling it with a different mode."
+                .into(),
+        );
+    }
+    if mode.broadcast && (mode.opt_in || mode.opt_out) {
+        return Err("ERR OPTIN and OPTOUT are not compatible with BCAST".into());
+    }
+    if mode.opt_in && mode.opt_out {
+        return Err("ERR You can't use both OPTIN and OPTOUT".into());
+    }
+    let turns = |old: &Mode| mode.opt_in && old.opt_out || mode.opt_out && old.opt_in;
+    if old.is_some_and(turns) {
+        return Err(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, \
+                    and then re-enabling it with a different mode."
+                .into(),
+        );
+    }
+    if mode.broadcast {
+        check_prefixes(prefixes, old)?;
+    }
+    Ok(())
+}
+
+/// No prefix of a connection may begin another one of it: a change would be told twice.
+fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Failure> {
+    let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let old = old.into_iter().flat_map(|old| &old.prefixes).map(Vec::as_slice);
+        let of_old = old.map(|other| (other, "an existing prefix"));
+        let of_new = prefixes[index + 1..]
+            .iter()
+            .map(|other| (*other, "another provided prefix"));
+        let overlaps = |other: &[u8]| other != *prefix && (other.starts_with(prefix) || prefix.starts_with(other));
+        if let Some((other, what)) = of_old.chain(of_new).find(|(other, _)| overlaps(other)) {
+            return Err(format!(
+                "ERR Prefix '{}' overlaps with {what} '{}'. Prefixes for a single client must not overlap.",
+                show(prefix),
+                show(other)
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mode = context.client.shared.tracking.lock().clone();
+    let Some(mode) = mode else {
+        return Err("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled".into());
+    };
+    context.client.caching = match &arguments[2] {
+        word if parse::is(word, "yes") && mode.opt_in => Some(true),
+        word if parse::is(word, "yes") => {
+            return Err("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.".into());
+        }
+        word if parse::is(word, "no") && mode.opt_out => Some(false),
+        word if parse::is(word, "no") => {
+            return Err("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.".into());
+        }
+        _ => return Err(errors::SYNTAX.into()),
+    };
+    context.reply.ok();
+    Ok(())
+}
+
+/// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
+pub fn redirection(client: &Client) -> i64 {
+    match &*client.tracking.lock() {
+        None => -1,
+        Some(mode) => mode.redirect.unwrap_or(0) as i64,
+    }
+}
+
+pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.integer(redirection(&context.client.shared));
+    Ok(())
+}
+
+pub fn tracking_info(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let mode = context.client.shared.tracking.lock().clone();
+    let flags = flags(context.client, mode.as_ref());
+    let redirect = redirection(&context.client.shared);
+    let reply = &mut context.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"redirect");
+    reply.integer(redirect);
+    reply.bulk(b"prefixes");
+    let prefixes = mode.map(|mode| mode.prefixes).unwrap_or_default();
+    reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+    Ok(())
+}
+
+fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
+    let Some(mode) = mode else {
+        return vec!["off"];
+    };
+    let target_is_gone = mode.is_redirect_broken;
+    let known = [
+        (true, "on"),
+        (mode.broadcast, "bcast"),
+        (mode.opt_in, "optin"),
+        (mode.opt_in && client.caching == Some(true), "caching-yes"),
+        (mode.opt_out, "optout"),
+        (mode.opt_out && client.caching == Some(false), "caching-no"),
+        (mode.no_loop, "noloop"),
+        (target_is_gone, "broken_redirect"),
+    ];
+    known
+        .into_iter()
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, flag)| flag)
+        .collect()
+}
+
+/// The letters of CLIENT LIST.
+pub fn letters(client: &Client) -> [(bool, char); 3] {
+    let mode = client.tracking.lock();
+    let is = |test: fn(&Mode) -> bool| mode.as_ref().is_some_and(test);
+    [
+        (mode.is_some(), 't'),
+        (is(|mode| mode.is_redirect_broken), 'R'),
+        (is(|mode| mode.broadcast), 'B'),
+    ]
+}
+
+/// Turns tracking off: RESET.
+pub fn forget(context: &mut Context<'_, '_>) {
+    context.layer.tracking.disable(&context.client.shared);
+    context.layer.decide_on_changes();
+    context.client.caching = None;
+}

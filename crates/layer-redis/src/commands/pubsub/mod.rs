@@ -1,0 +1,277 @@
+//! Publish and subscribe: SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+//!
+//! Replies follow Redis 7.0.15. Sharded channels live in a space of their own; there is one shard.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::Arguments;
+
+use crate::channels::Scope;
+use crate::clients::Client;
+use crate::command::*;
+use crate::commands::help::help_command;
+use crate::context::Context;
+use crate::outbox::Item;
+
+#[cfg(test)]
+mod tests;
+
+const SUBSCRIBE: u32 = NOSCRIPT | LOADING | STALE | PUBSUB;
+const PUBLISH: u32 = LOADING | STALE | FAST | PUBSUB;
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    row("subscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Listens to channels.", subscribe),
+    row("unsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Stops listening to channels, or to all.", unsubscribe),
+    row("psubscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Listens to the channels that match patterns.", psubscribe),
+    row("punsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Stops listening to patterns, or to all.", punsubscribe),
+    row("publish", 3, PUBLISH, "2.0.0", "O(N+M) in the number of listeners and of all patterns", "Sends a message to a channel.", publish),
+    row("ssubscribe", -2, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Listens to channels of a shard.", ssubscribe),
+    row("sunsubscribe", -1, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Stops listening to channels of a shard, or to all.", sunsubscribe),
+    row("spublish", 3, PUBLISH, "7.0.0", "O(N) in the number of listeners", "Sends a message to a channel of a shard.", spublish),
+    container("pubsub", Group::PubSub, "2.8.0", "Holds the commands about channels.", SUBCOMMANDS),
+];
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Command] = &[
+    row("pubsub|channels", -2, LOADING | STALE | PUBSUB, "2.8.0", "O(N) in the number of channels", "Lists the channels with listeners.", channels),
+    help_command("pubsub|help", Group::PubSub, "6.2.0"),
+    row("pubsub|numpat", 2, LOADING | STALE | PUBSUB, "2.8.0", "O(1)", "Counts the patterns with listeners.", pattern_count),
+    row("pubsub|numsub", -2, LOADING | STALE | PUBSUB, "2.8.0", "O(N) in the number of channels", "Counts the listeners of channels.", listener_counts),
+    row("pubsub|shardchannels", -2, LOADING | STALE | PUBSUB, "7.0.0", "O(N) in the number of channels", "Lists the shard's channels with listeners.", shard_channels),
+    row("pubsub|shardnumsub", -2, LOADING | STALE | PUBSUB, "7.0.0", "O(N) in the number of channels", "Counts the listeners of a shard's channels.", shard_listener_counts),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    since: &'static str,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    command(
+        name,
+        arity,
+        flags,
+        NO_KEYS,
+        Group::PubSub,
+        since,
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+/// What a connection listens to.
+#[derive(Default)]
+pub struct Subscriptions {
+    channels: BTreeSet<Vec<u8>>,
+    patterns: BTreeSet<Vec<u8>>,
+    shards: BTreeSet<Vec<u8>>,
+}
+
+impl Subscriptions {
+    pub fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty() && self.shards.is_empty()
+    }
+
+    pub fn of(&self, scope: Scope) -> &BTreeSet<Vec<u8>> {
+        match scope {
+            Scope::Channel => &self.channels,
+            Scope::Pattern => &self.patterns,
+            Scope::Shard => &self.shards,
+        }
+    }
+
+    fn of_mut(&mut self, scope: Scope) -> &mut BTreeSet<Vec<u8>> {
+        match scope {
+            Scope::Channel => &mut self.channels,
+            Scope::Pattern => &mut self.patterns,
+            Scope::Shard => &mut self.shards,
+        }
+    }
+
+    /// The number behind a confirmation: channels and patterns count together, a shard's channels alone.
+    fn count(&self, scope: Scope) -> usize {
+        match scope {
+            Scope::Channel | Scope::Pattern => self.channels.len() + self.patterns.len(),
+            Scope::Shard => self.shards.len(),
+        }
+    }
+
+    fn tell(&self, client: &Client) {
+        let counts = &client.subscriptions;
+        counts.channels.store(self.channels.len(), Ordering::Relaxed);
+        counts.patterns.store(self.patterns.len(), Ordering::Relaxed);
+        counts.shards.store(self.shards.len(), Ordering::Relaxed);
+    }
+}
+
+/// Commands that RESP2 allows a connection that listens.
+pub fn is_allowed_while_subscribed(command: &Command) -> bool {
+    let words = ["ping", "quit", "reset"];
+    words.contains(&command.name) || changes_subscriptions(command)
+}
+
+/// Its confirmations are pushes: CLIENT REPLY does not silence them.
+pub fn changes_subscriptions(command: &Command) -> bool {
+    command.has(PUBSUB) && command.name.ends_with("subscribe")
+}
+
+fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    listen(context, Scope::Channel, b"subscribe", arguments);
+    Ok(())
+}
+
+fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    listen(context, Scope::Pattern, b"psubscribe", arguments);
+    Ok(())
+}
+
+fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if context.in_exec {
+        return Err("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".into());
+    }
+    listen(context, Scope::Shard, b"ssubscribe", arguments);
+    Ok(())
+}
+
+fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    stop_listening(context, Scope::Channel, b"unsubscribe", arguments);
+    Ok(())
+}
+
+fn punsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    stop_listening(context, Scope::Pattern, b"punsubscribe", arguments);
+    Ok(())
+}
+
+fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    stop_listening(context, Scope::Shard, b"sunsubscribe", arguments);
+    Ok(())
+}
+
+fn listen(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: Arguments<'_>) {
+    let shared = context.client.shared.clone();
+    for name in arguments.iter().skip(1) {
+        if context.client.subscriptions.of_mut(scope).insert(name.to_vec()) {
+            context.layer.channels.subscribe(scope, name, &shared);
+        }
+        confirm(context, scope, word, Some(name));
+    }
+    context.client.subscriptions.tell(&shared);
+}
+
+fn stop_listening(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: Arguments<'_>) {
+    let names: Vec<Vec<u8>> = match arguments.len() {
+        1 => context.client.subscriptions.of(scope).iter().cloned().collect(),
+        _ => arguments.iter().skip(1).map(<[u8]>::to_vec).collect(),
+    };
+    for name in &names {
+        leave(context, scope, name);
+        confirm(context, scope, word, Some(name));
+    }
+    if names.is_empty() {
+        confirm(context, scope, word, None);
+    }
+    let shared = context.client.shared.clone();
+    context.client.subscriptions.tell(&shared);
+}
+
+fn leave(context: &mut Context<'_, '_>, scope: Scope, name: &[u8]) {
+    if context.client.subscriptions.of_mut(scope).remove(name) {
+        context
+            .layer
+            .channels
+            .unsubscribe(scope, name, context.client.shared.id);
+    }
+}
+
+fn confirm(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], name: Option<&[u8]>) {
+    let count = context.client.subscriptions.count(scope);
+    context.reply.push(3);
+    context.reply.bulk(word);
+    match name {
+        Some(name) => context.reply.bulk(name),
+        None => context.reply.null(),
+    }
+    context.reply.integer(count as i64);
+}
+
+/// Ends all subscriptions without a word: RESET, and a connection that closes.
+pub fn leave_all(layer: &crate::Redis, subscriptions: &mut Subscriptions, client: &Arc<Client>) {
+    for scope in [Scope::Channel, Scope::Pattern, Scope::Shard] {
+        for name in std::mem::take(subscriptions.of_mut(scope)) {
+            layer.channels.unsubscribe(scope, &name, client.id);
+        }
+    }
+    subscriptions.tell(client);
+}
+
+fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    send(context, Scope::Channel, arguments);
+    Ok(())
+}
+
+fn spublish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    send(context, Scope::Shard, arguments);
+    Ok(())
+}
+
+fn send(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) {
+    let (message, receivers) = context.layer.channels.message(scope, &arguments[1], &arguments[2]);
+    if message.has_receivers() {
+        context.layer.outbox.add(Item::Message(message));
+    }
+    context.reply.integer(receivers as i64);
+}
+
+fn channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    list(context, Scope::Channel, arguments)
+}
+
+fn shard_channels(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    list(context, Scope::Shard, arguments)
+}
+
+fn list(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 3 {
+        let word = String::from_utf8_lossy(&arguments[1]).into_owned();
+        return Err(
+            format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP.").into(),
+        );
+    }
+    let names = context.layer.channels.names(scope, arguments.get(2));
+    context.reply.array(names.len());
+    names.iter().for_each(|name| context.reply.bulk(name));
+    Ok(())
+}
+
+fn pattern_count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let count = context.layer.channels.count(Scope::Pattern);
+    context.reply.integer(count as i64);
+    Ok(())
+}
+
+fn listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    count_each(context, Scope::Channel, arguments);
+    Ok(())
+}
+
+fn shard_listener_counts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    count_each(context, Scope::Shard, arguments);
+    Ok(())
+}
+
+fn count_each(context: &mut Context<'_, '_>, scope: Scope, arguments: Arguments<'_>) {
+    context.reply.array(2 * (arguments.len() - 2));
+    for name in arguments.iter().skip(2) {
+        context.reply.bulk(name);
+        let count = context.layer.channels.listener_count(scope, name);
+        context.reply.integer(count as i64);
+    }
+}

@@ -1,0 +1,487 @@
+//! Keyspace notifications: which events a command tells of the keys that it changed, and on which channels.
+//!
+//! Handlers know nothing of this. The keyspace notes what happened to each key ([`crate::changes`]); the table here says what a
+//! command calls it. Names, classes and order follow <https://redis.io/docs/latest/develop/use/keyspace-notifications/> and
+//! what Redis 7.0.15 was seen to send (fields of hashes: 7.4).
+
+use std::sync::LazyLock;
+
+use quartet_wire_resp::Arguments;
+use rustc_hash::FxHashMap;
+
+use crate::Redis;
+use crate::changes::{Change, What};
+use crate::channels::Scope;
+use crate::command::Command;
+use crate::outbox::Item;
+use crate::parse;
+
+/// Tell on `__keyspace@<db>__:<key>`, and on `__keyevent@<db>__:<event>`.
+const KEYSPACE: u32 = 1;
+const KEYEVENT: u32 = 1 << 1;
+const GENERIC: u32 = 1 << 2;
+const STRING: u32 = 1 << 3;
+const LIST: u32 = 1 << 4;
+const SET: u32 = 1 << 5;
+const HASH: u32 = 1 << 6;
+const SORTED_SET: u32 = 1 << 7;
+const EXPIRED: u32 = 1 << 8;
+const EVICTED: u32 = 1 << 9;
+const STREAM: u32 = 1 << 10;
+const MISSED: u32 = 1 << 11;
+const MODULE: u32 = 1 << 12;
+const NEW: u32 = 1 << 13;
+const ALL: u32 = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
+
+const LETTERS: &[(char, u32)] = &[
+    ('K', KEYSPACE),
+    ('E', KEYEVENT),
+    ('A', ALL),
+    ('g', GENERIC),
+    ('$', STRING),
+    ('l', LIST),
+    ('s', SET),
+    ('h', HASH),
+    ('z', SORTED_SET),
+    ('x', EXPIRED),
+    ('e', EVICTED),
+    ('t', STREAM),
+    ('m', MISSED),
+    ('d', MODULE),
+    ('n', NEW),
+];
+
+/// The classes that a value of `notify-keyspace-events` names; none if it names no kind of channel.
+pub fn classes(text: &str) -> u32 {
+    let letters = LETTERS.iter().filter(|(letter, _)| text.contains(*letter));
+    let classes = letters.fold(0, |classes, (_, bits)| classes | bits);
+    if classes & (KEYSPACE | KEYEVENT) == 0 {
+        0
+    } else {
+        classes
+    }
+}
+
+/// What a command did to one key in the end.
+struct Effect<'a> {
+    db: u8,
+    name: &'a [u8],
+    /// It was absent before.
+    created: bool,
+    /// It is there now.
+    exists: bool,
+}
+
+/// How a command's events follow from its effects.
+enum Rule {
+    /// The event for each key that changed, and `del` behind it if that emptied the key.
+    Each(u32, &'static str),
+    /// The event for a key that was stored; `del` if there was nothing to store.
+    Stored(u32, &'static str),
+    /// `del` for each key that went, nothing else.
+    Removed,
+    /// Worked out from the request.
+    Computed(fn(&Teller<'_>, &[Effect<'_>], Arguments<'_>)),
+}
+
+#[rustfmt::skip]
+const RULES: &[(&str, Rule)] = &[
+    ("setnx getset mset msetnx", Rule::Each(STRING, "set")),
+    ("set", Rule::Computed(set)),
+    ("setex psetex", Rule::Computed(set_with_deadline)),
+    ("getex", Rule::Computed(getex)),
+    ("append", Rule::Each(STRING, "append")),
+    ("setrange", Rule::Each(STRING, "setrange")),
+    ("incr decr incrby decrby", Rule::Each(STRING, "incrby")),
+    ("incrbyfloat", Rule::Each(STRING, "incrbyfloat")),
+    ("setbit bitfield", Rule::Each(STRING, "setbit")),
+    ("bitop", Rule::Stored(STRING, "set")),
+    ("pfadd pfmerge", Rule::Each(STRING, "pfadd")),
+    ("del unlink getdel delex", Rule::Removed),
+    ("expire pexpire expireat pexpireat", Rule::Computed(expire)),
+    ("persist", Rule::Each(GENERIC, "persist")),
+    ("rename renamenx", Rule::Computed(rename)),
+    ("copy", Rule::Computed(copy)),
+    ("move", Rule::Computed(move_key)),
+    ("restore", Rule::Computed(restore)),
+    ("sort", Rule::Stored(LIST, "sortstore")),
+    ("lpush lpushx", Rule::Each(LIST, "lpush")),
+    ("rpush rpushx", Rule::Each(LIST, "rpush")),
+    ("linsert", Rule::Each(LIST, "linsert")),
+    ("lset", Rule::Each(LIST, "lset")),
+    ("lpop blpop", Rule::Each(LIST, "lpop")),
+    ("rpop brpop", Rule::Each(LIST, "rpop")),
+    ("ltrim", Rule::Each(LIST, "ltrim")),
+    ("lrem", Rule::Each(LIST, "lrem")),
+    ("lmpop blmpop", Rule::Computed(lmpop)),
+    ("lmove blmove rpoplpush brpoplpush", Rule::Computed(lmove)),
+    ("sadd", Rule::Each(SET, "sadd")),
+    ("srem", Rule::Each(SET, "srem")),
+    ("spop", Rule::Each(SET, "spop")),
+    ("smove", Rule::Computed(smove)),
+    ("sinterstore", Rule::Stored(SET, "sinterstore")),
+    ("sunionstore", Rule::Stored(SET, "sunionstore")),
+    ("sdiffstore", Rule::Stored(SET, "sdiffstore")),
+    ("zadd", Rule::Computed(zadd)),
+    ("zincrby", Rule::Each(SORTED_SET, "zincr")),
+    ("zrem", Rule::Each(SORTED_SET, "zrem")),
+    ("zremrangebyrank", Rule::Each(SORTED_SET, "zremrangebyrank")),
+    ("zremrangebyscore", Rule::Each(SORTED_SET, "zremrangebyscore")),
+    ("zremrangebylex", Rule::Each(SORTED_SET, "zremrangebylex")),
+    ("zunionstore", Rule::Stored(SORTED_SET, "zunionstore")),
+    ("zinterstore", Rule::Stored(SORTED_SET, "zinterstore")),
+    ("zdiffstore", Rule::Stored(SORTED_SET, "zdiffstore")),
+    ("zrangestore", Rule::Stored(SORTED_SET, "zrangestore")),
+    ("zpopmin bzpopmin", Rule::Each(SORTED_SET, "zpopmin")),
+    ("zpopmax bzpopmax", Rule::Each(SORTED_SET, "zpopmax")),
+    ("zmpop bzmpop", Rule::Computed(zmpop)),
+    ("geoadd", Rule::Each(SORTED_SET, "zadd")),
+    ("georadius georadiusbymember", Rule::Stored(SORTED_SET, "georadiusstore")),
+    ("geosearchstore", Rule::Stored(SORTED_SET, "geosearchstore")),
+    ("hset hmset hsetnx", Rule::Each(HASH, "hset")),
+    ("hincrby", Rule::Each(HASH, "hincrby")),
+    ("hincrbyfloat", Rule::Each(HASH, "hincrbyfloat")),
+    ("hdel hgetdel", Rule::Each(HASH, "hdel")),
+    ("hpersist", Rule::Each(HASH, "hpersist")),
+    ("hexpire hpexpire", Rule::Computed(hexpire)),
+    ("hexpireat hpexpireat", Rule::Each(HASH, "hexpire")),
+    ("hgetex", Rule::Computed(hgetex)),
+    ("hsetex", Rule::Computed(hsetex)),
+    ("xadd", Rule::Each(STREAM, "xadd")),
+    ("xtrim", Rule::Each(STREAM, "xtrim")),
+    ("xdel", Rule::Each(STREAM, "xdel")),
+    ("xsetid", Rule::Each(STREAM, "xsetid")),
+    ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
+    ("xgroup|setid", Rule::Each(STREAM, "xgroup-setid")),
+    ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
+    ("xgroup|createconsumer", Rule::Each(STREAM, "xgroup-createconsumer")),
+    ("xgroup|delconsumer", Rule::Each(STREAM, "xgroup-delconsumer")),
+];
+
+static BY_COMMAND: LazyLock<FxHashMap<&'static str, &'static Rule>> = LazyLock::new(|| {
+    let of_row = |(names, rule): &'static (&'static str, Rule)| names.split(' ').map(move |name| (name, rule));
+    RULES.iter().flat_map(of_row).collect()
+});
+
+fn rule_of(command: &Command) -> Option<&'static Rule> {
+    BY_COMMAND.get(command.name).copied()
+}
+
+/// Publishes events, as far as their classes are wanted.
+struct Teller<'a> {
+    layer: &'a Redis,
+    classes: u32,
+}
+
+impl Redis {
+    /// Tells the events of a command, or of the expiry cycle (`None`), that has made these changes.
+    pub fn notify(&self, by: Option<(&'static Command, Arguments<'_>)>, changes: &[Change]) {
+        let classes = self
+            .config
+            .notify_keyspace_events
+            .load(std::sync::atomic::Ordering::Relaxed) as u32;
+        if classes == 0 || changes.is_empty() {
+            return;
+        }
+        let teller = Teller { layer: self, classes };
+        for change in changes {
+            match change.what {
+                What::Expired => teller.tell(EXPIRED, "expired", change.db, &change.name),
+                What::Missed => teller.tell(MISSED, "keymiss", change.db, &change.name),
+                What::Created | What::Written | What::Removed => {}
+            }
+        }
+        if let Some((command, arguments)) = by
+            && let Some(rule) = rule_of(command)
+        {
+            teller.apply(rule, &effects(changes), arguments);
+        }
+    }
+
+    /// The expiry cycle has removed fields of a hash.
+    pub fn notify_expired_fields(&self, changes: &[Change]) {
+        let classes = self
+            .config
+            .notify_keyspace_events
+            .load(std::sync::atomic::Ordering::Relaxed) as u32;
+        if classes != 0 {
+            let teller = Teller { layer: self, classes };
+            teller.each(&effects(changes), HASH, "hexpired");
+        }
+    }
+}
+
+/// The changes by key, in the order in which the keys were first changed.
+fn effects(changes: &[Change]) -> Vec<Effect<'_>> {
+    let mut effects: Vec<Effect<'_>> = Vec::new();
+    let mut by_key: FxHashMap<(u8, &[u8]), usize> = FxHashMap::default();
+    for change in changes {
+        if matches!(change.what, What::Expired | What::Missed) {
+            continue;
+        }
+        let created = change.what == What::Created;
+        let exists = change.what != What::Removed;
+        match by_key.get(&(change.db, change.name.as_slice())) {
+            Some(&index) => effects[index].exists = exists,
+            None => {
+                by_key.insert((change.db, &change.name), effects.len());
+                let (db, name) = (change.db, change.name.as_slice());
+                effects.push(Effect {
+                    db,
+                    name,
+                    created,
+                    exists,
+                });
+            }
+        }
+    }
+    effects
+}
+
+impl Teller<'_> {
+    fn tell(&self, class: u32, event: &str, db: u8, name: &[u8]) {
+        if self.classes & class == 0 {
+            return;
+        }
+        if self.classes & KEYSPACE != 0 {
+            let channel = [format!("__keyspace@{db}__:").as_bytes(), name].concat();
+            self.publish(&channel, event.as_bytes());
+        }
+        if self.classes & KEYEVENT != 0 {
+            self.publish(format!("__keyevent@{db}__:{event}").as_bytes(), name);
+        }
+    }
+
+    fn publish(&self, channel: &[u8], payload: &[u8]) {
+        let (message, _) = self.layer.channels.message(Scope::Channel, channel, payload);
+        if message.has_receivers() {
+            self.layer.outbox.add(Item::Message(message));
+        }
+    }
+
+    fn apply(&self, rule: &Rule, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+        match rule {
+            Rule::Each(class, event) => self.each(effects, *class, event),
+            Rule::Stored(class, event) => effects.iter().for_each(|effect| {
+                self.created(effect);
+                match effect.exists {
+                    true => self.tell(*class, event, effect.db, effect.name),
+                    false => self.deleted(effect),
+                }
+            }),
+            Rule::Removed => effects.iter().for_each(|effect| self.deleted(effect)),
+            Rule::Computed(compute) => compute(self, effects, arguments),
+        }
+    }
+
+    fn each(&self, effects: &[Effect<'_>], class: u32, event: &str) {
+        for effect in effects {
+            self.created(effect);
+            self.tell(class, event, effect.db, effect.name);
+            self.deleted(effect);
+        }
+    }
+
+    fn created(&self, effect: &Effect<'_>) {
+        if effect.created {
+            self.tell(NEW, "new", effect.db, effect.name);
+        }
+    }
+
+    fn deleted(&self, effect: &Effect<'_>) {
+        if !effect.exists {
+            self.tell(GENERIC, "del", effect.db, effect.name);
+        }
+    }
+}
+
+fn effect_on<'e, 'a>(effects: &'e [Effect<'a>], name: &[u8]) -> Option<&'e Effect<'a>> {
+    effects.iter().find(|effect| effect.name == name)
+}
+
+fn has_word(arguments: Arguments<'_>, from: usize, words: &[&str]) -> bool {
+    let mut given = arguments.iter().skip(from);
+    given.any(|argument| words.iter().any(|word| parse::is(argument, word)))
+}
+
+fn set(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    teller.each(effects, STRING, "set");
+    if has_word(arguments, 3, &["ex", "px", "exat", "pxat"]) {
+        expire(teller, effects, arguments);
+    }
+}
+
+fn set_with_deadline(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    teller.each(effects, STRING, "set");
+    expire(teller, effects, arguments);
+}
+
+fn expire(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    for effect in effects {
+        match effect.exists {
+            true => teller.tell(GENERIC, "expire", effect.db, effect.name),
+            false => teller.deleted(effect),
+        }
+    }
+}
+
+fn getex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    match has_word(arguments, 2, &["persist"]) {
+        true => teller.each(effects, GENERIC, "persist"),
+        false => expire(teller, effects, arguments),
+    }
+}
+
+/// The key under its new name is always new: what was there before is removed first, without an event.
+fn rename(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let Some(target) = effect_on(effects, &arguments[2]) else {
+        return;
+    };
+    teller.tell(NEW, "new", target.db, target.name);
+    teller.tell(GENERIC, "rename_from", target.db, &arguments[1]);
+    teller.tell(GENERIC, "rename_to", target.db, target.name);
+}
+
+fn copy(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    for effect in effects {
+        teller.tell(NEW, "new", effect.db, effect.name);
+        teller.tell(GENERIC, "copy_to", effect.db, effect.name);
+    }
+}
+
+fn move_key(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    let from = effects.iter().find(|effect| !effect.exists);
+    let Some((from, to)) = from.zip(effects.iter().find(|effect| effect.exists)) else {
+        return;
+    };
+    teller.tell(NEW, "new", to.db, to.name);
+    teller.tell(GENERIC, "move_from", from.db, from.name);
+    teller.tell(GENERIC, "move_to", to.db, to.name);
+}
+
+fn restore(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    for effect in effects.iter().filter(|effect| effect.exists) {
+        teller.tell(NEW, "new", effect.db, effect.name);
+        teller.tell(GENERIC, "restore", effect.db, effect.name);
+    }
+}
+
+/// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first word of the two is the option: a key may be
+/// called so too, but stands before it, within the announced number.
+fn lmpop(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let event = if is_first_end(arguments, "left") {
+        "lpop"
+    } else {
+        "rpop"
+    };
+    teller.each(effects, LIST, event);
+}
+
+fn zmpop(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let event = if is_first_end(arguments, "min") {
+        "zpopmin"
+    } else {
+        "zpopmax"
+    };
+    teller.each(effects, SORTED_SET, event);
+}
+
+/// The word behind the counted keys of LMPOP and its kin.
+fn is_first_end(arguments: Arguments<'_>, word: &str) -> bool {
+    let blocks = arguments[0]
+        .first()
+        .is_some_and(|letter| letter.eq_ignore_ascii_case(&b'b'));
+    let count_at = if blocks { 2 } else { 1 };
+    let count = arguments.get(count_at).and_then(parse::unsigned).unwrap_or(0) as usize;
+    arguments
+        .get(count_at + 1 + count)
+        .is_some_and(|end| parse::is(end, word))
+}
+
+/// The element arrives before it leaves.
+fn lmove(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let (Some(from), Some(to)) = (effect_on(effects, &arguments[1]), effect_on(effects, &arguments[2])) else {
+        return;
+    };
+    let says_ends = arguments[0].to_ascii_lowercase().ends_with(b"lmove");
+    let at_left = |position: usize, default: bool| match arguments.get(position) {
+        Some(end) if says_ends => parse::is(end, "left"),
+        _ => default,
+    };
+    teller.created(to);
+    teller.tell(LIST, if at_left(4, true) { "lpush" } else { "rpush" }, to.db, to.name);
+    teller.tell(
+        LIST,
+        if at_left(3, false) { "lpop" } else { "rpop" },
+        from.db,
+        from.name,
+    );
+    teller.deleted(from);
+}
+
+fn smove(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    if let Some(from) = effect_on(effects, &arguments[1]) {
+        teller.tell(SET, "srem", from.db, from.name);
+        teller.deleted(from);
+    }
+    if let Some(to) = effect_on(effects, &arguments[2]) {
+        teller.created(to);
+        teller.tell(SET, "sadd", to.db, to.name);
+    }
+}
+
+fn zadd(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let mut options = arguments.iter().skip(2).take_while(|word| parse::float(word).is_none());
+    let increments = options.any(|word| parse::is(word, "incr"));
+    teller.each(effects, SORTED_SET, if increments { "zincr" } else { "zadd" });
+}
+
+/// A deadline that has passed removes the fields.
+fn hexpire(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let removes = arguments.get(2) == Some(b"0");
+    teller.each(effects, HASH, if removes { "hdel" } else { "hexpire" });
+}
+
+fn hgetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let persists = arguments.get(2).is_some_and(|word| parse::is(word, "persist"));
+    teller.each(effects, HASH, if persists { "hpersist" } else { "hexpire" });
+}
+
+fn hsetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    teller.each(effects, HASH, "hset");
+    if has_word(arguments, 2, &["ex", "px", "exat", "pxat"]) {
+        let left = effects.iter().filter(|effect| effect.exists);
+        left.for_each(|effect| teller.tell(HASH, "hexpire", effect.db, effect.name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::table;
+
+    #[test]
+    fn classes_need_a_kind_of_channel() {
+        for (text, expected) in [
+            ("", 0),
+            ("A", 0),
+            ("K", KEYSPACE),
+            ("Ex", KEYEVENT | EXPIRED),
+            ("AK", KEYSPACE | ALL),
+            ("KEmn", KEYSPACE | KEYEVENT | MISSED | NEW),
+        ] {
+            assert_eq!(classes(text), expected, "{text:?}");
+        }
+    }
+
+    /// Writers without events: what they do to keys is no change of a value, or Redis is silent too.
+    const SILENT: &[&str] = &["flushdb", "flushall", "swapdb", "pfcount", "pfdebug", "sort_ro"];
+
+    #[test]
+    fn every_writer_has_a_rule() {
+        let writers = table().commands().filter(|command| command.has(crate::command::WRITE));
+        let without = writers.filter(|command| !SILENT.contains(&command.name) && rule_of(command).is_none());
+        let names: Vec<&str> = without.map(|command| command.name).collect();
+        assert!(names.is_empty(), "{names:?}");
+    }
+}

@@ -1,0 +1,328 @@
+//! Client-side caching: which connections remember which keys, and telling them when a key changes.
+//!
+//! A connection in the ordinary mode is told once of a change to a key that it has read since it was last told; the table
+//! remembers names, without their database, as Redis does. One in broadcast mode is told of every change below its prefixes.
+//! Keys that no longer fit into the table (`tracking-table-max-keys`) are told as changed: forgetting silently would leave a
+//! stale copy in somebody's cache.
+//!
+//! Who is told is decided at the place of the change in the order of commands, under the partition's lock; the outbox tells
+//! them after the commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::Hold;
+use quartet_wire_resp::{Arguments, Protocol, Reply};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Redis;
+use crate::changes::{Change, What};
+use crate::clients::{Client, Delivery};
+use crate::command::{Command, PUBSUB, READONLY};
+use crate::context::Context;
+use crate::outbox::Item;
+
+/// The channel on which RESP2 listens for invalidations.
+pub const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// How a connection has turned tracking on.
+#[derive(Clone, Debug, Default)]
+pub struct Mode {
+    /// The connection that is told instead.
+    pub redirect: Option<u64>,
+    /// That connection was gone when it was to be told.
+    pub is_redirect_broken: bool,
+    pub broadcast: bool,
+    pub prefixes: BTreeSet<Vec<u8>>,
+    pub opt_in: bool,
+    pub opt_out: bool,
+    pub no_loop: bool,
+}
+
+#[derive(Default)]
+pub struct Tracking {
+    table: Mutex<Table>,
+    /// Connections with tracking on.
+    clients: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Names that were read, with the connections that remember them.
+    keys: FxHashMap<Vec<u8>, FxHashSet<u64>>,
+    /// Pairs of name and connection.
+    item_count: usize,
+    prefixes: BTreeMap<Vec<u8>, Broadcast>,
+}
+
+#[derive(Default)]
+struct Broadcast {
+    clients: BTreeSet<u64>,
+    /// Names that changed since they were told last, with who changed them.
+    changed: BTreeMap<Vec<u8>, Option<u64>>,
+}
+
+/// What INFO shows.
+pub struct Counts {
+    pub clients: usize,
+    pub keys: usize,
+    pub items: usize,
+    pub prefixes: usize,
+}
+
+impl Tracking {
+    /// Turns tracking on, or changes how it is done. `mode.prefixes` joins those there are.
+    pub fn enable(&self, client: &Client, mut mode: Mode) {
+        let mut own = client.tracking.lock();
+        let mut table = self.table.lock();
+        for prefix in &mode.prefixes {
+            table
+                .prefixes
+                .entry(prefix.clone())
+                .or_default()
+                .clients
+                .insert(client.id);
+        }
+        match own.take() {
+            Some(old) => mode.prefixes.extend(old.prefixes),
+            None => drop(self.clients.fetch_add(1, Ordering::Relaxed)),
+        }
+        *own = Some(mode);
+    }
+
+    /// What the connection remembers stays in the table until it changes, and is then told to nobody.
+    pub fn disable(&self, client: &Client) {
+        let Some(mode) = client.tracking.lock().take() else {
+            return;
+        };
+        self.clients.fetch_sub(1, Ordering::Relaxed);
+        let mut table = self.table.lock();
+        for prefix in &mode.prefixes {
+            if let Some(broadcast) = table.prefixes.get_mut(prefix) {
+                broadcast.clients.remove(&client.id);
+                if broadcast.clients.is_empty() {
+                    table.prefixes.remove(prefix);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.clients.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn counts(&self) -> Counts {
+        let table = self.table.lock();
+        Counts {
+            clients: self.clients.load(Ordering::Relaxed),
+            keys: table.keys.len(),
+            items: table.item_count,
+            prefixes: table.prefixes.len(),
+        }
+    }
+
+    /// The key changed by the hand of `writer`: gathers who is to be told.
+    pub fn changed(&self, layer: &Redis, name: &[u8], writer: Option<u64>) {
+        let mut table = self.table.lock();
+        for (prefix, broadcast) in &mut table.prefixes {
+            if name.starts_with(prefix) {
+                broadcast.changed.insert(name.to_vec(), writer);
+                layer.outbox.add(Item::Broadcasts);
+            }
+        }
+        if let Some(clients) = table.forget(name) {
+            drop(table);
+            tell(layer, clients, name, writer);
+        }
+    }
+
+    /// All keys are gone: everybody who tracks is told.
+    pub fn flushed(&self, layer: &Redis) {
+        if !self.is_on() {
+            return;
+        }
+        let mut table = self.table.lock();
+        table.keys.clear();
+        table.item_count = 0;
+        drop(table);
+        for client in layer.clients.list() {
+            if client.tracking.lock().is_some() {
+                layer.outbox.add(Item::Invalidation { client, name: None });
+            }
+        }
+    }
+
+    /// Makes the table as small as it has to be.
+    fn trim(&self, layer: &Redis) {
+        let keys_max = layer.config.tracking_table_max_keys.load(Ordering::Relaxed) as usize;
+        loop {
+            let mut table = self.table.lock();
+            let over = keys_max > 0 && table.keys.len() > keys_max;
+            let Some(name) = over.then(|| table.keys.keys().next().cloned()).flatten() else {
+                return;
+            };
+            let clients = table.forget(&name).unwrap_or_default();
+            drop(table);
+            tell(layer, clients, &name, None);
+        }
+    }
+
+    fn remember(&self, client_id: u64, name: &[u8]) {
+        let mut table = self.table.lock();
+        let is_new = match table.keys.get_mut(name) {
+            Some(clients) => clients.insert(client_id),
+            None => {
+                table.keys.insert(name.to_vec(), FxHashSet::from_iter([client_id]));
+                true
+            }
+        };
+        table.item_count += usize::from(is_new);
+    }
+
+    /// Tells the broadcast changes: one message for each prefix and connection.
+    pub fn send_broadcasts(&self, layer: &Redis, delivery: &Delivery) {
+        let mut table = self.table.lock();
+        let mut told: Vec<(u64, Vec<Vec<u8>>)> = Vec::new();
+        for broadcast in table.prefixes.values_mut() {
+            let changed = std::mem::take(&mut broadcast.changed);
+            for id in broadcast.clients.iter().filter(|_| !changed.is_empty()) {
+                let no_loop = layer.clients.find(*id).is_some_and(|client| does_not_loop(&client));
+                let is_told = |writer: &Option<u64>| !(no_loop && *writer == Some(*id));
+                let names = changed.iter().filter(|(_, writer)| is_told(writer));
+                told.push((*id, names.map(|(name, _)| name.clone()).collect()));
+            }
+        }
+        drop(table);
+        for (id, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
+            if let Some(client) = layer.clients.find(id) {
+                send(layer, &client, Some(&names), delivery);
+            }
+        }
+    }
+}
+
+impl Redis {
+    /// Gathers who is to be told of these changes, made by the connection `writer` or by time.
+    pub fn invalidate(&self, writer: Option<u64>, changes: &[Change]) {
+        if self.tracking.is_on() {
+            let changed = changes.iter().filter(|change| change.what != What::Missed);
+            changed.for_each(|change| self.tracking.changed(self, &change.name, writer));
+        }
+    }
+
+    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and tells who remembers it.
+    /// Called with the lock held.
+    #[inline]
+    pub fn trim_tracking(&self) {
+        if self.tracking.is_on() {
+            self.tracking.trim(self);
+            self.outbox.commit(Hold::ZERO);
+            self.send_outbox();
+        }
+    }
+
+    /// Changes are noted while anybody wants to hear of them.
+    pub fn decide_on_changes(&self) {
+        let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
+        self.changes.want(notifies || self.tracking.is_on());
+    }
+}
+
+impl Table {
+    fn forget(&mut self, name: &[u8]) -> Option<FxHashSet<u64>> {
+        let clients = self.keys.remove(name)?;
+        self.item_count -= clients.len();
+        Some(clients)
+    }
+}
+
+fn does_not_loop(client: &Client) -> bool {
+    client.tracking.lock().as_ref().is_some_and(|mode| mode.no_loop)
+}
+
+/// Gathers an invalidation for each of the connections that still tracks.
+fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>) {
+    let mut clients: Vec<u64> = clients.into_iter().collect();
+    clients.sort_unstable();
+    for client in clients.into_iter().filter_map(|id| layer.clients.find(id)) {
+        let is_told = match &*client.tracking.lock() {
+            Some(mode) => !mode.broadcast && !(mode.no_loop && writer == Some(client.id)),
+            None => false,
+        };
+        if is_told {
+            let name = Some(name.to_vec());
+            layer.outbox.add(Item::Invalidation { client, name });
+        }
+    }
+}
+
+/// After a command of a connection that tracks: remembers the keys that it has read.
+pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Arguments<'_>) {
+    if !context.layer.tracking.is_on() || !command.has(READONLY) || command.has(PUBSUB) {
+        return;
+    }
+    let shared = &context.client.shared;
+    let is_wanted = match &*shared.tracking.lock() {
+        None => false,
+        Some(mode) if mode.broadcast => false,
+        Some(mode) if mode.opt_in => context.client.caching == Some(true),
+        Some(mode) if mode.opt_out => context.client.caching != Some(false),
+        Some(_) => true,
+    };
+    if is_wanted {
+        for position in command.keys.positions(arguments) {
+            context.layer.tracking.remember(shared.id, &arguments[position]);
+        }
+    }
+}
+
+/// Leaves the message that the names are no longer what they were (`None`: no name is), where the connection wants it.
+pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, delivery: &Delivery) {
+    let redirect = client.tracking.lock().as_ref().and_then(|mode| mode.redirect);
+    let target = match redirect {
+        None => client.clone(),
+        Some(id) => match layer.clients.find(id) {
+            Some(target) => target,
+            None => return redirect_is_broken(client, id, delivery),
+        },
+    };
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
+    if target.resp.load(Ordering::Relaxed) == 3 {
+        reply.push(2);
+        reply.bulk(b"invalidate");
+    } else if redirect.is_some() && target.subscriptions.any() {
+        reply.push(3);
+        reply.bulk(b"message");
+        reply.bulk(CHANNEL);
+        reply.set_protocol(Protocol::Resp2);
+    } else {
+        return;
+    }
+    match names {
+        None => reply.null(),
+        Some(names) => {
+            reply.array(names.len());
+            names.iter().for_each(|name| reply.bulk(name));
+        }
+    }
+    target.push(&bytes, delivery);
+}
+
+/// Tells the connection itself, if it can be told, that nobody listens for it any more.
+fn redirect_is_broken(client: &Client, target: u64, delivery: &Delivery) {
+    if let Some(mode) = client.tracking.lock().as_mut() {
+        mode.is_redirect_broken = true;
+    }
+    if client.resp.load(Ordering::Relaxed) == 3 {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
+        reply.push(2);
+        reply.bulk(b"tracking-redir-broken");
+        reply.integer(target as i64);
+        client.push(&bytes, delivery);
+    }
+}

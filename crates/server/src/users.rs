@@ -1,0 +1,62 @@
+//! The file of users in the data directory: what ACL SAVE writes, and ACL LOAD and the start of the server read.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use quartet_layer_redis::acl::UserFile;
+
+pub struct UsersInDirectory {
+    directory: PathBuf,
+}
+
+const NAME: &str = "users.acl";
+const NEW_NAME: &str = "users.acl.new";
+
+impl UsersInDirectory {
+    pub fn new(directory: &Path) -> UsersInDirectory {
+        UsersInDirectory {
+            directory: directory.to_owned(),
+        }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(NAME)
+    }
+}
+
+impl UserFile for UsersInDirectory {
+    fn read(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.path()) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A new file takes the place of the old one once it is whole on disk.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let new_path = self.directory.join(NEW_NAME);
+        let mut file = File::create(&new_path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new_path, self.path())?;
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = UsersInDirectory::new(directory.path());
+        assert_eq!(file.read().unwrap(), None);
+        file.write("user a on\nuser b off\n").unwrap();
+        file.write("user c on\n").unwrap();
+        assert_eq!(file.read().unwrap().as_deref(), Some("user c on\n"));
+        assert!(!directory.path().join(NEW_NAME).exists());
+    }
+}
