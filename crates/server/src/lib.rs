@@ -139,6 +139,7 @@ impl Server {
         let stop = self.stop_requested.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
+        layer.log = Arc::new(log_of_scripts);
         settings.tell(&layer.config);
         if let Credentials::Key { sha256 } = settings.credentials {
             *layer.password.write() = Some(sha256);
@@ -230,6 +231,16 @@ async fn expire(layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
             _ = cycle.tick() => layer.expire_due(),
             _ = stop.changed() => {}
         }
+    }
+}
+
+/// What `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
+fn log_of_scripts(level: u8, line: &str) {
+    match level {
+        0 => tracing::trace!("script: {line}"),
+        1 => tracing::debug!("script: {line}"),
+        2 => tracing::info!("script: {line}"),
+        _ => tracing::warn!("script: {line}"),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod help;
 pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
+pub mod scripting;
 pub mod server;
 pub mod sets;
 pub mod sort;
@@ -35,6 +36,8 @@ static FAMILIES: &[&[Command]] = &[
     expiry::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
+    scripting::COMMANDS,
+    scripting::functions::COMMANDS,
     connection::COMMANDS,
     connection::client::COMMANDS,
     server::COMMANDS,
