@@ -83,6 +83,8 @@ pub struct Redis {
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
+    pub scripts_call_all: AtomicBool,
     /// What EVALSHA finds.
     pub scripts: Scripts,
     /// The script that takes long, if one runs.
@@ -148,6 +150,7 @@ impl Redis {
             identity,
             cursors: Mutex::default(),
             random: Random::default(),
+            scripts_call_all: AtomicBool::new(false),
             scripts: Scripts::default(),
             long_scripts: Arc::default(),
             left_behind: LeftBehind::default(),

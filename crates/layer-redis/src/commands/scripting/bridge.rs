@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mlua::{Lua, LuaString, MultiValue, Value};
 use quartet_engine::Transaction;
@@ -15,7 +16,7 @@ use super::conversion::{Fields, ReplyReader};
 use super::numbers::general;
 use crate::Redis;
 use crate::clients::ClientState;
-use crate::command::{Command, DENYOOM, NOSCRIPT, WRITE};
+use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands;
 use crate::commands::transactions::writes_or_publishes;
 use crate::context::Context;
@@ -150,7 +151,8 @@ impl Bridge<'_, '_, '_> {
         if !command.accepts(arguments.len()) {
             return Some("ERR Wrong number of args calling Redis command from script");
         }
-        if command.has(NOSCRIPT) {
+        let may_call_all = self.layer.scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
+        if command.has(NOSCRIPT) && !may_call_all {
             return Some("ERR This Redis command is not allowed from script");
         }
         if self.read_only && writes_or_publishes(command) {

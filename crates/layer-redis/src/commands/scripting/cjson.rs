@@ -207,10 +207,9 @@ impl Encoder {
                 if depth > self.options.encode_depth {
                     return Err(format!("Cannot serialise, excessive nesting ({depth})"));
                 }
-                let entries = entries(table)?;
-                match self.array_length(&entries)? {
-                    Some(length) => self.array(&entries, length, depth)?,
-                    None => self.object(&entries, depth)?,
+                match self.array_length(table)? {
+                    Some(length) => self.array(table, length, depth)?,
+                    None => self.object(table, depth)?,
                 }
             }
             other => return Err(format!("Cannot serialise {}: type not supported", type_name(other))),
@@ -219,16 +218,16 @@ impl Encoder {
     }
 
     /// The length of the array that the table is; `None`: it is an object.
-    fn array_length(&self, entries: &[(Value, Value)]) -> Result<Option<i64>, String> {
-        let mut longest = 0;
-        for (key, _) in entries {
-            match index(key) {
+    fn array_length(&self, table: &Table) -> Result<Option<i64>, String> {
+        let (mut longest, mut count) = (0, 0i64);
+        for pair in table.pairs::<Value, Value>() {
+            match index(&pair.map_err(|error| error.to_string())?.0) {
                 Some(index) => longest = longest.max(index),
                 None => return Ok(None),
             }
+            count += 1;
         }
         let options = &self.options;
-        let count = entries.len() as i64;
         let is_sparse = options.sparse_ratio > 0
             && longest > count.saturating_mul(options.sparse_ratio)
             && longest > options.sparse_safe;
@@ -238,38 +237,31 @@ impl Encoder {
         Ok((longest > 0 && !is_sparse).then_some(longest))
     }
 
-    fn array(&mut self, entries: &[(Value, Value)], length: i64, depth: i64) -> Result<(), String> {
-        let mut items: Vec<(i64, &Value)> = entries
-            .iter()
-            .filter_map(|(key, value)| Some((index(key)?, value)))
-            .collect();
-        items.sort_by_key(|(index, _)| *index);
-        let mut items = items.into_iter().peekable();
+    fn array(&mut self, table: &Table, length: i64, depth: i64) -> Result<(), String> {
         self.out.push(b'[');
         for place in 1..=length {
             if place > 1 {
                 self.out.push(b',');
             }
-            match items.next_if(|(index, _)| *index == place) {
-                Some((_, value)) => self.value(value, depth)?,
-                None => self.value(&Value::Nil, depth)?,
-            }
+            let item: Value = table.raw_get(place).map_err(|error| error.to_string())?;
+            self.value(&item, depth)?;
         }
         self.out.push(b']');
         Ok(())
     }
 
-    fn object(&mut self, entries: &[(Value, Value)], depth: i64) -> Result<(), String> {
+    fn object(&mut self, table: &Table, depth: i64) -> Result<(), String> {
         self.out.push(b'{');
-        for (position, (key, value)) in entries.iter().enumerate() {
+        for (position, pair) in table.pairs::<Value, Value>().enumerate() {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
             if position > 0 {
                 self.out.push(b',');
             }
-            match key {
+            match &key {
                 Value::String(text) => self.string(&text.as_bytes()),
                 Value::Integer(_) | Value::Number(_) => {
                     self.out.push(b'"');
-                    self.value(key, depth)?;
+                    self.value(&key, depth)?;
                     self.out.push(b'"');
                 }
                 other => {
@@ -278,7 +270,7 @@ impl Encoder {
                 }
             }
             self.out.push(b':');
-            self.value(value, depth)?;
+            self.value(&value, depth)?;
         }
         self.out.push(b'}');
         Ok(())
@@ -324,11 +316,6 @@ impl Encoder {
         }
         self.out.push(b'"');
     }
-}
-
-fn entries(table: &Table) -> Result<Vec<(Value, Value)>, String> {
-    let entries: mlua::Result<Vec<_>> = table.pairs::<Value, Value>().collect();
-    entries.map_err(|error| error.to_string())
 }
 
 /// The place of an array that a key names.

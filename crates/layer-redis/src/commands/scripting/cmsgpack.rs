@@ -119,24 +119,28 @@ fn double(number: f64, out: &mut Vec<u8>) {
 }
 
 fn encode_table(table: &Table, level: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    let entries: mlua::Result<Vec<(Value, Value)>> = table.pairs().collect();
-    let entries = entries.map_err(|error| error.to_string())?;
-    let longest = entries.iter().try_fold(0, |longest: i64, (key, _)| match key {
-        Value::Integer(index) if *index > 0 => Some(longest.max(*index)),
-        _ => None,
-    });
-    if longest == Some(entries.len() as i64) {
-        head(entries.len(), [(15, 0x90), (0, 0), (0xffff, 0xdc)], 0xdd, out);
-        for index in 1..=entries.len() {
+    // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
+    let (mut count, mut longest) = (0, Some(0));
+    for pair in table.pairs::<Value, Value>() {
+        longest = match pair.map_err(|error| error.to_string())?.0 {
+            Value::Integer(index) if index > 0 => longest.map(|longest: i64| longest.max(index)),
+            _ => None,
+        };
+        count += 1;
+    }
+    if longest == Some(count as i64) {
+        head(count, [(15, 0x90), (0, 0), (0xffff, 0xdc)], 0xdd, out);
+        for index in 1..=count {
             let item: Value = table.raw_get(index).map_err(|error| error.to_string())?;
             encode(&item, level + 1, out)?;
         }
         return Ok(());
     }
-    head(entries.len(), [(15, 0x80), (0, 0), (0xffff, 0xde)], 0xdf, out);
-    for (key, value) in &entries {
-        encode(key, level + 1, out)?;
-        encode(value, level + 1, out)?;
+    head(count, [(15, 0x80), (0, 0), (0xffff, 0xde)], 0xdf, out);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair.map_err(|error| error.to_string())?;
+        encode(&key, level + 1, out)?;
+        encode(&value, level + 1, out)?;
     }
     Ok(())
 }
@@ -179,7 +183,7 @@ fn unpack(lua: &Lua, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Resu
 }
 
 /// Values that one call may return: Lua's stack holds eight thousand.
-const VALUES_MAX: usize = 7900;
+const VALUES_MAX: usize = 4000;
 
 struct Reader<'a> {
     lua: &'a Lua,

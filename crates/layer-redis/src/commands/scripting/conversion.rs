@@ -229,36 +229,29 @@ impl AnswerWriter<'_, '_> {
             return Ok(());
         }
         if let Value::Table(inner) = table.raw_get(&fields.map)? {
-            let pairs = entries(&inner)?;
-            self.reply.map(pairs.len());
-            for (key, value) in pairs {
+            self.reply.map(inner.pairs::<Value, Value>().count());
+            for pair in inner.pairs::<Value, Value>() {
+                let (key, value) = pair?;
                 self.value(&key, depth + 1)?;
                 self.value(&value, depth + 1)?;
             }
             return Ok(());
         }
         if let Value::Table(inner) = table.raw_get(&fields.set)? {
-            let members = entries(&inner)?;
-            self.reply.set(members.len());
-            for (member, _) in members {
-                self.value(&member, depth + 1)?;
+            self.reply.set(inner.pairs::<Value, Value>().count());
+            for pair in inner.pairs::<Value, Value>() {
+                self.value(&pair?.0, depth + 1)?;
             }
             return Ok(());
         }
-        let mut items = Vec::new();
-        loop {
-            match table.raw_get(items.len() + 1)? {
-                Value::Nil => break,
-                item => items.push(item),
-            }
+        // Counted first: Lua gives us places for a few thousand values only, so they are not gathered.
+        let mut count = 0;
+        while !matches!(table.raw_get(count + 1)?, Value::Nil) {
+            count += 1;
         }
-        self.reply.array(items.len());
-        items.iter().try_for_each(|item: &Value| self.value(item, depth + 1))
+        self.reply.array(count);
+        (1..=count).try_for_each(|index| self.value(&table.raw_get(index)?, depth + 1))
     }
-}
-
-fn entries(table: &Table) -> mlua::Result<Vec<(Value, Value)>> {
-    table.pairs::<Value, Value>().collect()
 }
 
 fn one_line(text: &LuaString) -> String {

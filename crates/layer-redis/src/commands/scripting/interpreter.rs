@@ -5,6 +5,7 @@
 //! C does without care, are Rust's. The choice of interpreter is told in ARCHITECTURE.md.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,13 +18,16 @@ use super::arguments::define;
 use super::bridge::{Bridge, MARK, Raised};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX, Stop};
 use super::conversion::{Fields, error_table};
+use super::registration::{self, Registration};
 use super::script::{Digest, digest_text, sha1};
 use super::{bits, cjson, cmsgpack, strings, structs};
 use crate::REDIS_VERSION;
 
 const PRELUDE: &str = include_str!("prelude.lua");
-/// Compiled chunks that are kept; more, and all are compiled again.
-const CHUNKS_MAX: usize = 4096;
+/// Compiled functions that are kept; more, and all are compiled again.
+const FUNCTIONS_MAX: i64 = 10_000;
+/// Functions of one library.
+const REGISTERED_MAX: usize = 1000;
 /// Runs between two steps of the garbage collector that no script asked for.
 const RUNS_PER_COLLECTION: u32 = 50;
 
@@ -45,8 +49,12 @@ pub struct Interpreter {
     run: Function,
     run_function: Function,
     load_library: Function,
-    scripts: FxHashMap<Digest, Function>,
-    callbacks: FxHashMap<Digest, Rc<Library>>,
+    /// Compiled functions. A handle of each would take one of the few thousand places that Lua gives us.
+    functions: Table,
+    /// Places in `functions`.
+    scripts: FxHashMap<Digest, i64>,
+    libraries: FxHashMap<Digest, Rc<Library>>,
+    next_place: i64,
     runs: u32,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
     _names: Vec<LuaString>,
@@ -61,7 +69,8 @@ pub struct Registered {
     pub name: String,
     pub description: Option<String>,
     pub flags: u32,
-    callback: Function,
+    /// Its place among the compiled functions.
+    place: i64,
 }
 
 /// What is run.
@@ -166,6 +175,7 @@ impl Interpreter {
             }
         })?;
         Ok(Interpreter {
+            functions: lua.create_table()?,
             lua,
             budget,
             fields,
@@ -177,7 +187,8 @@ impl Interpreter {
             run_function,
             load_library,
             scripts: FxHashMap::default(),
-            callbacks: FxHashMap::default(),
+            libraries: FxHashMap::default(),
+            next_place: 1,
             runs: 0,
             _names: names,
         })
@@ -188,23 +199,34 @@ impl Interpreter {
         if self.scripts.contains_key(digest) {
             return Ok(());
         }
-        if self.scripts.len() >= CHUNKS_MAX {
-            self.scripts.clear();
-        }
         self.limit_memory();
         let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
         let function = chunk.into_function().map_err(|error| message(&error))?;
-        self.scripts.insert(*digest, function);
+        let place = self.keep(&function)?;
+        self.scripts.insert(*digest, place);
         Ok(())
+    }
+
+    /// Keeps a compiled function and gives its place. Once there are too many, all the others go.
+    fn keep(&mut self, function: &Function) -> Result<i64, String> {
+        if self.next_place > FUNCTIONS_MAX {
+            self.scripts.clear();
+            self.libraries.clear();
+            self.next_place = 1;
+            self.functions.clear().map_err(|error| message(&error))?;
+        }
+        let place = self.next_place;
+        self.functions
+            .raw_set(place, function)
+            .map_err(|error| message(&error))?;
+        self.next_place += 1;
+        Ok(place)
     }
 
     /// Runs a library's code, which registers its functions, unless this interpreter knows it. The error is the reply's.
     pub fn load_library(&mut self, digest: &Digest, code: &[u8], host: &Host<'_>) -> Result<Rc<Library>, String> {
-        if let Some(library) = self.callbacks.get(digest) {
+        if let Some(library) = self.libraries.get(digest) {
             return Ok(library.clone());
-        }
-        if self.callbacks.len() >= CHUNKS_MAX {
-            self.callbacks.clear();
         }
         self.limit_memory();
         let chunk = self.lua.load(code).set_name("@user_function").set_mode(ChunkMode::Text);
@@ -212,19 +234,16 @@ impl Interpreter {
         let code = chunk
             .into_function()
             .map_err(|error| format!("ERR Error compiling function: {}", message(&error)))?;
-        let functions: RefCell<Vec<Registered>> = RefCell::default();
+        let functions: RefCell<Vec<Registration>> = RefCell::default();
         self.begin(host, Limit::Load);
         let ended = self.lua.scope(|scope| {
             let register = scope.create_function(|_, (count, values): (usize, MultiValue)| {
-                let outcome = super::registration::read(count, values, &functions.borrow());
+                let mut functions = functions.borrow_mut();
+                let outcome = registration::read(count, values, &functions);
                 Ok(match outcome {
-                    Ok((name, description, flags, callback)) => {
-                        functions.borrow_mut().push(Registered {
-                            name,
-                            description,
-                            flags,
-                            callback,
-                        });
+                    Ok(_) if functions.len() >= REGISTERED_MAX => Some("too many functions in one library".to_owned()),
+                    Ok(function) => {
+                        functions.push(function);
                         None
                     }
                     Err(message) => Some(message),
@@ -246,15 +265,27 @@ impl Interpreter {
         if let Some(text) = failure {
             return Err(format!("ERR Error registering functions: {text}"));
         }
-        let library = Rc::new(Library {
-            functions: functions.into_inner(),
-        });
-        self.callbacks.insert(*digest, library.clone());
+        let functions = functions.into_inner();
+        // Room for all of them first, so that none is thrown away for the sake of another.
+        if self.next_place + functions.len() as i64 > FUNCTIONS_MAX {
+            self.next_place = FUNCTIONS_MAX + 1;
+        }
+        let mut registered = Vec::new();
+        for function in functions {
+            registered.push(Registered {
+                place: self.keep(&function.callback)?,
+                name: function.name,
+                description: function.description,
+                flags: function.flags,
+            });
+        }
+        let library = Rc::new(Library { functions: registered });
+        self.libraries.insert(*digest, library.clone());
         Ok(library)
     }
 
     pub fn knows_library(&self, digest: &Digest) -> bool {
-        self.callbacks.contains_key(digest)
+        self.libraries.contains_key(digest)
     }
 
     /// Runs what was compiled or loaded before.
@@ -269,7 +300,12 @@ impl Interpreter {
     ) -> Outcome {
         self.limit_memory();
         self.begin(host, limit);
-        let ended = self.call(chunk, keys, arguments, bridge);
+        let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, bridge));
+        let ended = catch_unwind(call).unwrap_or_else(|_| {
+            // Whatever it was, the next script gets an interpreter that has not seen it.
+            self.budget.spoilt.set(true);
+            Err(mlua::Error::runtime("the interpreter failed"))
+        });
         let stopped = self.budget.end();
         self.collect();
         match (stopped, ended) {
@@ -308,17 +344,15 @@ impl Interpreter {
         arguments: &[&[u8]],
         bridge: &mut Bridge<'_, '_, '_>,
     ) -> mlua::Result<(bool, Value)> {
-        let (run, function) = match chunk {
-            Chunk::Script(digest) => (&self.run, &self.scripts[*digest]),
+        let (run, place) = match chunk {
+            Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
             Chunk::Function { library, name } => {
-                let functions = &self.callbacks[*library].functions;
+                let functions = &self.libraries[*library].functions;
                 let registered = functions.iter().find(|function| function.name == *name);
-                (
-                    &self.run_function,
-                    &registered.expect("a function of its library").callback,
-                )
+                (&self.run_function, registered.expect("a function of its library").place)
             }
         };
+        let function: Function = self.functions.raw_get(place)?;
         let keys = self.sequence(keys)?;
         let arguments = self.sequence(arguments)?;
         self.lua.scope(|scope| {

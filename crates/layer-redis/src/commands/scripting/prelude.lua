@@ -115,7 +115,7 @@ end
 real.unpack = function(t, first, last)
   first = first or 1
   last = last or (type(t) == 'table' and #t or 0)
-  if type(first) == 'number' and type(last) == 'number' and not (last - first < 7990) then
+  if type(first) == 'number' and type(last) == 'number' and not (last - first < 8000) then
     error('too many results to unpack', 2)
   end
   return raw_unpack(t, first, last)
@@ -170,7 +170,6 @@ end
 -- Strings. Patterns are matched in Rust, which counts its steps and does not recurse without bound.
 
 local string = real.string
-string.dump = nil
 string.rep = function(s, n)
   if type(s) == 'string' and type(n) == 'number' and (n <= 0 or #s == 0) then return '' end
   if type(s) == 'string' and type(n) == 'number' and #s * n > native.string_bytes_max then

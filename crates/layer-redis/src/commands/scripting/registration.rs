@@ -2,14 +2,18 @@
 
 use mlua::{Function, MultiValue, Table, Value};
 
-use super::interpreter::Registered;
 use super::script;
 
-/// Name, description, flags and callback of a function.
-pub type Registration = (String, Option<String>, u32, Function);
+/// A function that a library registers.
+pub struct Registration {
+    pub name: String,
+    pub description: Option<String>,
+    pub flags: u32,
+    pub callback: Function,
+}
 
 /// Reads the arguments and checks the name against those registered before.
-pub fn read(count: usize, values: MultiValue, known: &[Registered]) -> Result<Registration, String> {
+pub fn read(count: usize, values: MultiValue, known: &[Registration]) -> Result<Registration, String> {
     let values: Vec<Value> = values.into_iter().collect();
     let registration = match (count, values.as_slice()) {
         (1, [Value::Table(named)]) => read_named(named)?,
@@ -25,14 +29,19 @@ pub fn read(count: usize, values: MultiValue, known: &[Registered]) -> Result<Re
             let Value::Function(callback) = callback else {
                 return Err("second argument to redis.register_function must be a function".into());
             };
-            (name, None, 0, callback.clone())
+            Registration {
+                name,
+                description: None,
+                flags: 0,
+                callback: callback.clone(),
+            }
         }
         _ => return Err("wrong number of arguments to redis.register_function".into()),
     };
-    if !is_name(registration.0.as_bytes()) {
+    if !is_name(registration.name.as_bytes()) {
         return Err(BAD_NAME.into());
     }
-    if known.iter().any(|function| function.name == registration.0) {
+    if known.iter().any(|function| function.name == registration.name) {
         return Err("Function already exists in the library".into());
     }
     Ok(registration)
@@ -78,7 +87,12 @@ fn read_named(named: &Table) -> Result<Registration, String> {
     }
     let name = name.ok_or("redis.register_function must get a function name argument")?;
     let callback = callback.ok_or("redis.register_function must get a callback argument")?;
-    Ok((name, description, flags, callback))
+    Ok(Registration {
+        name,
+        description,
+        flags,
+        callback,
+    })
 }
 
 fn read_flags(names: &Table) -> Option<u32> {

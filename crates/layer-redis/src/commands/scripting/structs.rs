@@ -10,7 +10,7 @@ use super::arguments::{Arguments, define};
 const INTEGER_BYTES_MAX: usize = 32;
 const NATIVE_ALIGNMENT: usize = 8;
 /// Values that one call may return: Lua's stack holds eight thousand.
-const VALUES_MAX: usize = 7900;
+const VALUES_MAX: usize = 4000;
 
 pub fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;

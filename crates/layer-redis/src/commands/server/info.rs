@@ -8,6 +8,7 @@ use quartet_wire_resp::Arguments;
 
 use super::persistence::last_save_seconds;
 use crate::command::*;
+use crate::commands::scripting::libraries;
 use crate::commands::table;
 use crate::context::Context;
 use crate::keyspace::expiry_sample;
@@ -118,6 +119,8 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let resources = (layer.resources)();
     let used = layer.used_bytes();
     let startup = layer.identity.startup_bytes;
+    let (script_count, script_bytes) = layer.scripts.size();
+    let (libraries, functions) = libraries::count(context.tx);
     let peak = layer.statistics.used_peak(used);
     let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
@@ -126,7 +129,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         ("used_memory_peak", peak),
         ("total_system_memory", resources.machine_bytes),
         ("used_memory_lua", 0),
-        ("used_memory_scripts", 0),
+        ("used_memory_scripts", script_bytes as u64),
         ("maxmemory", maxmemory),
     ] {
         line(out, key, bytes);
@@ -154,9 +157,9 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("mem_clients_slaves", 0),
             ("mem_clients_normal", client_bytes as u64),
             ("mem_aof_buffer", 0),
-            ("number_of_cached_scripts", 0),
-            ("number_of_functions", 0),
-            ("number_of_libraries", 0),
+            ("number_of_cached_scripts", script_count as u64),
+            ("number_of_functions", functions),
+            ("number_of_libraries", libraries),
             ("active_defrag_running", 0),
             ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
             ("lazyfreed_objects", 0),
