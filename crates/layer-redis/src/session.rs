@@ -336,11 +336,24 @@ impl Session {
             Err(Failure::Message(text)) => text,
             Err(other) => unreachable!("{other:?} needs the lock"),
         };
+        let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
+            self.forget_transaction(layer);
+            discarded_because_of(&text)
+        } else {
+            text
+        };
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
         }
         self.error(layer, &text, start, out);
         self.mute(start, out);
+    }
+
+    /// Leaves MULTI without the lock; the watches go once it is free.
+    fn forget_transaction(&mut self, layer: &Redis) {
+        transactions::end(&mut self.client);
+        let watches = self.client.watched.drain(..).map(|watched| watched.id).collect();
+        layer.leave_behind(self.client.shared.id, watches);
     }
 
     fn answer_while_busy(
@@ -357,9 +370,7 @@ impl Session {
             "function|kill" => scripting::kill(layer, true)?,
             "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
             "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
-            "discard" if self.client.multi.is_some() && self.client.watched.is_empty() => {
-                transactions::end(&mut self.client);
-            }
+            "discard" if self.client.multi.is_some() => self.forget_transaction(layer),
             "quit" => received.close = true,
             "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
                 layer.long_scripts.abandon();
@@ -427,8 +438,7 @@ impl Session {
                 Failure::Message(text) => text,
                 other => return other,
             };
-            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
-            return format!("EXECABORT Transaction discarded because of: {reason}").into();
+            return discarded_because_of(&text).into();
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
@@ -522,6 +532,12 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What a refused EXEC answers.
+fn discarded_because_of(text: &str) -> String {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    format!("EXECABORT Transaction discarded because of: {reason}")
 }
 
 /// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.

@@ -9,6 +9,7 @@ pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
 pub mod scripting;
+pub mod serialization;
 pub mod server;
 pub mod sets;
 pub mod sort;
@@ -34,6 +35,7 @@ static FAMILIES: &[&[Command]] = &[
     hyperloglog::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
+    serialization::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
     scripting::COMMANDS,

@@ -7,10 +7,12 @@
 //! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is allocated by an announced
 //! length. The version written is that of Redis 7.0; payloads up to Redis 7.4 are read.
 
+pub mod compact;
 pub mod crc64;
 pub mod functions;
 pub mod lzf;
 pub mod primitives;
+pub mod value;
 
 use crc64::crc64;
 
@@ -21,8 +23,13 @@ const VERSION_MAX: u16 = 12;
 const TRAILER_BYTES: usize = 10;
 
 /// Ends a payload with version and checksum.
-pub fn seal(mut payload: Vec<u8>) -> Vec<u8> {
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+pub fn seal(payload: Vec<u8>) -> Vec<u8> {
+    seal_as(payload, VERSION)
+}
+
+/// The same with another version, for what ours does not know.
+fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
+    payload.extend_from_slice(&version.to_le_bytes());
     let checksum = crc64(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload

@@ -5,7 +5,7 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::interpreter::{Chunk, Host, with_interpreter};
 use super::libraries::{self, Existing, StoredFunction, StoredLibrary};
 use super::registration::{BAD_NAME, is_name};
-use super::script::{FLAGS, sha1};
+use super::script::{FLAGS, sha1, words};
 use super::{EVAL_FLAGS, EVAL_RO_FLAGS, Run, SCRIPT_KEYS, is_flush_mode, kill, split};
 use crate::Redis;
 use crate::command::*;
@@ -147,9 +147,9 @@ fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
     }
     let end = code.iter().position(|&byte| byte == b'\n');
     let end = end.ok_or("Invalid library metadata")?;
-    let line = String::from_utf8_lossy(&code[2..end]);
-    let mut words = line.split_ascii_whitespace();
-    let engine = words.next().unwrap_or_default();
+    let words = words(&code[..end]).ok_or("Invalid library metadata")?;
+    let (engine, words) = words.split_first().ok_or("Invalid library metadata")?;
+    let engine = &engine[2..];
     let mut name = None;
     for word in words {
         match word.split_once('=') {
@@ -237,6 +237,9 @@ fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
 }
 
 fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 3 {
+        return Err("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.".into());
+    }
     if !is_flush_mode(arguments) {
         return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
     }

@@ -233,7 +233,7 @@ impl Interpreter {
         let chunk = chunk.set_environment(self.library_globals.clone());
         let code = chunk
             .into_function()
-            .map_err(|error| format!("ERR Error compiling function: {}", message(&error)))?;
+            .map_err(|error| format!("Error compiling function: {}", message(&error)))?;
         let functions: RefCell<Vec<Registration>> = RefCell::default();
         self.begin(host, Limit::Load);
         let ended = self.lua.scope(|scope| {
@@ -255,15 +255,13 @@ impl Interpreter {
         let failure = match ended {
             _ if stopped.is_some() => Some("ERR FUNCTION LOAD timeout".to_owned()),
             Ok((true, _)) => None,
-            Ok((false, Value::String(text))) => {
-                let text = text.to_string_lossy();
-                Some(if has_code(&text) { text } else { format!("ERR {text}") })
-            }
+            Ok((false, Value::String(text))) => Some(format!("ERR {}", text.to_string_lossy())),
+            Ok((false, Value::Table(failure))) => Some(self.error_text(&failure)),
             Ok((false, _)) => Some("ERR execution failure".to_owned()),
             Err(error) => Some(format!("ERR {}", message(&error))),
         };
         if let Some(text) = failure {
-            return Err(format!("ERR Error registering functions: {text}"));
+            return Err(format!("Error registering functions: {text}"));
         }
         let functions = functions.into_inner();
         // Room for all of them first, so that none is thrown away for the sake of another.
@@ -348,7 +346,9 @@ impl Interpreter {
             Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
             Chunk::Function { library, name } => {
                 let functions = &self.libraries[*library].functions;
-                let registered = functions.iter().find(|function| function.name == *name);
+                let registered = functions
+                    .iter()
+                    .find(|function| function.name.eq_ignore_ascii_case(name));
                 (&self.run_function, registered.expect("a function of its library").place)
             }
         };
@@ -391,19 +391,23 @@ impl Interpreter {
         }
     }
 
-    fn failure(&self, chunk: &Chunk<'_>, failure: &Table) -> Outcome {
-        let text = match failure.raw_get(&self.fields.err) {
+    /// What a table says that stands for an error.
+    fn error_text(&self, failure: &Table) -> String {
+        match failure.raw_get(&self.fields.err) {
             Ok(Value::String(text)) => text.to_string_lossy(),
             Ok(Value::Integer(number)) => number.to_string(),
             Ok(Value::Number(number)) => super::numbers::general(number, 14),
             _ => "ERR unknown error".into(),
-        };
+        }
+    }
+
+    fn failure(&self, chunk: &Chunk<'_>, failure: &Table) -> Outcome {
         let counted = matches!(
             failure.raw_get(&self.fields.ignore_error_stats_update),
             Ok(Value::Boolean(true))
         );
         Outcome::Failed {
-            text: text.replace(['\r', '\n'], " ") + &place_of(failure, chunk),
+            text: self.error_text(failure).replace(['\r', '\n'], " ") + &place_of(failure, chunk),
             counted,
         }
     }
@@ -421,11 +425,6 @@ fn place_of(failure: &Table, chunk: &Chunk<'_>) -> String {
         ),
         _ => String::new(),
     }
-}
-
-fn has_code(text: &str) -> bool {
-    let code = text.split(' ').next().unwrap_or_default();
-    code.len() >= 3 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 /// Lua's message without what mlua adds.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! 'L' 'l' library    packed: digest, code, then name, description and flags of each function
-//! 'L' 'f' function   packed: digest of the library's code, flags, name of the library
+//! 'L' 'f' function   packed: digest of the library's code, flags, name of the library; the function in lower case
 //! ```
 //!
 //! Invariant: the rows of a library and of its functions are written and cleared together, by nobody but this file.
@@ -44,8 +44,9 @@ fn library_row(name: &[u8]) -> Vec<u8> {
     [b"Ll", name].concat()
 }
 
+/// Functions are found by their names in any case.
 fn function_row(name: &[u8]) -> Vec<u8> {
-    [b"Lf", name].concat()
+    [b"Lf", name.to_ascii_lowercase().as_slice()].concat()
 }
 
 /// The libraries in the order of their names.

@@ -353,7 +353,6 @@ local load_redis = {
   REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
 }
-redis.register_function = load_redis.register_function
 
 -- Lock it all.
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use quartet_wire_resp::{Limits, Parsed, Parser};
 use rustc_hash::FxHashMap;
 use sha1::{Digest as _, Sha1};
 
@@ -64,9 +65,9 @@ fn read_header(body: &[u8]) -> Result<(u32, usize), String> {
     }
     let end = body.iter().position(|&byte| byte == b'\n');
     let end = end.ok_or("Invalid script shebang")?;
-    let line = String::from_utf8_lossy(&body[..end]);
-    let mut words = line.split_ascii_whitespace();
-    let engine = words.next().unwrap_or_default();
+    let words = words(&body[..end]).ok_or("Invalid engine in script shebang")?;
+    let mut words = words.iter();
+    let engine = words.next().map(String::as_str).unwrap_or_default();
     if engine != "#!lua" {
         return Err(format!("Unexpected engine in script shebang: {engine}"));
     }
@@ -80,6 +81,21 @@ fn read_header(body: &[u8]) -> Result<(u32, usize), String> {
         }
     }
     Ok((flags, end))
+}
+
+/// The words of a first line, which may be quoted as in an inline command. Nothing if its quotes are not closed.
+pub fn words(line: &[u8]) -> Option<Vec<String>> {
+    let line = [line, b"\n"].concat();
+    let mut parser = Parser::new();
+    match parser.parse(&line, &Limits::unlimited()) {
+        Ok(Parsed::Request { .. }) => {}
+        _ => return None,
+    }
+    let words = parser
+        .arguments(&line)
+        .iter()
+        .map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(words.collect())
 }
 
 /// The flag of this name.
