@@ -73,13 +73,13 @@ struct Options {
     replace: bool,
     /// When the key expires, in milliseconds since the Unix epoch.
     expiry_ms: Option<u64>,
-    idle_seconds: Option<u64>,
 }
 
 impl Options {
     fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
-        let (mut replace, mut is_absolute, mut idle_seconds) = (false, false, None);
-        let mut has_frequency = false;
+        let (mut replace, mut is_absolute) = (false, false);
+        // Checked and dropped: a key's idle time is counted from its latest write, which is this one.
+        let (mut has_idle_time, mut has_frequency) = (false, false);
         let mut words = arguments.iter().skip(4);
         while let Some(word) = words.next() {
             if parse::is(word, "replace") {
@@ -88,9 +88,11 @@ impl Options {
                 is_absolute = true;
             } else if parse::is(word, "idletime") && !has_frequency {
                 let seconds = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
-                let seconds = u64::try_from(seconds).map_err(|_| "ERR Invalid IDLETIME value, must be >= 0")?;
-                idle_seconds = Some(seconds);
-            } else if parse::is(word, "freq") && idle_seconds.is_none() {
+                if seconds < 0 {
+                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+                }
+                has_idle_time = true;
+            } else if parse::is(word, "freq") && !has_idle_time {
                 let frequency = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
                 if !(0..=255).contains(&frequency) {
                     return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
@@ -106,7 +108,6 @@ impl Options {
         Ok(Options {
             replace,
             expiry_ms: (ttl_ms > 0).then(|| start_ms.saturating_add(ttl_ms)),
-            idle_seconds,
         })
     }
 }
@@ -129,10 +130,6 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         let mut keys = context.keys();
         if let Some(entry) = keys.find(name).filter(|_| options.expiry_ms.is_some()) {
             keys.set_expiry(name, &entry, options.expiry_ms);
-        }
-        if let Some(idle_seconds) = options.idle_seconds {
-            let read_ms = context.now_ms.saturating_sub(idle_seconds.saturating_mul(1000));
-            context.layer.recency.note(context.client.db, name, read_ms);
         }
     }
     context.reply.ok();

@@ -1,7 +1,7 @@
 //! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each script.
 //!
-//! Nesting is bounded for both directions whatever a script sets, so neither a deep text nor a table that holds itself can
-//! exhaust the stack.
+//! Nesting is bounded in both directions, to less than there, whatever a script sets: neither a deep text nor a table that
+//! holds itself can exhaust the stack.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::arguments::{Arguments, define, type_name};
 use super::numbers::general;
 
 /// Deepest nesting that a script may ask for.
-const DEPTH_MAX: i64 = 1000;
+const DEPTH_MAX: i64 = 128;
 /// Largest index up to which a table with holes is written as an array.
 const SPARSE_SAFE: i64 = 10;
 
@@ -112,13 +112,13 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
             "encode_max_depth",
             |options| &mut options.encode_depth,
             DEPTH_MAX,
-            "expected integer between 1 and 1000",
+            "expected integer between 1 and 128",
         ),
         (
             "decode_max_depth",
             |options| &mut options.decode_depth,
             DEPTH_MAX,
-            "expected integer between 1 and 1000",
+            "expected integer between 1 and 128",
         ),
         (
             "encode_number_precision",

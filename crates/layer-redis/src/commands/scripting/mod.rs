@@ -19,6 +19,8 @@ mod registration;
 pub mod script;
 mod strings;
 mod structs;
+#[cfg(test)]
+mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

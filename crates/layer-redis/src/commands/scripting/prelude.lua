@@ -79,9 +79,15 @@ local function caught_as_is(ok, ...)
 end
 
 real.pcall = function(...) return caught(pcall(...)) end
-real.xpcall = function(f, handler)
-  return caught_as_is(xpcall(f, function(failure) return handler(plain(failure)) end))
+-- A handler runs after its function has ended, not inside it: there, Lua counts no instructions and nothing could end it.
+local function handled(handler, ok, ...)
+  if ok then return true, ... end
+  if stopped() then error((...), 0) end
+  local fine, answer = pcall(handler, plain((...)))
+  if stopped() then error(answer, 0) end
+  return false, answer
 end
+real.xpcall = function(f, handler) return handled(handler, pcall(f)) end
 real.coroutine.resume = function(...) return caught_as_is(resume(...)) end
 
 -- Functions that go round metatables, or that could change what other scripts see.
