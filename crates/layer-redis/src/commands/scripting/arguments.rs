@@ -69,16 +69,14 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What a function hands to the prelude: true and its values, or false and the message.
-pub fn answer<T: IntoLuaMulti>(lua: &Lua, outcome: Result<T, String>) -> mlua::Result<MultiValue> {
-    match outcome {
-        Ok(values) => {
-            let mut values = values.into_lua_multi(lua)?;
-            values.push_front(Value::Boolean(true));
-            Ok(values)
-        }
-        Err(message) => (false, message).into_lua_multi(lua),
-    }
+/// A message that is to begin with the place of the script that caused it, as those of Lua's own library do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Located(pub String);
+
+/// Makes an error of a message.
+pub fn located<T>(outcome: Result<T, String>) -> mlua::Result<T> {
+    outcome.map_err(|message| mlua::Error::external(Located(message)))
 }
 
 /// Puts a function into a library. `body` returns its values or the message of an error.
@@ -88,9 +86,7 @@ pub fn define<T: IntoLuaMulti>(
     name: &'static str,
     body: impl Fn(&Lua, Arguments<'_>) -> Result<T, String> + 'static,
 ) -> mlua::Result<()> {
-    let function = lua.create_function(move |lua, values: MultiValue| {
-        let outcome = body(lua, Arguments { name, lua, values });
-        answer(lua, outcome)
-    })?;
+    let function =
+        lua.create_function(move |lua, values: MultiValue| located(body(lua, Arguments { name, lua, values })))?;
     library.raw_set(name, function)
 }

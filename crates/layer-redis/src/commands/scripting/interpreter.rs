@@ -14,7 +14,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLi
 use quartet_engine::Engine;
 use rustc_hash::FxHashMap;
 
-use super::arguments::define;
+use super::arguments::{Located, define};
 use super::bridge::{Bridge, MARK, Raised};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX, Stop};
 use super::conversion::{Fields, error_table};
@@ -485,6 +485,13 @@ fn plain(lua: &Lua, fields: &Fields, failure: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &failure else {
         return Ok(failure);
     };
+    if let Some(Located(text)) = error.downcast_ref::<Located>() {
+        let place = match place(lua) {
+            (Some(source), Some(line)) => format!("{}:{line}: ", source.trim_start_matches('@')),
+            _ => String::new(),
+        };
+        return Ok(Value::String(lua.create_string(place + text)?));
+    }
     if let Some(raised) = error.downcast_ref::<Raised>() {
         let text = lua.create_string(&raised.text)?;
         return error_table(lua, fields, text, raised.counted).map(Value::Table);

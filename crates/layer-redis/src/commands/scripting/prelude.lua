@@ -1,7 +1,7 @@
 -- The part of the sandbox that is written in Lua: read-only tables, the functions that catch errors, and those that raise them.
 --
--- Rust hands in `native`; what this chunk returns is all that Rust keeps. A function from Rust never raises: it returns
--- whether it went well, because an error that crosses from Rust reaches the script as an opaque object.
+-- Rust hands in `native`; what this chunk returns is all that Rust keeps. An error that crosses from Rust is an opaque
+-- object: `native.plain` makes of it what scripts know.
 -- Everything is reached through locals: a script that lays hands on one of these functions finds nothing in its environment.
 
 local native, real = ...
@@ -37,16 +37,10 @@ local function check_writable(t)
   if contents[t] then error('Attempt to modify a readonly table', 3) end
 end
 
--- What Rust returned: whether it went well, then values or the message.
-local function checked(ok, ...)
-  if ok then return ... end
-  error((...), 3)
-end
-
 -- An argument that a function of Lua itself refused behind our back is the script's error, at the script's line.
 local function relocated(message)
   if sub(message, 1, 8) ~= 'prelude:' then return message end
-  local _, text = native.match(message, '^prelude:%d+: (.*)$')
+  local text = native.match(message, '^prelude:%d+: (.*)$')
   local source, line = native.where()
   return source and sub(source, 2) .. ':' .. line .. ': ' .. text or text
 end
@@ -183,22 +177,16 @@ string.rep = function(s, n)
   end
   return rep(s, n)
 end
-string.find = function(...) return checked(find(...)) end
-string.match = function(...) return checked(native.match(...)) end
-
-local function step(ok, after, ...)
-  if not ok then error(after, 3) end
-  return after, ...
-end
+string.find, string.match = find, native.match
 
 string.gmatch = function(s, pattern)
-  checked(native.check_strings('gmatch', s, pattern))
+  native.check_strings('gmatch', s, pattern)
   local position = 1
   local function advance(after, ...)
     position = after or #s + 2
     return ...
   end
-  return function() return advance(step(native.step(s, pattern, position))) end
+  return function() return advance(native.step(s, pattern, position)) end
 end
 string.gfind = string.gmatch
 
@@ -214,16 +202,15 @@ end
 
 string.gsub = function(s, pattern, repl, most)
   local kind = type(repl)
-  if kind == 'string' or kind == 'number' then return checked(native.gsub(s, pattern, repl, most)) end
-  checked(native.check_strings('gsub', s, pattern))
+  if kind == 'string' or kind == 'number' then return native.gsub(s, pattern, repl, most) end
+  native.check_strings('gsub', s, pattern)
   if kind ~= 'table' and kind ~= 'function' then
     error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
   end
   s = tostring(s)
   local pieces, position, count = {}, 1, 0
   local anchored = sub(pattern, 1, 1) == '^'
-  local function add(ok, first, last, ...)
-    if not ok then error(first, 3) end
+  local function add(first, last, ...)
     if not first then return false end
     count = count + 1
     pieces[#pieces + 1] = sub(s, position, first - 1)
@@ -251,14 +238,14 @@ local mark, PROTOCOL, PERMISSION = native.mark, 2, 3
 local function error_table(text)
   local code, message = 'ERR', text
   if sub(text, 1, 1) == '-' then
-    local _, space = find(text, ' ', 1, true)
+    local space = find(text, ' ', 1, true)
     if space then
       code, message = sub(text, 2, space - 1), sub(text, space + 1)
     else
       message = sub(text, 2)
     end
   end
-  local _, trimmed = native.match(message, '^[\r\n]*(.-)[\r\n]*$')
+  local trimmed = native.match(message, '^[\r\n]*(.-)[\r\n]*$')
   return { err = code .. ' ' .. trimmed }
 end
 
@@ -329,20 +316,11 @@ redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 
 
 real.math.random = function(...)
   if not bridge then error('math.random can only be called inside a script invocation', 2) end
-  return checked(native.random(...))
+  return native.random(...)
 end
 real.math.randomseed = function(...)
   if not bridge then error('math.randomseed can only be called inside a script invocation', 2) end
-  return checked(native.randomseed(...))
-end
-
--- The codecs of Rust, each of which tells whether it went well.
-for _, library in next, { 'bit', 'struct', 'cmsgpack', 'cjson' } do
-  for name, value in next, real[library] do
-    if type(value) == 'function' then
-      real[library][name] = function(...) return checked(value(...)) end
-    end
-  end
+  return native.randomseed(...)
 end
 
 -- What FUNCTION LOAD may use while a library's code runs.

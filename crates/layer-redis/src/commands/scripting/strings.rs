@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use mlua::{IntoLua, Lua, MultiValue, Table, Value};
 
-use super::arguments::{Arguments, answer, define};
+use super::arguments::{Arguments, define, located};
 use super::budget::Budget;
 use super::patterns::{Capture, Fault, Match, search};
 
@@ -26,7 +26,7 @@ pub fn define_strings(lua: &Lua, native: &Table, budget: &Rc<Budget>) -> mlua::R
         let budget = budget.clone();
         let function = lua.create_function(move |lua, values: MultiValue| {
             let outcome = body(&Arguments { name, lua, values }, &budget)?;
-            answer(lua, outcome)
+            located(outcome)
         })?;
         native.raw_set(name, function)?;
     }
