@@ -52,7 +52,7 @@ def fill(connection, seed: int, key: str) -> None:
     size = choice.choice([1, 2, 5, 100, 600])
     pieces = [choice.choice(PIECES) if choice.random() < 0.3 else str(choice.randrange(-40000, 40000)) for _ in range(size)]
     pairs = [part for piece in pieces for part in (piece, choice.choice(PIECES))]
-    scores = [part for piece in pieces for part in (choice.choice(["0", "1.5", "-inf", "inf", "1e300", "-3"]), piece)]
+    scores = [part for piece in pieces for part in (choice.choice(["0", "1.5", "-inf", "inf", "0.125", "-3"]), piece)]
     integers = [str(choice.randrange(-(10 ** choice.randrange(1, 18)), 10**18)) for _ in range(size)]
     commands = [
         ["SET", key, choice.choice(PIECES)],
