@@ -17,6 +17,7 @@ READ = {
     "zset": ["ZRANGE", 0, -1, "WITHSCORES"],
     "hash": ["HGETALL"],
 }
+WRONG_TRAILER = "ERR DUMP payload version or checksum are wrong"
 PIECES = ["", "a", "1", "-129", "70000", "9223372036854775807", "x" * 40, "ab" * 300, "é", "\x00\r\n", "y" * 5000]
 
 
@@ -106,20 +107,18 @@ def test_damaged_payloads_are_refused(connection):
         for at in range(0, len(payload), max(1, len(payload) // 50)):
             damaged = payload[:at] + chr((ord(payload[at]) & 0x7F) ^ 1) + payload[at + 1 :]
             if damaged != payload:
-                with pytest.raises(ReplyError, match="DUMP payload version or checksum are wrong|Bad data format"):
-                    connection.do("RESTORE", "to", 0, damaged, "REPLACE")
+                answer = connection.do("RESTORE", "to", 0, damaged, "REPLACE")
+                assert answer in (ReplyError(WRONG_TRAILER), ReplyError("ERR Bad data format")), (seed, at)
         for length in range(0, len(payload), max(1, len(payload) // 20)):
-            with pytest.raises(ReplyError, match="DUMP payload version or checksum are wrong"):
-                connection.do("RESTORE", "to", 0, payload[:length])
+            assert connection.do("RESTORE", "to", 0, payload[:length]) == ReplyError(WRONG_TRAILER)
 
 
 def test_options(connection):
     connection.do("SET", "from", "value")
     payload = connection.do("DUMP", "from")
-    with pytest.raises(ReplyError, match="^BUSYKEY"):
-        connection.do("RESTORE", "from", 0, payload)
-    with pytest.raises(ReplyError, match="Invalid TTL value"):
-        connection.do("RESTORE", "to", -1, payload)
+    busy = ReplyError("BUSYKEY Target key name already exists.")
+    assert connection.do("RESTORE", "from", 0, payload) == busy
+    assert connection.do("RESTORE", "to", -1, payload) == ReplyError("ERR Invalid TTL value, must be >= 0")
     connection.do("RESTORE", "to", 100000, payload)
     assert 0 < connection.do("PTTL", "to") <= 100000
     connection.do("RESTORE", "to", 4102444800000, payload, "ABSTTL", "REPLACE", "IDLETIME", 5)
