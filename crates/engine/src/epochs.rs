@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_model::Version;
@@ -60,6 +61,14 @@ impl HomeLock {
             self.returned.wait(&mut state);
         }
         state
+    }
+
+    /// The same, but gives up after about `patience`.
+    pub fn lock_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
+        let mut state = self.state.try_lock_for(patience)?;
+        let is_lent = |state: &mut HomeState| state.full_epochs.is_lent;
+        let waited = self.returned.wait_while_for(&mut state, is_lent, patience);
+        (!waited.timed_out()).then_some(state)
     }
 
     /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock

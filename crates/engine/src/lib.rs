@@ -159,6 +159,13 @@ impl Engine {
         Home::new(self, self.shared.home.lock())
     }
 
+    /// Takes the partition's lock, or gives up after `patience`: for a thread that must go on serving others when somebody
+    /// holds the lock for long.
+    pub fn home_within(&self, patience: std::time::Duration) -> Option<Home<'_>> {
+        let state = self.shared.home.lock_within(patience)?;
+        Some(Home::new(self, state))
+    }
+
     /// Everything up to this version is durable.
     pub fn durable(&self) -> Version {
         Version(self.shared.durable.load(Ordering::Acquire))

@@ -29,6 +29,10 @@ pub struct ClientState {
     pub close_without_reply: bool,
     /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
     pub sleep_micros: u64,
+    /// The commands are those of a script.
+    pub is_script: bool,
+    /// The thread may be kept by a script until it is done.
+    pub may_take_long: bool,
     /// The error reply of the latest failed command may be sent once this version is durable.
     pub failure_hold: Hold,
     pub subscriptions: Subscriptions,
@@ -86,6 +90,8 @@ impl ClientState {
             close_after_reply: false,
             close_without_reply: false,
             sleep_micros: 0,
+            is_script: false,
+            may_take_long: false,
             failure_hold: Hold::ZERO,
             subscriptions: Subscriptions::default(),
             caching: None,

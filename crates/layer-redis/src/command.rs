@@ -3,6 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
+use crate::long_run::LongRun;
 
 /// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
 pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
@@ -17,6 +18,13 @@ pub enum Failure {
     Block(Block),
     /// Must be done after the lock is released, before the reply.
     After(After),
+    /// An error reply, but what was done before it stays. `counted`: the statistics know of it already.
+    Kept {
+        text: String,
+        counted: bool,
+    },
+    /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
+    Overrun,
 }
 
 /// A command that waits for one of its keys.
@@ -40,7 +48,6 @@ pub enum EmptyReply {
 }
 
 /// Work that needs the engine without the partition's lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Write a checkpoint and answer OK when it is on disk.
     Checkpoint,
@@ -48,6 +55,19 @@ pub enum After {
     Shutdown,
     /// Sleep for so many microseconds before the reply is sent.
     Sleep { micros: u64 },
+    /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
+    Script(Box<LongRun>),
+}
+
+impl std::fmt::Debug for After {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            After::Checkpoint => "Checkpoint",
+            After::Shutdown => "Shutdown",
+            After::Sleep { .. } => "Sleep",
+            After::Script(_) => "Script",
+        })
+    }
 }
 
 impl From<&'static str> for Failure {
@@ -158,6 +178,7 @@ pub enum Group {
     Geo,
     Generic,
     Transactions,
+    Scripting,
     Connection,
     PubSub,
     Server,
@@ -179,6 +200,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
+            Group::Scripting => "scripting",
             Group::Connection => "connection",
             Group::PubSub => "pubsub",
             Group::Server => "server",
@@ -200,6 +222,7 @@ impl Group {
             Group::Geo => Some("geo"),
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
+            Group::Scripting => Some("scripting"),
             Group::Connection => Some("connection"),
             Group::PubSub => Some("pubsub"),
             Group::Server | Group::Cluster => None,
@@ -233,6 +256,7 @@ pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 
 /// Its place is channels, not keys.
 pub const PUBSUB: u32 = 1 << 19;
+pub const NO_MANDATORY_KEYS: u32 = 1 << 20;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -252,6 +276,7 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (MOVABLE_KEYS, "movablekeys"),
     (ALLOW_BUSY, "allow_busy"),
     (NO_ASYNC_LOADING, "no_async_loading"),
+    (NO_MANDATORY_KEYS, "no_mandatory_keys"),
 ];
 
 impl Command {

@@ -25,12 +25,14 @@ pub mod glob;
 pub mod keyspace;
 pub mod latency;
 pub mod long_double;
+pub mod long_run;
 pub mod notifications;
 pub mod outbox;
 pub mod packed;
 pub mod parse;
 pub mod pause;
 pub mod random;
+pub mod rdb;
 pub mod recency;
 pub mod redaction;
 pub mod scan;
@@ -54,10 +56,14 @@ use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::channels::Channels;
 use crate::clients::Clients;
+use crate::commands::scripting::Log;
+use crate::commands::scripting::budget::LongScripts;
+use crate::commands::scripting::script::Scripts;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
 use crate::latency::LatencyEvents;
+use crate::long_run::LeftBehind;
 use crate::outbox::Outbox;
 use crate::pause::Pause;
 use crate::random::Random;
@@ -95,6 +101,16 @@ pub struct Redis {
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
+    pub scripts_call_all: AtomicBool,
+    /// What EVALSHA finds.
+    pub scripts: Scripts,
+    /// The script that takes long, if one runs.
+    pub long_scripts: Arc<LongScripts>,
+    /// What closed connections leave to be done once a long script has given the lock back.
+    pub left_behind: LeftBehind,
+    /// Where `redis.log` of scripts writes. The server supplies it.
+    pub log: Log,
     pub recency: Recency,
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub active_expiry: AtomicBool,
@@ -158,6 +174,11 @@ impl Redis {
             identity,
             cursors: Mutex::default(),
             random: Random::default(),
+            scripts_call_all: AtomicBool::new(false),
+            scripts: Scripts::default(),
+            long_scripts: Arc::default(),
+            left_behind: LeftBehind::default(),
+            log: Arc::new(|_, _| {}),
             recency: Recency::default(),
             active_expiry: AtomicBool::new(true),
             expired: FoundExpired::default(),

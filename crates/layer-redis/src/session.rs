@@ -11,15 +11,17 @@ use quartet_engine::{ExecuteError, Hold, Home};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply};
 
 use crate::Redis;
+use crate::acl::Denial;
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
     ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
 };
 use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
-use crate::commands::transactions;
 use crate::commands::{self, table};
+use crate::commands::{scripting, transactions};
 use crate::context::Context;
 use crate::keyspace::NAME_BYTES_MAX;
+use crate::long_run::LongRun;
 use crate::slowlog::{SlowCommand, Slowlog};
 use crate::statistics::CommandCounter;
 use crate::{errors, redaction, tracking};
@@ -53,6 +55,8 @@ pub struct Session {
 const REQUESTS_PER_LOCK: usize = 64;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// How long a deadline is put off while a script keeps everybody waiting.
+const BUSY_RETRY_MS: u64 = 100;
 
 impl Session {
     pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
@@ -114,15 +118,14 @@ impl Session {
                     if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest), consumed) {
                         break;
                     }
-                    let home = home.get_or_insert_with(|| layer.engine.home());
-                    self.request(
-                        home,
-                        &layer,
-                        parser.arguments(rest),
-                        &rest[..consumed],
-                        out,
-                        &mut received,
-                    );
+                    if home.is_none() {
+                        home = layer.home_unless_busy();
+                    }
+                    let arguments = parser.arguments(rest);
+                    match &mut home {
+                        Some(home) => self.request(home, &layer, arguments, &rest[..consumed], out, &mut received),
+                        None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
+                    }
                     self.parser = parser;
                     received.consumed += consumed;
                 }
@@ -165,7 +168,10 @@ impl Session {
         if self.paused_until_ms.is_some() {
             return self.resume_if_over();
         }
-        let mut home = self.layer.engine.home();
+        let Some(mut home) = self.layer.home_unless_busy() else {
+            self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
+            return;
+        };
         self.layer
             .blocking
             .end(&mut home, &self.layer, self.client.shared.id, None);
@@ -176,11 +182,8 @@ impl Session {
     pub fn close(&mut self) {
         self.resume();
         if self.blocked || !self.client.watched.is_empty() {
-            let mut home = self.layer.engine.home();
-            self.layer.blocking.forget(&mut home, self.client.shared.id);
-            for watched in self.client.watched.drain(..) {
-                home.unwatch(watched.id);
-            }
+            let watches = self.client.watched.drain(..).map(|watched| watched.id).collect();
+            self.layer.leave_behind(self.client.shared.id, watches);
         }
         if !self.client.subscriptions.is_empty() {
             let _home = self.layer.engine.home();
@@ -203,7 +206,7 @@ impl Session {
         let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
             return false;
         };
-        let writes = self.may_write(command);
+        let writes = self.may_write(layer, command, arguments);
         self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
         let is_paused = self.paused_until_ms.is_some();
         if is_paused {
@@ -213,8 +216,9 @@ impl Session {
         is_paused
     }
 
-    fn may_write(&self, command: &Command) -> bool {
-        transactions::writes_or_publishes(command) || self.executes_writes(command)
+    fn may_write(&self, layer: &Redis, command: &Command, arguments: Arguments<'_>) -> bool {
+        let writes = transactions::writes_or_publishes(command);
+        writes && !scripting::declares_no_writes(layer, command, arguments) || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.
@@ -279,6 +283,13 @@ impl Session {
                 received.after = Some(after);
             }
             Err(Failure::Block(_)) => {}
+            Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
+            Err(Failure::Overrun) => {
+                out.truncate(replies_start);
+                self.client.failure_hold = Hold::ZERO;
+                received.after = Some(After::Script(Box::new(self.long_run(raw))));
+                return;
+            }
         }
         received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
         if self.client.sleep_micros > 0 {
@@ -289,7 +300,9 @@ impl Session {
             out.truncate(replies_start);
             received.close = true;
         }
-        self.silence(replies_start, arguments, out);
+        let keeps_pushes =
+            self.client.reply_mode != ReplyMode::On && commands::find(arguments).is_ok_and(changes_subscriptions);
+        self.mute(replies_start, keeps_pushes, out);
         layer.expire_found(home);
         layer.send_outbox();
         layer.blocking.serve(home, layer);
@@ -305,16 +318,103 @@ impl Session {
     }
 
     /// Drops what CLIENT REPLY does not want to be sent. Confirmations of subscriptions are pushes, and no replies.
-    fn silence(&mut self, replies_start: usize, arguments: Arguments<'_>, out: &mut Vec<u8>) {
+    fn mute(&mut self, replies_start: usize, keeps_pushes: bool, out: &mut Vec<u8>) {
         let mode = self.client.reply_mode;
         self.client.reply_mode = match mode {
             ReplyMode::SkipNext => ReplyMode::SkipThis,
             ReplyMode::SkipThis => ReplyMode::On,
             ReplyMode::On | ReplyMode::Off => mode,
         };
-        if mode != ReplyMode::On && !commands::find(arguments).is_ok_and(changes_subscriptions) {
+        if mode != ReplyMode::On && !keeps_pushes {
             out.truncate(replies_start);
         }
+    }
+
+    /// The request is to be run again where it may take long; the connection's state goes with it.
+    fn long_run(&mut self, raw: &[u8]) -> LongRun {
+        let placeholder = ClientState::new(
+            self.client.shared.clone(),
+            self.client.authenticated,
+            self.client.user.clone(),
+        );
+        let client = std::mem::replace(&mut self.client, placeholder);
+        LongRun::new(self.layer.clone(), client, raw.to_vec())
+    }
+
+    /// What took long is done. Returns the version that its reply, which is appended to `out`, must wait for.
+    pub fn take_back(&mut self, run: LongRun, out: &mut Vec<u8>) -> Hold {
+        let (client, reply, hold) = run.into_parts();
+        self.client = client;
+        let start = out.len();
+        out.extend_from_slice(&reply);
+        self.mute(start, false, out);
+        hold
+    }
+
+    /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
+    fn request_while_busy(
+        &mut self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) {
+        let start = out.len();
+        let answered = match self.admissible(layer, arguments, request_bytes) {
+            Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
+            Err(refused) => Err(refused),
+        };
+        let text = match answered {
+            Ok(()) => return self.mute(start, false, out),
+            Err(Failure::Error(text)) => text.to_owned(),
+            Err(Failure::Message(text)) => text,
+            Err(other) => unreachable!("{other:?} needs the lock"),
+        };
+        let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
+            self.forget_transaction(layer);
+            discarded_because_of(&text)
+        } else {
+            text
+        };
+        if let Some(queue) = &mut self.client.multi {
+            queue.refused = true;
+        }
+        self.error(layer, &text, start, out);
+        self.mute(start, false, out);
+    }
+
+    /// Leaves MULTI without the lock; the watches go once it is free.
+    fn forget_transaction(&mut self, layer: &Redis) {
+        transactions::end(&mut self.client);
+        let watches = self.client.watched.drain(..).map(|watched| watched.id).collect();
+        layer.leave_behind(self.client.shared.id, watches);
+    }
+
+    fn answer_while_busy(
+        &mut self,
+        layer: &Redis,
+        command: &Command,
+        arguments: Arguments<'_>,
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) -> Result<(), Failure> {
+        let mut reply = Reply::new(out, self.client.protocol);
+        match command.name {
+            "script|kill" => scripting::kill(layer, false)?,
+            "function|kill" => scripting::kill(layer, true)?,
+            "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
+            "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
+            "discard" if self.client.multi.is_some() => self.forget_transaction(layer),
+            "quit" => received.close = true,
+            "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
+                layer.long_scripts.abandon();
+                received.after = Some(After::Shutdown);
+            }
+            _ => return Err(scripting::busy(layer).into()),
+        }
+        reply.ok();
+        Ok(())
     }
 
     fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
@@ -336,7 +436,7 @@ impl Session {
             Err(refused) => return Err(self.refuse(home, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            return self.enqueue(command, raw, out);
+            return self.enqueue(layer, command, arguments, raw, out);
         }
         // EXEC is shown behind the commands that it runs.
         let is_exec = command.name == "exec";
@@ -372,8 +472,7 @@ impl Session {
                 Failure::Message(text) => text,
                 other => return other,
             };
-            let reason = text.strip_prefix("ERR ").unwrap_or(&text);
-            return format!("EXECABORT Transaction discarded because of: {reason}").into();
+            return discarded_because_of(&text).into();
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
@@ -392,8 +491,7 @@ impl Session {
         if admitted.is_err()
             && let Ok(command) = commands::find(arguments)
         {
-            let counter = &layer.statistics.commands.0[table().index(command)];
-            counter.rejected.fetch_add(1, Ordering::Relaxed);
+            count_rejected(layer, command);
             if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
                 self.log_denial(layer, command, arguments);
             }
@@ -461,14 +559,22 @@ impl Session {
         }
     }
 
-    fn enqueue(&mut self, command: &'static Command, raw: &[u8], out: &mut Vec<u8>) -> Result<Hold, Failure> {
+    fn enqueue(
+        &mut self,
+        layer: &Redis,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Hold, Failure> {
+        let writes = self.may_write(layer, command, arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;
             return Err("ERR the transaction's queue exceeds the maximum size".into());
         }
         queue.bytes += raw.len();
-        queue.writes |= transactions::writes_or_publishes(command);
+        queue.writes |= writes;
         queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());
         self.client
@@ -493,6 +599,12 @@ fn only_pubsub(command: &Command) -> Failure {
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     )
     .into()
+}
+
+/// What a refused EXEC answers.
+fn discarded_because_of(text: &str) -> String {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    format!("EXECABORT Transaction discarded because of: {reason}")
 }
 
 /// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
@@ -525,10 +637,17 @@ pub fn call(
             in_exec: false,
             retry_for,
         };
-        handle(&mut context, command, arguments)
+        match handle(&mut context, command, arguments) {
+            Ok(()) => Ok(false),
+            Err(Failure::Kept { text, counted }) => {
+                answer_kept(layer, &mut context.reply, &text, counted);
+                Ok(true)
+            }
+            Err(failure) => Err(failure),
+        }
     });
     match &outcome {
-        Ok(((), hold)) => layer.outbox.commit(*hold),
+        Ok((_, hold)) => layer.outbox.commit(*hold),
         Err(ExecuteError::Layer(_, hold) | ExecuteError::TooLarge(hold)) => {
             layer.changes.take();
             layer.outbox.discard(*hold);
@@ -538,7 +657,7 @@ pub fn call(
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
-        Err(ExecuteError::Layer(Failure::Block(_), _)) => {}
+        Err(ExecuteError::Layer(Failure::Block(_) | Failure::Overrun, _)) => {}
         Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -548,11 +667,11 @@ pub fn call(
             (index, command),
             arguments,
             started_micros,
-            outcome.is_err(),
+            !matches!(outcome, Ok((false, _))),
         ),
     }
     match outcome {
-        Ok(((), hold)) => Ok(hold),
+        Ok((_, hold)) => Ok(hold),
         Err(ExecuteError::Layer(failure, hold)) => {
             client.failure_hold = hold;
             Err(failure)
@@ -566,7 +685,10 @@ pub fn call(
 
 /// Runs the handler, and gathers what others are to be told of its work.
 fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Failure> {
-    (command.handler)(context, arguments)?;
+    let outcome = (command.handler)(context, arguments);
+    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. })) {
+        return outcome;
+    }
     if context.layer.changes.are_wanted() {
         let changes = context.layer.changes.take();
         context.layer.notify(Some((command, arguments)), &changes);
@@ -576,13 +698,44 @@ fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: A
     if context.client.caching.is_some() && !context.in_exec && !command.name.starts_with("client|") {
         context.client.caching = None;
     }
-    Ok(())
+    outcome
 }
 
-/// Runs one queued command inside EXEC's transaction. Its errors become its reply.
-pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) {
+fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) {
+    if !counted {
+        layer.statistics.error_sent(text.as_bytes());
+    }
+    reply.error(text);
+}
+
+/// A script takes too long for this thread: the transaction is to be taken back and run where it may.
+#[derive(Debug)]
+pub struct Overrun;
+
+/// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
+fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command, arguments: Arguments<'_>) -> Failure {
+    let is_script = context.client.is_script;
+    let (place, text) = if is_script {
+        ("lua", denial.text_in_script().into())
+    } else {
+        ("multi", denial.text_at_exec().into())
+    };
+    context
+        .layer
+        .log_denial(context.client, denial, command, arguments, place);
+    text
+}
+
+/// Runs one queued command, or one of a script, inside the present transaction. Its errors become its reply.
+pub fn call_queued(
+    context: &mut Context<'_, '_>,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+) -> Result<(), Overrun> {
     let index = table().index(command);
-    context.client.shared.note_command(index);
+    if !context.client.is_script {
+        context.client.shared.note_command(index);
+    }
     tell_monitors(
         context.layer,
         context.client,
@@ -594,13 +747,11 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
     let slept_before = context.client.sleep_micros;
     let outcome = match context.client.user.check(command, arguments) {
         Ok(()) => handle(context, command, arguments),
-        Err(denial) => {
-            context
-                .layer
-                .log_denial(context.client, &denial, command, arguments, "multi");
-            Err(denial.text_at_exec().into())
-        }
+        Err(denial) => Err(denied(context, &denial, command, arguments)),
     };
+    if matches!(outcome, Err(Failure::Overrun)) {
+        return Err(Overrun);
+    }
     let slept_micros = context.client.sleep_micros - slept_before;
     account(
         context.layer,
@@ -617,6 +768,8 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
             EmptyReply::NullArray => context.reply.null_array(),
         },
         Err(Failure::After(_)) => context.reply.error("ERR Command not allowed inside a transaction"),
+        Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
+        Err(Failure::Overrun) => unreachable!("answered above"),
         Err(Failure::Error(text)) => {
             context.layer.statistics.error_sent(text.as_bytes());
             context.reply.error(text);
@@ -626,6 +779,13 @@ pub fn call_queued(context: &mut Context<'_, '_>, command: &'static Command, arg
             context.reply.error(&text);
         }
     }
+    Ok(())
+}
+
+/// A command was refused before it ran.
+pub fn count_rejected(layer: &Redis, command: &'static Command) {
+    let counter = &layer.statistics.commands.0[table().index(command)];
+    counter.rejected.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts a call of `command`, which stands at `index` of the table.
@@ -676,7 +836,7 @@ fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now
 }
 
 /// Some key is longer than a key may be. Asked only about requests that are longer than that.
-fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
+pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
     let mut positions = command.keys.positions(arguments).into_iter();
     positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
 }
@@ -687,13 +847,37 @@ fn tell_monitors(layer: &Redis, client: &ClientState, command: &Command, now_mic
     if !layer.clients.has_monitors() || command.has(SKIP_MONITOR | ADMIN) {
         return;
     }
+    write_to_monitors(layer, client, command, now_micros, arguments);
+}
+
+/// A script's own line stands before those of its commands, so it is written when the script begins.
+pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
+    if context.layer.clients.has_monitors()
+        && let Ok(command) = commands::find(arguments)
+    {
+        let now_micros = context.tx.now_micros();
+        write_to_monitors(context.layer, context.client, command, now_micros, arguments);
+    }
+}
+
+fn write_to_monitors(
+    layer: &Redis,
+    client: &ClientState,
+    command: &Command,
+    now_micros: u64,
+    arguments: Arguments<'_>,
+) {
     let secrets = redaction::secrets(command, arguments);
+    let address = if client.is_script {
+        "lua"
+    } else {
+        &client.shared.address
+    };
     let mut line = format!(
-        "+{}.{:06} [{} {}]",
+        "+{}.{:06} [{} {address}]",
         now_micros / 1_000_000,
         now_micros % 1_000_000,
         client.db,
-        client.shared.address
     )
     .into_bytes();
     for (position, argument) in arguments.iter().enumerate() {

@@ -447,6 +447,16 @@ impl Connection {
                 }
             }
             After::Shutdown => (self.layer.shutdown)(),
+            After::Script(mut run) => {
+                let done = tokio::task::spawn_blocking(move || {
+                    run.run();
+                    run
+                });
+                if let Ok(run) = done.await {
+                    let hold = self.session.take_back(*run, &mut self.output);
+                    self.hold = self.hold.max(hold);
+                }
+            }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
         }
     }

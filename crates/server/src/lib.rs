@@ -181,6 +181,7 @@ impl Server {
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         layer.resources = Box::new(resources::used);
         layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
+        layer.log = Arc::new(log_of_scripts);
         settings.tell(&layer.config);
         let file = users::UsersInDirectory::new(&settings.data);
         layer.config.start_with("aclfile", file.path().display().to_string());
@@ -343,6 +344,16 @@ async fn run_cycles(layer: Arc<Redis>, http_layers: Vec<Arc<dyn HttpLayer>>, mut
             _ = idle_cycle.tick() => connection::wake_idle(&layer),
             _ = stop.changed() => {}
         }
+    }
+}
+
+/// What `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
+fn log_of_scripts(level: u8, line: &str) {
+    match level {
+        0 => tracing::trace!("script: {line}"),
+        1 => tracing::debug!("script: {line}"),
+        2 => tracing::info!("script: {line}"),
+        _ => tracing::warn!("script: {line}"),
     }
 }
 

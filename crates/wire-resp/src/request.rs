@@ -136,6 +136,19 @@ impl Args {
         }
     }
 
+    /// A request that arrives in no bytes of its own: `arguments` are copied one after the other. Read it with
+    /// [`Args::of`] of an empty input.
+    pub fn gather(&mut self, arguments: impl Iterator<Item = impl AsRef<[u8]>>) {
+        self.clear();
+        self.scratch.clear();
+        self.inline = true;
+        for argument in arguments {
+            let start = self.scratch.len();
+            self.scratch.extend_from_slice(argument.as_ref());
+            self.spans.push(start..self.scratch.len());
+        }
+    }
+
     /// Forgets the arguments, and gives back what an unusually large request took.
     fn clear(&mut self) {
         self.spans.clear();

@@ -107,6 +107,19 @@ impl Denial {
         )
     }
 
+    /// The error that a script gets of the command that it called.
+    pub fn text_in_script(&self) -> &'static str {
+        match self {
+            Denial::Command => "ERR The user executing the script can't run this command or subcommand",
+            Denial::Key(_) => {
+                "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+            }
+            Denial::Channel(_) => {
+                "ERR The user executing the script can't publish to the channel mentioned in the command"
+            }
+        }
+    }
+
     /// The answer of ACL DRYRUN.
     pub fn dry_run_text(&self, command: &Command, arguments: Arguments<'_>) -> String {
         let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();

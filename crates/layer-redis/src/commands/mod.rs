@@ -10,6 +10,8 @@ pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
 pub mod pubsub;
+pub mod scripting;
+pub mod serialization;
 pub mod server;
 pub mod sets;
 pub mod sort;
@@ -38,8 +40,11 @@ static FAMILIES: &[&[Command]] = &[
     geo::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
+    serialization::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
+    scripting::COMMANDS,
+    scripting::functions::COMMANDS,
     connection::COMMANDS,
     connection::client::COMMANDS,
     pubsub::COMMANDS,

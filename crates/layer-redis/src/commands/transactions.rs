@@ -82,42 +82,72 @@ pub fn runs_inside_multi(command: &Command) -> bool {
 
 /// What CLIENT PAUSE WRITE holds back: writes, and the commands that may cause effects without being writes by flag.
 pub fn writes_or_publishes(command: &Command) -> bool {
-    command.has(WRITE) || matches!(command.name, "pfcount" | "publish" | "eval" | "evalsha" | "fcall")
+    command.has(WRITE)
+        || matches!(
+            command.name,
+            "pfcount" | "publish" | "spublish" | "eval" | "evalsha" | "fcall" | "script|load" | "script|flush"
+        )
 }
 
 fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     if context.client.multi.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
-    context.client.multi = Some(Queue::default());
-    context.client.shared.multi.store(1, Ordering::Relaxed);
+    begin(context.client);
     context.reply.ok();
     Ok(())
+}
+
+/// The connection is in MULTI from now on.
+pub fn begin(client: &mut ClientState) {
+    client.multi = Some(Queue::default());
+    client.shared.multi.store(1, Ordering::Relaxed);
+}
+
+/// The connection is no longer in MULTI.
+pub fn end(client: &mut ClientState) {
+    client.multi = None;
+    client.shared.multi.store(0, Ordering::Relaxed);
 }
 
 fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
-    context.client.shared.multi.store(0, Ordering::Relaxed);
     let touched = is_touched(context);
-    forget_watches(context);
     if queue.refused {
+        abandon(context);
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     if touched {
+        abandon(context);
         context.reply.null_array();
         return Ok(());
     }
+    let outcome = run_queue(context, &queue);
+    // Whoever has to run it again needs the queue and the watches once more.
+    if outcome.is_err() {
+        context.client.multi = Some(queue);
+        return Err(Failure::Overrun);
+    }
+    abandon(context);
+    Ok(())
+}
+
+fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Result<(), session::Overrun> {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
+    let mut outcome = Ok(());
     session::each_request(&queue.requests, &mut |arguments| {
         let command = commands::find(arguments).expect("a queued command was found once");
-        session::call_queued(context, command, arguments);
-        ControlFlow::Continue(())
+        outcome = session::call_queued(context, command, arguments);
+        match outcome {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
     });
     context.in_exec = false;
-    Ok(())
+    outcome
 }
 
 fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
@@ -131,15 +161,13 @@ fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failur
 
 /// Leaves MULTI and forgets the watches: DISCARD, RESET.
 pub fn abandon(context: &mut Context<'_, '_>) {
-    context.client.multi = None;
-    context.client.shared.multi.store(0, Ordering::Relaxed);
+    end(context.client);
     forget_watches(context);
 }
 
 /// The same outside a command: EXEC itself was refused.
 pub fn forget(home: &mut Home<'_>, client: &mut ClientState) {
-    client.multi = None;
-    client.shared.multi.store(0, Ordering::Relaxed);
+    end(client);
     for watched in client.watched.drain(..) {
         home.unwatch(watched.id);
     }

@@ -53,6 +53,7 @@ parameters! {
     min_replicas_to_write = 0;
     min_replicas_max_lag = 10;
     timeout = 0;
+    busy_reply_threshold = 5000;
     proto_max_bulk_len = 512 << 20;
     client_query_buffer_limit = 1 << 30;
     // The class `normal` of client-output-buffer-limit; 0: no limit.

@@ -154,7 +154,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("bind", None, Fixed("Failed to bind to specified addresses."), "* -::*", Modifiable, Read),
     row("bind-source-addr", None, Text, "", Modifiable, Kept),
     row("bio_cpulist", None, Text, "", Immutable, Kept),
-    row("busy-reply-threshold", Some("lua-time-limit"), Integer(0, i64::MAX), "5000", Modifiable, Kept),
+    row("busy-reply-threshold", Some("lua-time-limit"), Integer(0, i64::MAX), "5000", Modifiable, Number(|config| &config.busy_reply_threshold)),
     row("client-output-buffer-limit", None, BufferLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Modifiable, Parsed(Config::limit_output)),
     row("client-query-buffer-limit", None, Memory(1 << 20, i64::MAX), "1073741824", Modifiable, Number(|config| &config.client_query_buffer_limit)),
     row("cluster-allow-pubsubshard-when-down", None, Boolean, "yes", Modifiable, Kept),

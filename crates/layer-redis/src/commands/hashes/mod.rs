@@ -14,7 +14,8 @@ use crate::Redis;
 use crate::command::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
 
-pub use value::{FIELD_BYTES_MAX, each, expire_fields, find};
+pub use fields::apply;
+pub use value::{Change, Deadline, Edits, FIELD_BYTES_MAX, each, expire_fields, find};
 
 /// What OBJECT ENCODING answers.
 pub fn encoding(entry: &Entry) -> &'static str {

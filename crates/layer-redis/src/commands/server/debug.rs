@@ -44,6 +44,7 @@ const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
     ("reload", 0, "Writes a checkpoint.", checkpoint),
     ("replybuffer", 2, "Accepted: reply buffers are the server's.", accept),
     ("set-active-expire", 1, "Turns the removal of expired keys on or off.", set_active_expire),
+    ("set-disable-deny-scripts", 1, "Lets scripts call what they otherwise may not.", set_disable_deny_scripts),
     ("sleep", 1, "Keeps this connection waiting for some seconds.", sleep),
     ("stringmatch-len", 2, "Matches a pattern against a long text.", string_match),
 ];
@@ -123,6 +124,14 @@ fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 
 /// Redis' clock of last accesses has 24 bits.
 const LRU_CLOCK_SECONDS: u64 = 1 << 24;
+
+fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let on = parse::required_integer(&arguments[2])? != 0;
+    let scripts_call_all = &context.layer.scripts_call_all;
+    scripts_call_all.store(on, std::sync::atomic::Ordering::Relaxed);
+    context.reply.ok();
+    Ok(())
+}
 
 fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let on = parse::required_integer(&arguments[2])? != 0;

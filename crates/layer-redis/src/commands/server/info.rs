@@ -9,6 +9,7 @@ use quartet_wire_resp::Arguments;
 use super::persistence::last_save_seconds;
 use crate::channels::Scope;
 use crate::command::*;
+use crate::commands::scripting::libraries;
 use crate::commands::table;
 use crate::context::Context;
 use crate::keyspace::expiry_sample;
@@ -119,6 +120,8 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let resources = (layer.resources)();
     let used = layer.used_bytes();
     let startup = layer.identity.startup_bytes;
+    let (script_count, script_bytes) = layer.scripts.size();
+    let (libraries, functions) = libraries::count(context.tx);
     let peak = layer.statistics.used_peak(used);
     let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
@@ -128,7 +131,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         ("total_system_memory", resources.machine_bytes),
         ("used_memory_lua", 0),
         ("used_memory_vm_total", 0),
-        ("used_memory_scripts", 0),
+        ("used_memory_scripts", script_bytes as u64),
         ("maxmemory", maxmemory),
     ] {
         line(out, key, bytes);
@@ -170,9 +173,9 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("used_memory_functions", 0),
             ("mem_clients_normal", client_bytes as u64),
             ("mem_aof_buffer", 0),
-            ("number_of_cached_scripts", 0),
-            ("number_of_functions", 0),
-            ("number_of_libraries", 0),
+            ("number_of_cached_scripts", script_count as u64),
+            ("number_of_functions", functions),
+            ("number_of_libraries", libraries),
             ("active_defrag_running", 0),
             ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
             ("lazyfreed_objects", 0),

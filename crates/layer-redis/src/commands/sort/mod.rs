@@ -217,6 +217,7 @@ impl<'a> Options<'a> {
 
 /// All elements in the order that the options ask for.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    let is_script = context.client.is_script;
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
         Kind::List => lists::elements(keys, entry),
@@ -225,9 +226,9 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         Kind::String | Kind::Hash | Kind::Stream => return Err(errors::WRONG_TYPE.into()),
     };
     let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
-    // A set has no order of its own: it is not reversed, and what is stored of it is sorted after all.
+    // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a script, is sorted after all.
     let is_set = entry.kind == Kind::Set;
-    if options.keeps_order && !(is_set && options.store.is_some()) {
+    if options.keeps_order && !(is_set && (options.store.is_some() || is_script)) {
         if options.descending && !is_set {
             elements.reverse();
         }

@@ -1,0 +1,222 @@
+//! The way from a running script to the commands: `redis.call`, `redis.setresp`, `redis.acl_check_cmd`.
+//!
+//! A command of a script runs inside the script's own transaction, as one of EXEC does. What it is refused for is checked
+//! here, in Redis' order and words (`scriptCall`, Redis 7).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mlua::{Lua, LuaString, MultiValue, Value};
+use quartet_engine::Transaction;
+use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
+
+use super::budget::LongScripts;
+use super::conversion::{Fields, ReplyReader};
+use super::numbers::general;
+use crate::Redis;
+use crate::clients::ClientState;
+use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
+use crate::commands;
+use crate::commands::transactions::writes_or_publishes;
+use crate::context::Context;
+use crate::keyspace::NAME_BYTES_MAX;
+use crate::{errors, session};
+
+/// Marks a call that is no command: what follows says which. No script can lay hands on this value.
+pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
+const PROTOCOL: i64 = 2;
+
+/// An error that a script may catch: it becomes a table with the field `err`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Raised {
+    pub text: String,
+    /// The statistics know of it already.
+    pub counted: bool,
+}
+
+fn raise<T>(text: &str) -> mlua::Result<T> {
+    let text = text.to_owned();
+    Err(mlua::Error::external(Raised { text, counted: false }))
+}
+
+/// Calls of the present run.
+pub struct Bridge<'a, 't, 'l> {
+    pub tx: &'a mut Transaction<'t>,
+    pub layer: &'l Redis,
+    /// What the script's commands see as their connection.
+    pub client: ClientState,
+    pub now_ms: u64,
+    pub read_only: bool,
+    /// Memory was short when the script began, and it did not say that it may run all the same.
+    pub out_of_memory: bool,
+    pub has_written: bool,
+    /// Told of the first write, if the script may be killed.
+    pub long: Option<Arc<LongScripts>>,
+    pub fields: Rc<Fields>,
+    pub request: Args,
+    pub reply: Vec<u8>,
+}
+
+impl Bridge<'_, '_, '_> {
+    /// `redis.call`, or what the prelude asks for behind a mark.
+    pub fn call(&mut self, lua: &Lua, mut values: MultiValue) -> mlua::Result<Value> {
+        let is_marked = matches!(values.front(), Some(Value::LightUserData(mark)) if mark.0 == MARK.0);
+        if is_marked {
+            values.pop_front();
+            let operation = values.pop_front().and_then(|value| value.as_integer());
+            if operation == Some(PROTOCOL) {
+                self.set_protocol(values.front());
+                return Ok(Value::Nil);
+            }
+        }
+        let mut words = Vec::with_capacity(values.len());
+        for value in values {
+            match Word::of(value) {
+                Some(word) => words.push(word),
+                None => return raise("ERR Lua redis lib command arguments must be strings or integers"),
+            }
+        }
+        if words.is_empty() {
+            return raise("ERR Please specify at least one argument for this redis lib call");
+        }
+        let mut request = std::mem::take(&mut self.request);
+        request.gather(words.iter().map(Word::bytes));
+        let arguments = request.of(b"");
+        let answer = if is_marked {
+            self.check_permission(arguments)
+        } else {
+            self.command(lua, arguments)
+        };
+        self.request = request;
+        answer
+    }
+
+    fn set_protocol(&mut self, version: Option<&Value>) {
+        self.client.protocol = match version.and_then(Value::as_integer) {
+            Some(3) => Protocol::Resp3,
+            _ => Protocol::Resp2,
+        };
+    }
+
+    /// A refusal, counted as an error reply already.
+    fn refusal(&self, text: &str) -> mlua::Result<Value> {
+        self.layer.statistics.error_sent(text.as_bytes());
+        let text = text.to_owned();
+        Err(mlua::Error::external(Raised { text, counted: true }))
+    }
+
+    fn command(&mut self, lua: &Lua, arguments: Arguments<'_>) -> mlua::Result<Value> {
+        let command = match commands::find(arguments) {
+            Ok(command) => command,
+            Err(_) => return self.refusal("ERR Unknown Redis command called from script"),
+        };
+        if let Some(refused) = self.refused(command, arguments) {
+            session::count_rejected(self.layer, command);
+            return self.refusal(refused);
+        }
+        if command.has(WRITE) && !self.has_written {
+            self.has_written = true;
+            if let Some(long) = &self.long {
+                long.note_write();
+            }
+        }
+        self.reply.clear();
+        let mut context = Context {
+            tx: &mut *self.tx,
+            client: &mut self.client,
+            layer: self.layer,
+            reply: Reply::new(&mut self.reply, Protocol::Resp2),
+            now_ms: self.now_ms,
+            in_exec: true,
+            retry_for: None,
+        };
+        context.reply.set_protocol(context.client.protocol);
+        session::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
+        self.answer(lua)
+    }
+
+    fn answer(&self, lua: &Lua) -> mlua::Result<Value> {
+        if let Some(error) = self.reply.strip_prefix(b"-") {
+            let text = String::from_utf8_lossy(error).trim_end().to_owned();
+            return Err(mlua::Error::external(Raised { text, counted: true }));
+        }
+        let fields = &self.fields;
+        let bytes = &self.reply;
+        ReplyReader { lua, fields, bytes }.value()
+    }
+
+    /// `redis.acl_check_cmd`: may the user who runs the script run this?
+    fn check_permission(&self, arguments: Arguments<'_>) -> mlua::Result<Value> {
+        match commands::find(arguments) {
+            Ok(command) => Ok(Value::Boolean(self.client.user.check(command, arguments).is_ok())),
+            Err(_) => raise("ERR Invalid command passed to redis.acl_check_cmd()"),
+        }
+    }
+
+    fn refused(&self, command: &Command, arguments: Arguments<'_>) -> Option<&'static str> {
+        if !command.accepts(arguments.len()) {
+            return Some("ERR Wrong number of args calling Redis command from script");
+        }
+        let may_call_all = self.layer.scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
+        if command.has(NOSCRIPT) && !may_call_all {
+            return Some("ERR This Redis command is not allowed from script");
+        }
+        if self.read_only && writes_or_publishes(command) {
+            return Some("ERR Write commands are not allowed from read-only scripts.");
+        }
+        if command.has(WRITE) && !self.has_written && self.layer.lacks_replicas() {
+            return Some("NOREPLICAS Not enough good replicas to write.");
+        }
+        if command.has(DENYOOM) && !self.has_written && self.out_of_memory {
+            return Some(errors::OUT_OF_MEMORY);
+        }
+        let longest = arguments.iter().map(<[u8]>::len).max().unwrap_or(0);
+        if longest > NAME_BYTES_MAX && session::has_long_key(command, arguments) {
+            return Some(errors::KEY_TOO_LARGE);
+        }
+        None
+    }
+}
+
+/// One argument of a command.
+enum Word {
+    Text(LuaString),
+    Number(String),
+}
+
+impl Word {
+    fn of(value: Value) -> Option<Word> {
+        match value {
+            Value::String(text) => Some(Word::Text(text)),
+            Value::Integer(number) if number.unsigned_abs() < 100_000_000_000_000_000 => {
+                Some(Word::Number(number.to_string()))
+            }
+            Value::Integer(number) => Some(Word::Number(general(number as f64, 17))),
+            Value::Number(number) => Some(Word::Number(general(number, 17))),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> WordBytes<'_> {
+        match self {
+            Word::Text(text) => WordBytes::Text(text.as_bytes()),
+            Word::Number(text) => WordBytes::Number(text.as_bytes()),
+        }
+    }
+}
+
+enum WordBytes<'a> {
+    Text(mlua::BorrowedBytes),
+    Number(&'a [u8]),
+}
+
+impl AsRef<[u8]> for WordBytes<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            WordBytes::Text(text) => text,
+            WordBytes::Number(text) => text,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a running script may use, and who may stop it.
+//!
+//! A script begins on the connection's own thread. If it is not done soon it is taken back and begun again on a thread that
+//! may take long ([`Limit::Long`]), so that the others are answered: nobody has seen what was taken back. There it is
+//! `busy` once it exceeds `busy-reply-threshold`; everybody else is told so, and SCRIPT KILL may end it until it writes.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::Engine;
+
+/// How long a script may keep the thread that serves the connections.
+const SHORT_MICROS: u64 = 25_000;
+/// How long a library may take to register its functions.
+const LOAD_MICROS: u64 = 500_000;
+/// Memory that one script may take, in bytes.
+pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
+/// Instructions between two looks at the clock.
+pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
+
+/// The long script of a database, if one runs. Others look at it without the partition's lock.
+#[derive(Default)]
+pub struct LongScripts {
+    running: Mutex<Option<RunningScript>>,
+    busy: AtomicBool,
+    kill: AtomicBool,
+    wrote: AtomicBool,
+    abandon: AtomicBool,
+}
+
+#[derive(Clone)]
+pub struct RunningScript {
+    /// The script's digest or the function's name.
+    pub name: String,
+    pub is_function: bool,
+    /// The command that runs it.
+    pub command: Vec<Vec<u8>>,
+    pub started_micros: u64,
+    /// Number of libraries and functions when it began.
+    pub library_counts: (u64, u64),
+}
+
+/// Why SCRIPT KILL or FUNCTION KILL did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKilled {
+    NotBusy,
+    HasWritten,
+    /// A function cannot be ended by SCRIPT KILL, nor a script by FUNCTION KILL.
+    OtherKind,
+}
+
+impl LongScripts {
+    pub fn begin(&self, script: RunningScript) {
+        self.kill.store(false, Ordering::SeqCst);
+        self.wrote.store(false, Ordering::SeqCst);
+        *self.running.lock() = Some(script);
+    }
+
+    pub fn end(&self) {
+        *self.running.lock() = None;
+        self.busy.store(false, Ordering::SeqCst);
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    pub fn running(&self) -> Option<RunningScript> {
+        self.running.lock().clone()
+    }
+
+    /// The server stops: the script ends, and all that it did is taken back.
+    pub fn abandon(&self) {
+        self.abandon.store(true, Ordering::SeqCst);
+    }
+
+    /// The script has changed data: it can no longer be killed.
+    pub fn note_write(&self) {
+        self.wrote.store(true, Ordering::SeqCst);
+    }
+
+    pub fn kill(&self, is_function: bool) -> Result<(), NotKilled> {
+        let running = self.running.lock();
+        let script = running.as_ref().filter(|_| self.is_busy()).ok_or(NotKilled::NotBusy)?;
+        if self.wrote.load(Ordering::SeqCst) {
+            return Err(NotKilled::HasWritten);
+        }
+        if script.is_function != is_function {
+            return Err(NotKilled::OtherKind);
+        }
+        self.kill.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// How long the present run may take.
+#[derive(Clone)]
+pub enum Limit {
+    /// Then it is begun again as a long one.
+    Short,
+    /// Until it is killed. It counts as busy after so many microseconds; `None`: never.
+    Long(Arc<LongScripts>, Option<u64>),
+    Load,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Overrun,
+    Killed,
+    LoadTimeout,
+}
+
+/// The present run of an interpreter, seen by the hook that counts its instructions.
+#[derive(Default)]
+pub struct Budget {
+    run: RefCell<Option<Run>>,
+    stop: Cell<Option<Stop>>,
+    /// The interpreter was changed in a way that the next script would see.
+    pub spoilt: Cell<bool>,
+}
+
+struct Run {
+    engine: Arc<Engine>,
+    limit: Limit,
+    started_micros: u64,
+}
+
+impl Budget {
+    pub fn begin(&self, engine: &Arc<Engine>, limit: Limit) {
+        self.stop.set(None);
+        *self.run.borrow_mut() = Some(Run {
+            engine: engine.clone(),
+            limit,
+            started_micros: engine.now_micros(),
+        });
+    }
+
+    /// The run is over. Why it was stopped, if it was.
+    pub fn end(&self) -> Option<Stop> {
+        *self.run.borrow_mut() = None;
+        self.stop.take()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.get().is_some()
+    }
+
+    /// Looks at the clock and at who wants the script to end. False: it must end now.
+    pub fn may_go_on(&self) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
+        if let Some(run) = &*self.run.borrow() {
+            self.stop.set(run.look());
+        }
+        !self.is_stopped()
+    }
+}
+
+impl Run {
+    fn look(&self) -> Option<Stop> {
+        let micros = self.engine.now_micros().saturating_sub(self.started_micros);
+        match &self.limit {
+            Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::Overrun),
+            Limit::Load => (micros >= LOAD_MICROS).then_some(Stop::LoadTimeout),
+            Limit::Long(scripts, busy_after) => {
+                if busy_after.is_some_and(|busy_after| micros >= busy_after) {
+                    scripts.busy.store(true, Ordering::SeqCst);
+                }
+                if scripts.abandon.load(Ordering::SeqCst) {
+                    return Some(Stop::Overrun);
+                }
+                scripts.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
+            }
+        }
+    }
+}

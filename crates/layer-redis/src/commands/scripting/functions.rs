@@ -1,0 +1,436 @@
+//! FUNCTION and FCALL: libraries of Lua functions that are part of the database.
+
+use quartet_wire_resp::{Arguments, Reply};
+
+use super::interpreter::{Chunk, Host, with_interpreter};
+use super::libraries::{self, Existing, StoredFunction, StoredLibrary};
+use super::registration::{BAD_NAME, is_name};
+use super::script::{FLAGS, sha1, words};
+use super::{EVAL_FLAGS, EVAL_RO_FLAGS, Run, SCRIPT_KEYS, is_flush_mode, kill, split};
+use crate::Redis;
+use crate::command::*;
+use crate::commands::help;
+use crate::context::Context;
+use crate::{glob, parse, rdb};
+
+pub const COMMANDS: &[Command] = &[
+    command(
+        "fcall",
+        -3,
+        EVAL_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "7.0.0",
+        "Depends on the function that is executed.",
+        "Runs a function of a library as one transaction.",
+        fcall,
+    ),
+    command(
+        "fcall_ro",
+        -3,
+        EVAL_RO_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "7.0.0",
+        "Depends on the function that is executed.",
+        "Runs a function that only reads.",
+        fcall_ro,
+    ),
+    container(
+        "function",
+        Group::Scripting,
+        "7.0.0",
+        "A container for commands about libraries of functions.",
+        &[
+            command(
+                "function|load",
+                -3,
+                WRITE | DENYOOM | NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(1) beside what the library's code does",
+                "Loads a library of functions.",
+                function_load,
+            ),
+            command(
+                "function|delete",
+                3,
+                WRITE | NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(N) in the number of its functions",
+                "Removes a library and its functions.",
+                function_delete,
+            ),
+            command(
+                "function|flush",
+                -2,
+                WRITE | NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(N) in the number of functions",
+                "Removes all libraries.",
+                function_flush,
+            ),
+            command(
+                "function|list",
+                -2,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(N) in the number of functions",
+                "Lists libraries and their functions.",
+                function_list,
+            ),
+            command(
+                "function|dump",
+                2,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(N) in the number of functions",
+                "Serializes all libraries.",
+                function_dump,
+            ),
+            command(
+                "function|restore",
+                -3,
+                WRITE | DENYOOM | NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(N) in the number of functions",
+                "Loads the libraries of a serialized payload.",
+                function_restore,
+            ),
+            command(
+                "function|kill",
+                2,
+                NOSCRIPT | ALLOW_BUSY,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(1)",
+                "Ends the function that is running, if it has not written yet.",
+                function_kill,
+            ),
+            command(
+                "function|stats",
+                2,
+                NOSCRIPT | ALLOW_BUSY,
+                NO_KEYS,
+                Group::Scripting,
+                "7.0.0",
+                "O(1)",
+                "Tells about the running function and the number of libraries.",
+                function_stats,
+            ),
+            help::help_command("function|help", Group::Scripting, "7.0.0"),
+        ],
+    ),
+];
+
+/// What a library's first line says, and its Lua code.
+struct Source<'a> {
+    name: String,
+    lua: &'a [u8],
+}
+
+fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
+    if !code.starts_with(b"#!") {
+        return Err("Missing library metadata".into());
+    }
+    let end = code.iter().position(|&byte| byte == b'\n');
+    let end = end.ok_or("Invalid library metadata")?;
+    let words = words(&code[..end]).ok_or("Invalid library metadata")?;
+    let (engine, words) = words.split_first().ok_or("Invalid library metadata")?;
+    let engine = &engine[2..];
+    let mut name = None;
+    for word in words {
+        match word.split_once('=') {
+            Some((key, value)) if key.eq_ignore_ascii_case("name") => {
+                if name.replace(value).is_some() {
+                    return Err("Invalid metadata value, name argument was given multiple times".into());
+                }
+            }
+            _ => return Err(format!("Invalid metadata value given: {word}")),
+        }
+    }
+    let name = name.ok_or("Library name was not given")?;
+    if !is_name(name.as_bytes()) {
+        return Err(BAD_NAME.into());
+    }
+    if !engine.eq_ignore_ascii_case("lua") {
+        return Err(format!("Engine '{engine}' not found"));
+    }
+    Ok(Source {
+        name: name.to_owned(),
+        lua: &code[end..],
+    })
+}
+
+fn host(layer: &Redis) -> Host<'_> {
+    Host {
+        engine: &layer.engine,
+        log: &layer.log,
+        seed: layer.random.next(),
+    }
+}
+
+/// Compiles a library and has it register its functions. The error is the reply's text without its code.
+fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
+    let source = read_source(code)?;
+    let digest = sha1(code);
+    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &host(layer)))?;
+    let functions = loaded.functions.iter().map(|function| StoredFunction {
+        name: function.name.clone(),
+        description: function.description.clone(),
+        flags: function.flags,
+    });
+    let functions: Vec<_> = functions.collect();
+    if functions.is_empty() {
+        return Err("No functions registered".into());
+    }
+    Ok(StoredLibrary {
+        name: source.name,
+        digest,
+        code: code.to_vec(),
+        functions,
+    })
+}
+
+fn error(text: String) -> Failure {
+    Failure::Message(format!("ERR {}", text.replace(['\r', '\n'], " ")))
+}
+
+fn function_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let code_at = arguments.len() - 1;
+    let mut existing = Existing::Kept;
+    for option in arguments.iter().take(code_at).skip(2) {
+        if !parse::is(option, "replace") {
+            let option = String::from_utf8_lossy(option);
+            return Err(format!("ERR Unknown option given: {option}").into());
+        }
+        existing = Existing::Replaced;
+    }
+    let code = &arguments[code_at];
+    let name = read_source(code).map_err(error)?.name;
+    if existing == Existing::Kept && libraries::find(context.tx, name.as_bytes()).is_some() {
+        return Err(format!("ERR Library '{name}' already exists").into());
+    }
+    let library = compile(context.layer, code).map_err(error)?;
+    libraries::join(context.tx, &[library], existing).map_err(error)?;
+    context.reply.bulk(name.as_bytes());
+    Ok(())
+}
+
+fn function_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let library = libraries::find(context.tx, &arguments[2]).ok_or("ERR Library not found")?;
+    library.remove(context.tx);
+    context.reply.ok();
+    Ok(())
+}
+
+fn function_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 3 {
+        return Err("ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.".into());
+    }
+    if !is_flush_mode(arguments) {
+        return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into());
+    }
+    libraries::clear(context.tx);
+    context.reply.ok();
+    Ok(())
+}
+
+fn function_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (mut with_code, mut pattern) = (false, None);
+    let mut words = arguments.iter().skip(2);
+    while let Some(word) = words.next() {
+        if !with_code && parse::is(word, "withcode") {
+            with_code = true;
+        } else if pattern.is_none() && parse::is(word, "libraryname") {
+            pattern = Some(words.next().ok_or("ERR library name argument was not given")?);
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return Err(format!("ERR Unknown argument {word}").into());
+        }
+    }
+    let mut libraries = libraries::all(context.tx);
+    if let Some(pattern) = pattern {
+        libraries.retain(|library| glob::matches_case(pattern, library.name.as_bytes(), true));
+    }
+    context.reply.array(libraries.len());
+    for library in libraries {
+        write_library(&mut context.reply, &library, with_code);
+    }
+    Ok(())
+}
+
+fn write_library(reply: &mut Reply<'_>, library: &StoredLibrary, with_code: bool) {
+    reply.map(if with_code { 4 } else { 3 });
+    reply.bulk(b"library_name");
+    reply.bulk(library.name.as_bytes());
+    reply.bulk(b"engine");
+    reply.bulk(b"LUA");
+    reply.bulk(b"functions");
+    reply.array(library.functions.len());
+    for function in &library.functions {
+        reply.map(3);
+        reply.bulk(b"name");
+        reply.bulk(function.name.as_bytes());
+        reply.bulk(b"description");
+        match &function.description {
+            Some(description) => reply.bulk(description.as_bytes()),
+            None => reply.null(),
+        }
+        reply.bulk(b"flags");
+        let flags: Vec<&str> = FLAGS
+            .iter()
+            .filter(|(flag, _)| function.flags & flag != 0)
+            .map(|(_, name)| *name)
+            .collect();
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    if with_code {
+        reply.bulk(b"library_code");
+        reply.bulk(&library.code);
+    }
+}
+
+fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    kill(context.layer, true)?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let counts = libraries::count(context.tx);
+    write_stats(context.layer, counts, &mut context.reply)
+}
+
+/// FUNCTION STATS while a long script holds the lock.
+pub fn write_stats_of_running(layer: &Redis, reply: &mut Reply<'_>) -> Result<(), Failure> {
+    let counts = layer
+        .long_scripts
+        .running()
+        .map_or((0, 0), |script| script.library_counts);
+    write_stats(layer, counts, reply)
+}
+
+fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Reply<'_>) -> Result<(), Failure> {
+    let running = layer.long_scripts.running();
+    if running.as_ref().is_some_and(|script| !script.is_function) {
+        return Err(super::busy(layer).into());
+    }
+    reply.map(2);
+    reply.bulk(b"running_script");
+    match running {
+        None => reply.null(),
+        Some(script) => {
+            reply.map(3);
+            reply.bulk(b"name");
+            reply.bulk(script.name.as_bytes());
+            reply.bulk(b"command");
+            reply.array(script.command.len());
+            script.command.iter().for_each(|word| reply.bulk(word));
+            reply.bulk(b"duration_ms");
+            let micros = layer.engine.now_micros().saturating_sub(script.started_micros);
+            reply.integer((micros / 1000) as i64);
+        }
+    }
+    reply.bulk(b"engines");
+    reply.map(1);
+    reply.bulk(b"LUA");
+    reply.map(2);
+    reply.bulk(b"libraries_count");
+    reply.integer(libraries as i64);
+    reply.bulk(b"functions_count");
+    reply.integer(functions as i64);
+    Ok(())
+}
+
+fn fcall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    call(context, arguments, false)
+}
+
+fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    call(context, arguments, true)
+}
+
+fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<(), Failure> {
+    crate::session::tell_monitors_of_script(context, arguments);
+    let entry = libraries::find_function(context.tx, &arguments[1]).ok_or("ERR Function not found")?;
+    let count = parse::integer(&arguments[2]).ok_or("ERR Bad number of keys provided")?;
+    let (keys, values) = split(arguments, count)?;
+    let run = Run {
+        flags: entry.flags,
+        read_only,
+        keys,
+        values,
+        request: arguments,
+        is_function: true,
+    };
+    run.check(context)?;
+    let name = String::from_utf8_lossy(&arguments[1]);
+    let chunk = Chunk::Function {
+        library: &entry.digest,
+        name: &name,
+    };
+    // This thread's interpreter may not have seen the library yet.
+    let library = if with_interpreter(|interpreter| interpreter.knows_library(&entry.digest)) {
+        None
+    } else {
+        libraries::find(context.tx, entry.library.as_bytes())
+    };
+    run.execute(context, &chunk, &mut |interpreter, host| {
+        if let Some(library) = &library {
+            let source = read_source(&library.code).map_err(error)?;
+            interpreter
+                .load_library(&library.digest, source.lua, host)
+                .map_err(error)?;
+        }
+        Ok(())
+    })
+}
+
+fn function_dump(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    let libraries = libraries::all(context.tx);
+    let codes = libraries.iter().map(|library| library.code.as_slice());
+    context.reply.bulk(&rdb::functions::dump(codes));
+    Ok(())
+}
+
+fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 4 {
+        return Err("ERR unknown subcommand or wrong number of arguments for 'restore'. Try FUNCTION HELP.".into());
+    }
+    let existing = match arguments.get(3) {
+        None => Existing::Kept,
+        Some(word) if parse::is(word, "append") => Existing::Kept,
+        Some(word) if parse::is(word, "replace") => Existing::Replaced,
+        Some(word) if parse::is(word, "flush") => Existing::Flushed,
+        Some(_) => {
+            return Err("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.".into());
+        }
+    };
+    let codes = rdb::functions::restore(&arguments[2])?;
+    let mut added: Vec<StoredLibrary> = Vec::new();
+    for code in codes {
+        let library = compile(context.layer, &code).map_err(error)?;
+        let known = added.iter().any(|other| other.name == library.name);
+        if known {
+            return Err(format!("ERR Library '{}' already exists", library.name).into());
+        }
+        added.push(library);
+    }
+    libraries::join(context.tx, &added, existing).map_err(error)?;
+    context.reply.ok();
+    Ok(())
+}

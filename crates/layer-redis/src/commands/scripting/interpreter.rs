@@ -1,0 +1,577 @@
+//! Lua 5.1 in its sandbox: one interpreter a thread, made once and used for every script.
+//!
+//! What a script can reach is read-only, so nothing of it is left for the next one; a script that changes what cannot be
+//! locked has the interpreter thrown away after it. The library is in `prelude.lua`; the functions that it lacks, or that
+//! C does without care, are Rust's. The choice of interpreter is told in ARCHITECTURE.md.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
+use quartet_engine::Engine;
+use rustc_hash::FxHashMap;
+
+use super::arguments::{Located, define};
+use super::bridge::{Bridge, MARK, Raised};
+use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX, Stop};
+use super::conversion::{Fields, error_table};
+use super::registration::{self, Registration};
+use super::script::{Digest, digest_text, sha1};
+use super::{bits, cjson, cmsgpack, strings, structs};
+use crate::REDIS_VERSION;
+
+const PRELUDE: &str = include_str!("prelude.lua");
+/// Compiled functions that are kept; more, and all are compiled again.
+const FUNCTIONS_MAX: i64 = 10_000;
+/// Functions of one library.
+const REGISTERED_MAX: usize = 1000;
+/// Runs between two steps of the garbage collector that no script asked for.
+const RUNS_PER_COLLECTION: u32 = 50;
+
+thread_local! {
+    static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
+}
+
+/// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
+pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
+
+pub struct Interpreter {
+    lua: Lua,
+    pub budget: Rc<Budget>,
+    pub fields: Rc<Fields>,
+    log: Rc<RefCell<Option<Log>>>,
+    seed: Rc<Cell<u64>>,
+    cjson_options: Rc<RefCell<cjson::Options>>,
+    library_globals: Table,
+    run: Function,
+    run_function: Function,
+    load_library: Function,
+    /// Compiled functions. A handle of each would take one of the few thousand places that Lua gives us.
+    functions: Table,
+    /// Places in `functions`.
+    scripts: FxHashMap<Digest, i64>,
+    libraries: FxHashMap<Digest, Rc<Library>>,
+    next_place: i64,
+    runs: u32,
+    /// Lua does not hold on to a chunk's name while it parses: these stay.
+    _names: Vec<LuaString>,
+}
+
+/// Functions that a library has registered, in an interpreter.
+pub struct Library {
+    pub functions: Vec<Registered>,
+}
+
+pub struct Registered {
+    pub name: String,
+    pub description: Option<String>,
+    pub flags: u32,
+    /// Its place among the compiled functions.
+    place: i64,
+}
+
+/// What is run.
+pub enum Chunk<'a> {
+    /// A script, already compiled under its digest.
+    Script(&'a Digest),
+    Function {
+        library: &'a Digest,
+        name: &'a str,
+    },
+}
+
+impl Chunk<'_> {
+    /// What errors and statistics call it.
+    pub fn name(&self) -> String {
+        match self {
+            Chunk::Script(digest) => digest_text(digest),
+            Chunk::Function { name, .. } => (*name).to_owned(),
+        }
+    }
+}
+
+/// How a run ended.
+pub enum Outcome {
+    Answer(Value),
+    Failed {
+        text: String,
+        counted: bool,
+    },
+    /// It took too long for this thread: nothing of it may stay.
+    Overrun,
+}
+
+/// The time and the log of a run.
+pub struct Host<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub log: &'a Log,
+    pub seed: u64,
+}
+
+/// Lends this thread's interpreter. It is made at the first call.
+pub fn with_interpreter<R>(body: impl FnOnce(&mut Interpreter) -> R) -> R {
+    INTERPRETER.with(|place| {
+        let mut place = place.borrow_mut();
+        let interpreter = place.get_or_insert_with(|| Interpreter::new().expect("the prelude runs"));
+        let result = body(interpreter);
+        if interpreter.budget.spoilt.get() {
+            *place = None;
+        }
+        result
+    })
+}
+
+impl Interpreter {
+    fn new() -> mlua::Result<Interpreter> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let budget = Rc::new(Budget::default());
+        let fields = Rc::new(Fields::new(&lua)?);
+        let log = Rc::new(RefCell::new(None));
+        let seed = Rc::new(Cell::new(0));
+        let cjson_options = Rc::new(RefCell::new(cjson::Options::default()));
+        let real = lua.globals();
+        let native = lua.create_table()?;
+        define_natives(&lua, &native, &budget, &log)?;
+        native.raw_set("mark", MARK)?;
+        let plain_fields = fields.clone();
+        native.raw_set(
+            "plain",
+            lua.create_function(move |lua, failure: Value| plain(lua, &plain_fields, failure))?,
+        )?;
+        define_random(&lua, &native, &seed)?;
+        strings::define_strings(&lua, &native, &budget)?;
+        let redis = lua.create_table()?;
+        redis.raw_set("REDIS_VERSION", REDIS_VERSION)?;
+        redis.raw_set("REDIS_VERSION_NUM", version_number())?;
+        real.raw_set("redis", redis)?;
+        real.raw_set("bit", bits::library(&lua)?)?;
+        real.raw_set("struct", structs::library(&lua)?)?;
+        real.raw_set("cmsgpack", cmsgpack::library(&lua)?)?;
+        real.raw_set("cjson", cjson::library(&lua, &cjson_options)?)?;
+        let names = ["@user_script", "@user_function", "=prelude", "=(load)"];
+        let names = names
+            .map(|name| lua.create_string(name))
+            .into_iter()
+            .collect::<mlua::Result<_>>()?;
+        let prelude = lua
+            .load(PRELUDE)
+            .set_name("=prelude")
+            .set_mode(ChunkMode::Text)
+            .into_function()?;
+        let (globals, library_globals, run, run_function, load_library): (Table, Table, Function, Function, Function) =
+            prelude.call((native, real))?;
+        lua.set_globals(globals)?;
+        let hook_budget = budget.clone();
+        let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
+        lua.set_global_hook(triggers, move |_, _| {
+            if hook_budget.may_go_on() {
+                Ok(VmState::Continue)
+            } else {
+                Err(mlua::Error::runtime("stopped"))
+            }
+        })?;
+        Ok(Interpreter {
+            functions: lua.create_table()?,
+            lua,
+            budget,
+            fields,
+            log,
+            seed,
+            cjson_options,
+            library_globals,
+            run,
+            run_function,
+            load_library,
+            scripts: FxHashMap::default(),
+            libraries: FxHashMap::default(),
+            next_place: 1,
+            runs: 0,
+            _names: names,
+        })
+    }
+
+    /// Compiles the script unless it is compiled. The error is Lua's message.
+    pub fn compile(&mut self, digest: &Digest, source: &[u8]) -> Result<(), String> {
+        if self.scripts.contains_key(digest) {
+            return Ok(());
+        }
+        self.limit_memory();
+        let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
+        let function = chunk.into_function().map_err(|error| message(&error))?;
+        let place = self.keep(&function)?;
+        self.scripts.insert(*digest, place);
+        Ok(())
+    }
+
+    /// Keeps a compiled function and gives its place. Once there are too many, all the others go.
+    fn keep(&mut self, function: &Function) -> Result<i64, String> {
+        if self.next_place > FUNCTIONS_MAX {
+            self.scripts.clear();
+            self.libraries.clear();
+            self.next_place = 1;
+            self.functions.clear().map_err(|error| message(&error))?;
+        }
+        let place = self.next_place;
+        self.functions
+            .raw_set(place, function)
+            .map_err(|error| message(&error))?;
+        self.next_place += 1;
+        Ok(place)
+    }
+
+    /// Runs a library's code, which registers its functions, unless this interpreter knows it. The error is the reply's.
+    pub fn load_library(&mut self, digest: &Digest, code: &[u8], host: &Host<'_>) -> Result<Rc<Library>, String> {
+        if let Some(library) = self.libraries.get(digest) {
+            return Ok(library.clone());
+        }
+        self.limit_memory();
+        let chunk = self.lua.load(code).set_name("@user_function").set_mode(ChunkMode::Text);
+        let chunk = chunk.set_environment(self.library_globals.clone());
+        let code = chunk
+            .into_function()
+            .map_err(|error| format!("Error compiling function: {}", message(&error)))?;
+        let functions: RefCell<Vec<Registration>> = RefCell::default();
+        self.begin(host, Limit::Load);
+        let ended = self.lua.scope(|scope| {
+            let register = scope.create_function(|_, (count, values): (usize, MultiValue)| {
+                let mut functions = functions.borrow_mut();
+                let outcome = registration::read(count, values, &functions);
+                Ok(match outcome {
+                    Ok(_) if functions.len() >= REGISTERED_MAX => Some("too many functions in one library".to_owned()),
+                    Ok(function) => {
+                        functions.push(function);
+                        None
+                    }
+                    Err(message) => Some(message),
+                })
+            })?;
+            self.load_library.call::<(bool, Value)>((code, register))
+        });
+        let stopped = self.budget.end();
+        let failure = match ended {
+            _ if stopped.is_some() => Some("ERR FUNCTION LOAD timeout".to_owned()),
+            Ok((true, _)) => None,
+            Ok((false, Value::String(text))) => Some(format!("ERR {}", text.to_string_lossy())),
+            Ok((false, Value::Table(failure))) => Some(self.error_text(&failure)),
+            Ok((false, _)) => Some("ERR execution failure".to_owned()),
+            Err(error) => Some(format!("ERR {}", message(&error))),
+        };
+        if let Some(text) = failure {
+            return Err(format!("Error registering functions: {text}"));
+        }
+        let functions = functions.into_inner();
+        // Room for all of them first, so that none is thrown away for the sake of another.
+        if self.next_place + functions.len() as i64 > FUNCTIONS_MAX {
+            self.next_place = FUNCTIONS_MAX + 1;
+        }
+        let mut registered = Vec::new();
+        for function in functions {
+            registered.push(Registered {
+                place: self.keep(&function.callback)?,
+                name: function.name,
+                description: function.description,
+                flags: function.flags,
+            });
+        }
+        let library = Rc::new(Library { functions: registered });
+        self.libraries.insert(*digest, library.clone());
+        Ok(library)
+    }
+
+    pub fn knows_library(&self, digest: &Digest) -> bool {
+        self.libraries.contains_key(digest)
+    }
+
+    /// Runs what was compiled or loaded before.
+    pub fn run(
+        &mut self,
+        chunk: &Chunk<'_>,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        host: &Host<'_>,
+        limit: Limit,
+        bridge: &mut Bridge<'_, '_, '_>,
+    ) -> Outcome {
+        self.limit_memory();
+        self.begin(host, limit);
+        let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, bridge));
+        let ended = catch_unwind(call).unwrap_or_else(|_| {
+            // Whatever it was, the next script gets an interpreter that has not seen it.
+            self.budget.spoilt.set(true);
+            Err(mlua::Error::runtime("the interpreter failed"))
+        });
+        let stopped = self.budget.end();
+        self.collect();
+        match (stopped, ended) {
+            (Some(Stop::Overrun), _) => Outcome::Overrun,
+            (Some(_), ended) => {
+                let place = match &ended {
+                    Ok((false, Value::Table(failure))) => place_of(failure, chunk),
+                    _ => String::new(),
+                };
+                Outcome::Failed {
+                    text: format!("ERR Script killed by user with SCRIPT KILL...{place}"),
+                    counted: false,
+                }
+            }
+            (None, Ok((true, value))) => Outcome::Answer(value),
+            (None, Ok((false, Value::Table(failure)))) => self.failure(chunk, &failure),
+            (None, Ok((false, value))) => Outcome::Failed {
+                text: format!(
+                    "ERR Error running script {}, {}",
+                    chunk.name(),
+                    value.to_string().unwrap_or_else(|_| "execution failure".into())
+                ),
+                counted: false,
+            },
+            (None, Err(error)) => Outcome::Failed {
+                text: format!("ERR Error running script {}, {}", chunk.name(), message(&error)),
+                counted: false,
+            },
+        }
+    }
+
+    fn call(
+        &self,
+        chunk: &Chunk<'_>,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        bridge: &mut Bridge<'_, '_, '_>,
+    ) -> mlua::Result<(bool, Value)> {
+        let (run, place) = match chunk {
+            Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
+            Chunk::Function { library, name } => {
+                let functions = &self.libraries[*library].functions;
+                let registered = functions
+                    .iter()
+                    .find(|function| function.name.eq_ignore_ascii_case(name));
+                (&self.run_function, registered.expect("a function of its library").place)
+            }
+        };
+        let function: Function = self.functions.raw_get(place)?;
+        let keys = self.sequence(keys)?;
+        let arguments = self.sequence(arguments)?;
+        self.lua.scope(|scope| {
+            let bridge = scope.create_function_mut(|lua, values: MultiValue| bridge.call(lua, values))?;
+            run.call((function, bridge, keys, arguments))
+        })
+    }
+
+    fn sequence(&self, items: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(items.len(), 0)?;
+        for (index, item) in items.iter().enumerate() {
+            table.raw_seti(index + 1, self.lua.create_string(item)?)?;
+        }
+        Ok(table)
+    }
+
+    fn begin(&self, host: &Host<'_>, limit: Limit) {
+        self.budget.begin(host.engine, limit);
+        self.seed.set(host.seed);
+        self.cjson_options.borrow_mut().reset();
+        let mut log = self.log.borrow_mut();
+        if log.as_ref().is_none_or(|log| !Arc::ptr_eq(log, host.log)) {
+            *log = Some(host.log.clone());
+        }
+    }
+
+    fn limit_memory(&self) {
+        // Every interpreter keeps its own allocator, so a limit can always be set.
+        let _ = self.lua.set_memory_limit(self.lua.used_memory() + SCRIPT_BYTES_MAX);
+    }
+
+    fn collect(&mut self) {
+        self.runs += 1;
+        if self.runs.is_multiple_of(RUNS_PER_COLLECTION) {
+            let _ = self.lua.gc_step();
+        }
+    }
+
+    /// What a table says that stands for an error.
+    fn error_text(&self, failure: &Table) -> String {
+        match failure.raw_get(&self.fields.err) {
+            Ok(Value::String(text)) => text.to_string_lossy(),
+            Ok(Value::Integer(number)) => number.to_string(),
+            Ok(Value::Number(number)) => super::numbers::general(number, 14),
+            _ => "ERR unknown error".into(),
+        }
+    }
+
+    fn failure(&self, chunk: &Chunk<'_>, failure: &Table) -> Outcome {
+        let counted = matches!(
+            failure.raw_get(&self.fields.ignore_error_stats_update),
+            Ok(Value::Boolean(true))
+        );
+        Outcome::Failed {
+            text: self.error_text(failure).replace(['\r', '\n'], " ") + &place_of(failure, chunk),
+            counted,
+        }
+    }
+}
+
+/// Where a failure happened, which the prelude has noted, as Redis words it.
+fn place_of(failure: &Table, chunk: &Chunk<'_>) -> String {
+    let text = |name: &str| failure.raw_get::<Option<LuaString>>(name).ok().flatten();
+    match (text("source"), text("line")) {
+        (Some(source), Some(line)) => format!(
+            " script: {}, on {}:{}.",
+            chunk.name(),
+            source.to_string_lossy(),
+            line.to_string_lossy()
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Lua's message without what mlua adds.
+fn message(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => text.clone(),
+        mlua::Error::CallbackError { cause, .. } => message(cause),
+        other => other.to_string(),
+    }
+}
+
+fn define_natives(lua: &Lua, native: &Table, budget: &Rc<Budget>, log: &Rc<RefCell<Option<Log>>>) -> mlua::Result<()> {
+    let stopped = budget.clone();
+    native.raw_set("stopped", lua.create_function(move |_, ()| Ok(stopped.is_stopped()))?)?;
+    let spoil = budget.clone();
+    native.raw_set(
+        "spoil",
+        lua.create_function(move |_, ()| {
+            spoil.spoilt.set(true);
+            Ok(())
+        })?,
+    )?;
+    native.raw_set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
+    native.raw_set(
+        "is_user",
+        lua.create_function(|_, function: Function| {
+            let info = function.info();
+            Ok(info.what != "C" && info.source.as_deref() != Some("=prelude"))
+        })?,
+    )?;
+    native.raw_set(
+        "sha1hex",
+        lua.create_function(|lua, value: Value| {
+            let text = lua.coerce_string(value)?;
+            let digest = sha1(&text.map(|text| text.as_bytes().to_vec()).unwrap_or_default());
+            Ok(digest_text(&digest))
+        })?,
+    )?;
+    native.raw_set("load", lua.create_function(load)?)?;
+    let log = log.clone();
+    let write = move |lua: &Lua, (level, words): (u8, MultiValue)| {
+        let words = words
+            .into_iter()
+            .filter_map(|word| lua.coerce_string(word).ok().flatten());
+        let words: Vec<String> = words.map(|word| word.to_string_lossy()).collect();
+        if let Some(log) = &*log.borrow() {
+            log(level, &words.join(" "));
+        }
+        Ok(())
+    };
+    native.raw_set("log", lua.create_function(write)?)?;
+    Ok(())
+}
+
+/// An error from Rust as scripts know errors: a table, or a text.
+fn plain(lua: &Lua, fields: &Fields, failure: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = &failure else {
+        return Ok(failure);
+    };
+    if let Some(Located(text)) = error.downcast_ref::<Located>() {
+        let place = match place(lua) {
+            (Some(source), Some(line)) => format!("{}:{line}: ", source.trim_start_matches('@')),
+            _ => String::new(),
+        };
+        return Ok(Value::String(lua.create_string(place + text)?));
+    }
+    if let Some(raised) = error.downcast_ref::<Raised>() {
+        let text = lua.create_string(&raised.text)?;
+        return error_table(lua, fields, text, raised.counted).map(Value::Table);
+    }
+    Ok(Value::String(lua.create_string(message(error))?))
+}
+
+/// Compiles text, never bytecode. The name is held by the caller's argument; one with a zero byte would be cut by Lua, and
+/// the rest of it held by nobody.
+fn load(lua: &Lua, (source, name): (LuaString, LuaString)) -> mlua::Result<(Value, Option<String>)> {
+    let name = match name.to_str() {
+        Ok(name) if !name.contains('\0') => name.to_owned(),
+        _ => "=(load)".to_owned(),
+    };
+    let source = source.as_bytes().to_vec();
+    match lua
+        .load(source)
+        .set_name(name)
+        .set_mode(ChunkMode::Text)
+        .into_function()
+    {
+        Ok(function) => Ok((Value::Function(function), None)),
+        Err(error) => Ok((Value::Nil, Some(message(&error)))),
+    }
+}
+
+/// Source and line of the innermost function of the script that is running.
+fn place(lua: &Lua) -> (Option<String>, Option<String>) {
+    for level in 1..64 {
+        let found = lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let is_users = source.what != "C" && source.what != "tail";
+            let name = source.source.map(|name| name.into_owned())?;
+            let line = frame.current_line()?;
+            (is_users && name != "=prelude").then_some((name, line))
+        });
+        match found {
+            None => break,
+            Some(None) => {}
+            Some(Some((name, line))) => return (Some(name), Some(line.to_string())),
+        }
+    }
+    (None, None)
+}
+
+/// `math.random` with the generator of drand48, which Redis uses so that a seed gives the same numbers everywhere.
+fn define_random(lua: &Lua, native: &Table, seed: &Rc<Cell<u64>>) -> mlua::Result<()> {
+    let state = seed.clone();
+    define(lua, native, "random", move |_, arguments| {
+        let next = state.get().wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & ((1 << 48) - 1);
+        state.set(next);
+        let share = (next >> 17) as f64 / (1u64 << 31) as f64;
+        match arguments.values.len() {
+            0 => Ok(share),
+            1 => {
+                let upper = arguments.integer(0)?;
+                if upper < 1 {
+                    return Err(arguments.bad(0, "interval is empty"));
+                }
+                Ok((share * upper as f64).floor() + 1.0)
+            }
+            2 => {
+                let (lower, upper) = (arguments.integer(0)?, arguments.integer(1)?);
+                if lower > upper {
+                    return Err(arguments.bad(1, "interval is empty"));
+                }
+                Ok((share * (upper as f64 - lower as f64 + 1.0)).floor() + lower as f64)
+            }
+            _ => Err("wrong number of arguments".into()),
+        }
+    })?;
+    let state = seed.clone();
+    define(lua, native, "randomseed", move |_, arguments| {
+        let seed = arguments.integer(0)? as u32;
+        state.set((u64::from(seed) << 16) + 0x330E);
+        Ok(())
+    })
+}
+
+fn version_number() -> u32 {
+    let parts = REDIS_VERSION.split('.').filter_map(|part| part.parse::<u32>().ok());
+    parts.fold(0, |number, part| number << 8 | part)
+}

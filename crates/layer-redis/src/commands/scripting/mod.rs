@@ -1,0 +1,468 @@
+//! EVAL, EVALSHA, SCRIPT: Lua scripts, each one transaction.
+//!
+//! What a script's commands did stays even if the script fails afterwards, as in Redis; what is logged is their effects,
+//! never the script. Keys that were not declared are keys like any other: the whole partition is locked.
+
+mod arguments;
+mod bits;
+mod bridge;
+pub mod budget;
+mod cjson;
+mod cmsgpack;
+mod conversion;
+pub mod functions;
+mod interpreter;
+pub mod libraries;
+mod numbers;
+mod patterns;
+mod registration;
+pub mod script;
+mod strings;
+mod structs;
+#[cfg(test)]
+mod tests;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_wire_resp::{Args, Arguments, Protocol};
+
+use self::bridge::Bridge;
+use self::budget::{Limit, NotKilled, RunningScript};
+use self::conversion::AnswerWriter;
+pub use self::interpreter::Log;
+use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
+use self::script::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
+use super::help;
+use crate::Redis;
+use crate::clients::ClientState;
+use crate::command::*;
+use crate::context::Context;
+use crate::{parse, session};
+
+const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
+const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
+const EVAL_RO_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS | READONLY;
+
+pub const COMMANDS: &[Command] = &[
+    command(
+        "eval",
+        -3,
+        EVAL_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "2.6.0",
+        "Depends on the script that is executed.",
+        "Runs a Lua script as one transaction.",
+        eval,
+    ),
+    command(
+        "eval_ro",
+        -3,
+        EVAL_RO_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "7.0.0",
+        "Depends on the script that is executed.",
+        "Runs a Lua script that only reads.",
+        eval_ro,
+    ),
+    command(
+        "evalsha",
+        -3,
+        EVAL_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "2.6.0",
+        "Depends on the script that is executed.",
+        "Runs a cached Lua script, named by its SHA-1 digest.",
+        evalsha,
+    ),
+    command(
+        "evalsha_ro",
+        -3,
+        EVAL_RO_FLAGS,
+        SCRIPT_KEYS,
+        Group::Scripting,
+        "7.0.0",
+        "Depends on the script that is executed.",
+        "Runs a cached Lua script that only reads.",
+        evalsha_ro,
+    ),
+    container(
+        "script",
+        Group::Scripting,
+        "2.6.0",
+        "A container for commands about cached scripts.",
+        &[
+            command(
+                "script|load",
+                3,
+                NOSCRIPT | STALE,
+                NO_KEYS,
+                Group::Scripting,
+                "2.6.0",
+                "O(N) in the length of the script",
+                "Compiles a script and keeps it for EVALSHA.",
+                script_load,
+            ),
+            command(
+                "script|exists",
+                -3,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "2.6.0",
+                "O(N) in the number of digests",
+                "Tells which scripts are cached.",
+                script_exists,
+            ),
+            command(
+                "script|flush",
+                -2,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "2.6.0",
+                "O(N) in the number of cached scripts",
+                "Forgets all cached scripts.",
+                script_flush,
+            ),
+            command(
+                "script|kill",
+                2,
+                NOSCRIPT | ALLOW_BUSY,
+                NO_KEYS,
+                Group::Scripting,
+                "2.6.0",
+                "O(1)",
+                "Ends the script that is running, if it has not written yet.",
+                script_kill,
+            ),
+            command(
+                "script|debug",
+                3,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "3.2.0",
+                "O(1)",
+                "Sets the debug mode of scripts: there is none to set.",
+                script_debug,
+            ),
+            help::help_command("script|help", Group::Scripting, "5.0.0"),
+        ],
+    ),
+];
+
+fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = find_or_add(context.layer, &arguments[1])?;
+    run_script(context, &script, arguments, false)
+}
+
+fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = find_or_add(context.layer, &arguments[1])?;
+    run_script(context, &script, arguments, true)
+}
+
+fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = find_cached(context.layer, &arguments[1])?;
+    run_script(context, &script, arguments, false)
+}
+
+fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = find_cached(context.layer, &arguments[1])?;
+    run_script(context, &script, arguments, true)
+}
+
+fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, Failure> {
+    let script = parse_digest(digest).and_then(|digest| layer.scripts.find(&digest));
+    script.ok_or(Failure::Error("NOSCRIPT No matching script. Please use EVAL."))
+}
+
+fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
+    match layer.scripts.find_body(body) {
+        Some(script) => Ok(script),
+        None => add(layer, body, false),
+    }
+}
+
+/// Compiles and keeps a script, unless it is there.
+fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, Failure> {
+    let digest = sha1(body);
+    let script = match layer.scripts.find(&digest) {
+        Some(script) if !loaded => return Ok(script),
+        _ => Script::new(digest, body).map_err(|error| format!("ERR {error}"))?,
+    };
+    with_interpreter(|interpreter| interpreter.compile(&digest, script.source()))
+        .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
+    layer
+        .scripts
+        .add(script, loaded)
+        .map_err(|error| format!("ERR {error}").into())
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+/// The keys and the other arguments, behind the number at index 2.
+fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Vec<&'a [u8]>, Vec<&'a [u8]>), Failure> {
+    if count > arguments.len() as i64 - 3 {
+        return Err("ERR Number of keys can't be greater than number of args".into());
+    }
+    if count < 0 {
+        return Err("ERR Number of keys can't be negative".into());
+    }
+    let mut rest = arguments.iter().skip(3);
+    let keys = rest.by_ref().take(count as usize).collect();
+    Ok((keys, rest.collect()))
+}
+
+fn run_script(
+    context: &mut Context<'_, '_>,
+    script: &Arc<Script>,
+    arguments: Arguments<'_>,
+    read_only: bool,
+) -> Result<(), Failure> {
+    session::tell_monitors_of_script(context, arguments);
+    let count = parse::required_integer(&arguments[2])?;
+    let (keys, values) = split(arguments, count)?;
+    let run = Run {
+        flags: script.flags,
+        read_only,
+        keys,
+        values,
+        request: arguments,
+        is_function: false,
+    };
+    run.check(context)?;
+    run.execute(context, &Chunk::Script(&script.digest), &mut |interpreter, _| {
+        interpreter
+            .compile(&script.digest, script.source())
+            .map_err(|error| Failure::Message(format!("ERR {error}")))
+    })
+}
+
+/// One run of a script or a function.
+pub(super) struct Run<'a> {
+    flags: u32,
+    /// Called by a command whose name ends in `_RO`.
+    read_only: bool,
+    keys: Vec<&'a [u8]>,
+    values: Vec<&'a [u8]>,
+    request: Arguments<'a>,
+    is_function: bool,
+}
+
+impl Run<'_> {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What a script that declares flags is refused for before it begins (`scriptPrepareForRun`).
+    fn check(&self, context: &Context<'_, '_>) -> Result<(), Failure> {
+        if self.has(COMPATIBLE) {
+            return Ok(());
+        }
+        if !self.has(NO_WRITES) {
+            if self.read_only {
+                return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+            }
+            if context.layer.lacks_replicas() {
+                return Err("NOREPLICAS Not enough good replicas to write.".into());
+            }
+        }
+        if !self.has(ALLOW_OOM | NO_WRITES) && context.layer.is_out_of_memory() {
+            return Err(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Runs `chunk`, which `prepare` makes known to the interpreter, and writes its answer.
+    fn execute(
+        &self,
+        context: &mut Context<'_, '_>,
+        chunk: &Chunk<'_>,
+        prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let layer = context.layer;
+        let host = Host {
+            engine: &layer.engine,
+            log: &layer.log,
+            seed: layer.random.next(),
+        };
+        with_interpreter(|interpreter| {
+            prepare(interpreter, &host)?;
+            let limit = self.limit(context, chunk);
+            let mut bridge = self.bridge(context, interpreter);
+            let long = bridge.long.is_some();
+            let outcome = interpreter.run(chunk, &self.keys, &self.values, &host, limit, &mut bridge);
+            let protocol = bridge.client.protocol;
+            if long {
+                layer.long_scripts.end();
+            }
+            self.answer(context, interpreter, outcome, protocol)
+        })
+    }
+
+    fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> Limit {
+        let layer = context.layer;
+        if !context.client.may_take_long {
+            return Limit::Short;
+        }
+        let scripts = layer.long_scripts.clone();
+        scripts.begin(RunningScript {
+            name: chunk.name(),
+            is_function: self.is_function,
+            command: self.request.iter().map(<[u8]>::to_vec).collect(),
+            started_micros: layer.engine.now_micros(),
+            library_counts: libraries::count(context.tx),
+        });
+        let threshold_ms = layer.config.busy_reply_threshold.load(Ordering::Relaxed);
+        Limit::Long(scripts, (threshold_ms > 0).then_some(threshold_ms as u64 * 1000))
+    }
+
+    fn bridge<'a, 't>(&self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
+        let mut client = ClientState::new(context.client.shared.clone(), true, context.client.user.clone());
+        client.db = context.client.db;
+        client.is_script = true;
+        let declares = !self.has(COMPATIBLE);
+        Bridge {
+            read_only: self.read_only || declares && self.has(NO_WRITES),
+            out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.layer.is_out_of_memory(),
+            long: context.client.may_take_long.then(|| context.layer.long_scripts.clone()),
+            layer: context.layer,
+            client,
+            now_ms: context.now_ms,
+            has_written: false,
+            fields: interpreter.fields.clone(),
+            request: Args::new(),
+            reply: Vec::new(),
+            tx: context.tx,
+        }
+    }
+
+    fn answer(
+        &self,
+        context: &mut Context<'_, '_>,
+        interpreter: &Interpreter,
+        outcome: Outcome,
+        script_protocol: Protocol,
+    ) -> Result<(), Failure> {
+        let value = match outcome {
+            Outcome::Overrun => return Err(Failure::Overrun),
+            Outcome::Failed { text, counted } => return Err(Failure::Kept { text, counted }),
+            Outcome::Answer(value) => value,
+        };
+        if let mlua::Value::Table(table) = &value
+            && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
+        {
+            let counted = table.raw_get(&interpreter.fields.ignore_error_stats_update);
+            return Err(Failure::Kept {
+                text: one_line(&text.to_string_lossy()),
+                counted: matches!(counted, Ok(mlua::Value::Boolean(true))),
+            });
+        }
+        let mut writer = AnswerWriter {
+            fields: &interpreter.fields,
+            script_protocol,
+            reply: &mut context.reply,
+            errors: Vec::new(),
+        };
+        let written = writer.value(&value, 0);
+        for error in writer.errors {
+            context.layer.statistics.error_sent(&error);
+        }
+        written.map_err(|error| Failure::Kept {
+            text: format!("ERR {}", one_line(&error.to_string())),
+            counted: false,
+        })
+    }
+}
+
+fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = add(context.layer, &arguments[2], true)?;
+    context.reply.bulk(digest_text(&script.digest).as_bytes());
+    Ok(())
+}
+
+fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.array(arguments.len() - 2);
+    for digest in arguments.iter().skip(2) {
+        let found = find_cached(context.layer, digest).is_ok();
+        context.reply.integer(i64::from(found));
+    }
+    Ok(())
+}
+
+fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if !is_flush_mode(arguments) {
+        return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
+    }
+    context.layer.scripts.flush();
+    context.reply.ok();
+    Ok(())
+}
+
+/// Nothing, or how the memory is to be given back: which is no difference here.
+fn is_flush_mode(arguments: Arguments<'_>) -> bool {
+    let mode = arguments.get(2);
+    let is_known = mode.is_none_or(|mode| mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async"));
+    is_known && arguments.len() <= 3
+}
+
+fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    kill(context.layer, false)?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// Ends the long script, if that may be. Needs no lock: the script holds it.
+pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
+    layer.long_scripts.kill(is_function).map_err(|why| match why {
+        NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
+        NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
+             You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
+            .into(),
+        NotKilled::OtherKind => busy(layer).into(),
+    })
+}
+
+/// What everybody is told while a script runs for too long.
+pub fn busy(layer: &Redis) -> &'static str {
+    if layer.long_scripts.running().is_some_and(|script| script.is_function) {
+        "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+    } else {
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+    }
+}
+
+/// There is no debugger; clients that switch it off are told that it is.
+fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mode = &arguments[2];
+    if mode.eq_ignore_ascii_case(b"no") {
+        context.reply.ok();
+        return Ok(());
+    }
+    if mode.eq_ignore_ascii_case(b"yes") || mode.eq_ignore_ascii_case(b"sync") {
+        return Err("ERR the script debugger is not supported".into());
+    }
+    Err("ERR Use SCRIPT DEBUG YES/SYNC/NO".into())
+}
+
+/// Whether a command that runs a script may write, as far as its flags tell.
+pub fn declares_no_writes(layer: &Redis, command: &Command, arguments: Arguments<'_>) -> bool {
+    let flags = match command.name {
+        "eval" => match layer.scripts.find_body(&arguments[1]) {
+            Some(script) => Some(script.flags),
+            None => Script::new(Digest::default(), &arguments[1])
+                .ok()
+                .map(|script| script.flags),
+        },
+        "evalsha" => find_cached(layer, &arguments[1]).ok().map(|script| script.flags),
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags & COMPATIBLE == 0 && flags & NO_WRITES != 0)
+}

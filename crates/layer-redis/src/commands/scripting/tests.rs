@@ -1,0 +1,299 @@
+//! What scripts may not do: the published ways out of Redis' sandbox, bombs, and what one script leaves to the next; and
+//! scripts that take long. What they may do is in the golden scripts.
+
+use std::sync::atomic::Ordering;
+
+use crate::command::After;
+use crate::testing::{Connection, Fixture, show};
+
+fn eval(connection: &mut Connection, script: &str) -> String {
+    String::from_utf8_lossy(&connection.bytes(&["EVAL", script, "0"])).into_owned()
+}
+
+/// Runs each script on a fresh connection, and expects an answer that holds `expected`.
+fn check(cases: &[(&str, &str)]) {
+    let fixture = Fixture::new();
+    for (script, expected) in cases {
+        let mut connection = fixture.connect();
+        let answer = eval(&mut connection, script);
+        assert!(
+            answer.contains(expected),
+            "{script}\n  answered {answer}\n  expected {expected}"
+        );
+        assert_eq!(eval(&mut connection, "return 1"), ":1\r\n", "after {script}");
+    }
+}
+
+const READONLY: &str = "Attempt to modify a readonly table";
+
+/// CVE-2022-24735, CVE-2025-46818: a script changed what every later script, of any user, ran with.
+#[test]
+fn nothing_is_left_for_the_next_script() {
+    check(&[
+        ("x = 1", READONLY),
+        ("redis.call = function() end", READONLY),
+        ("rawset(redis, 'call', 1)", READONLY),
+        ("rawset(_G, 'x', 1)", READONLY),
+        ("setmetatable(_G, {})", READONLY),
+        ("setmetatable(string, {})", READONLY),
+        ("table.insert(string, 1)", READONLY),
+        ("table.sort(redis)", READONLY),
+        ("getmetatable(_G).__index = {}", READONLY),
+        ("getmetatable('').__index = nil", READONLY),
+        ("getmetatable('').__add = function() end", READONLY),
+        ("getmetatable(redis).__newindex = nil", READONLY),
+        ("string.rep = nil", READONLY),
+        ("cjson.encode = nil", READONLY),
+        ("getfenv(0).x = 1", READONLY),
+        ("getfenv(redis.pcall).x = 1", READONLY),
+        ("getfenv(pairs).x = 1", READONLY),
+        ("error(redis)", "ERR table"),
+        ("KEYS.x = 1; return tostring(ARGV.x)", "nil"),
+    ]);
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    eval(&mut connection, "setfenv(1, {redis = 1}) return 1");
+    assert_eq!(eval(&mut connection, "return type(redis.call)"), "$8\r\nfunction\r\n");
+    eval(
+        &mut connection,
+        "cjson.encode_max_depth(1) cjson.encode_invalid_numbers(true)",
+    );
+    assert_eq!(eval(&mut connection, "return cjson.encode({{}})"), "$4\r\n[{}]\r\n");
+    assert!(eval(&mut connection, "return cjson.encode(1/0)").contains("must not be NaN or Inf"));
+}
+
+/// What would reach the machine, or the interpreter from below (CVE-2022-0543 among them).
+#[test]
+fn the_world_outside_is_not_there() {
+    for name in [
+        "os", "io", "package", "require", "dofile", "loadfile", "debug", "print", "newproxy", "module",
+    ] {
+        check(&[(&format!("return type({name})"), "nonexistent global variable")]);
+    }
+    check(&[
+        // Bytecode is not verified by Lua: it is never loaded.
+        (
+            "return tostring(loadstring(string.dump(function() return 1 end)))",
+            "nil",
+        ),
+        ("return tostring(loadstring('\\27Lua'))", "nil"),
+        ("return tostring(load(function() return nil end))", "function"),
+        ("return loadstring('return 7')()", "7"),
+        // CVE-2024-46981: the collector is not in the script's hands, and nothing of a script runs in it.
+        ("return collectgarbage('stop')", "0"),
+        ("return collectgarbage('setpause', 0)", "0"),
+    ]);
+}
+
+/// CVE-2025-49844: Lua lets go of a chunk's name while it parses.
+#[test]
+fn names_of_chunks_are_held() {
+    let script = "for i = 1, 2000 do
+        local name = string.rep('n', i % 50) .. i
+        loadstring('local x = {' .. string.rep('\"a\"..i,', 50) .. '}', name)
+        loadstring('x = ', name .. '\\0' .. i)
+    end collectgarbage() return 'ok'";
+    check(&[(script, "ok")]);
+}
+
+/// CVE-2025-46817 and its kin: counts that wrap around. CVE-2024-31449: `bit.tohex`. CVE-2022-24834: cjson and cmsgpack.
+#[test]
+fn counts_do_not_wrap() {
+    check(&[
+        ("return {unpack({1,2,3}, -2, 2147483647)}", "too many results to unpack"),
+        ("return {unpack({1,2,3}, 0, 2147483647)}", "too many results to unpack"),
+        (
+            "return {unpack({1,2,3}, -2147483648, 2147483647)}",
+            "too many results to unpack",
+        ),
+        ("return {unpack({1,2,3}, 1, 0/0)}", "too many results to unpack"),
+        ("return {unpack({1,2,3}, 2)}", "*2\r\n:2\r\n:3"),
+        ("return bit.tohex(65535, -2147483648)", "0000FFFF"),
+        ("return bit.tohex(1, 2147483647)", "00000001"),
+        ("return bit.lshift(1, 4294967295)", "-2147483648"),
+        ("return struct.pack('i2147483648', 1)", "integral size overflow"),
+        ("return struct.pack('!3', 1)", "not a power of 2"),
+        ("return struct.pack('c99999999999', 'x')", "integral size overflow"),
+        ("return struct.unpack('c2147483647', 'x')", "data string too short"),
+        (
+            "return struct.unpack('i8', 'abcdefgh', 9007199254740992)",
+            "data string too short",
+        ),
+        ("return struct.unpack('c0', 'x')", "needs a previous size"),
+        ("return struct.size('c2147483647c2147483647c2147483647')", "6442450941"),
+        (
+            "return cmsgpack.unpack('\\221\\255\\255\\255\\255')",
+            "Missing bytes in input.",
+        ),
+        (
+            "return cmsgpack.unpack('\\223\\255\\255\\255\\255')",
+            "Missing bytes in input.",
+        ),
+        (
+            "return cmsgpack.unpack('\\219\\255\\255\\255\\255x')",
+            "Missing bytes in input.",
+        ),
+        (
+            "return cmsgpack.unpack(string.rep('\\145', 100000))",
+            "Bad data format in input.",
+        ),
+        ("return cmsgpack.unpack_limit('x', 1, -1)", "Invalid request"),
+        ("return string.format('%999999d', 1)", "invalid format"),
+        ("return #string.rep('', 1e15)", "0"),
+        ("return select(-1, 1, 2)", "2"),
+        ("return string.sub('abc', -2147483648, 2147483647)", "abc"),
+        ("return #string.rep('x', 1e15)", "resulting string too large"),
+    ]);
+}
+
+/// Tables and texts that nest, scripts that call themselves.
+#[test]
+fn depth_is_bounded() {
+    check(&[
+        ("local t = {} t[1] = t return t", "reached lua stack limit"),
+        ("local t = {} t.x = t return cjson.encode(t)", "excessive nesting"),
+        (
+            "return cjson.decode(string.rep('[', 100000))",
+            "too many nested data structures",
+        ),
+        ("local t = {} t[1] = t return #cmsgpack.pack(t)", "17"),
+        ("local function f() return f() + 1 end return f()", "stack overflow"),
+        (
+            "local function f() local ok, e = pcall(f) return e end return tostring(f())",
+            "overflow",
+        ),
+        (
+            "local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x",
+            "loop in gettable",
+        ),
+        (
+            "return loadstring(string.rep('(', 10000) .. '1' .. string.rep(')', 10000)) or 'refused'",
+            "refused",
+        ),
+        (
+            "return string.rep('a', 50000):find(string.rep('a?', 50000) .. 'b')",
+            "pattern too complex",
+        ),
+        ("return #string.rep('x', 3):gsub('', string.rep('y', 10))", "43"),
+        (
+            "local s = 'x' for i = 1, 40 do s = s .. s end return #s",
+            "not enough memory",
+        ),
+    ]);
+}
+
+/// Two threads see the clock move: the fixture's stands still until it is moved.
+fn in_background<R: Send>(fixture: &Fixture, mut poke: impl FnMut(), run: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(run);
+        while !running.is_finished() {
+            fixture.advance_ms(10);
+            poke();
+            std::thread::yield_now();
+        }
+        running.join().unwrap()
+    })
+}
+
+/// A script that takes long is begun again elsewhere; the others are told, and may end it until it writes.
+#[test]
+fn a_long_script_is_killed() {
+    for (script, with_pcall) in [
+        ("while true do end", false),
+        ("while true do pcall(function() while true do end end) end", true),
+        (
+            "local c = coroutine.create(function() while true do end end) while true do coroutine.resume(c) end",
+            true,
+        ),
+        (
+            "while true do xpcall(function() while true do end end, function() while true do end end) end",
+            true,
+        ),
+        ("return string.rep('a', 5000):find(string.rep('a*', 40) .. 'b')", false),
+    ] {
+        let fixture = Fixture::new();
+        let mut request = Vec::new();
+        quartet_wire_resp::encode_command(&["EVAL", script, "0"], &mut request);
+        let mut connection = fixture.connect();
+        let (received, reply) = in_background(
+            &fixture,
+            || {},
+            || {
+                let mut out = Vec::new();
+                (connection.session.receive(&request, &mut out), out)
+            },
+        );
+        assert!(reply.is_empty(), "nothing of the first run is seen");
+        let Some(After::Script(mut run)) = received.after else {
+            panic!("the script ended: {script}");
+        };
+        let mut other = fixture.connect();
+        let (mut was_busy, mut killed) = (false, false);
+        let layer = fixture.layer.clone();
+        let poke = || {
+            if layer.long_scripts.is_busy() && !killed {
+                was_busy |= show(&other.run(&["GET", "a"])).starts_with("!BUSY Redis is busy");
+                killed = show(&other.run(&["SCRIPT", "KILL"])) == "OK";
+            }
+        };
+        let run = in_background(&fixture, poke, || {
+            run.run();
+            run
+        });
+        let mut out = Vec::new();
+        connection.session.take_back(*run, &mut out);
+        let text = String::from_utf8_lossy(&out);
+        assert!(
+            text.contains("Script killed by user with SCRIPT KILL"),
+            "{with_pcall} {text}"
+        );
+        assert!(was_busy && killed);
+        assert_eq!(show(&other.run(&["GET", "a"])), "nil");
+        assert_eq!(
+            show(&other.run(&["SCRIPT", "KILL"])),
+            "!NOTBUSY No scripts in execution right now."
+        );
+    }
+}
+
+/// What the first run wrote is taken back; the second writes it once. It cannot be killed any more.
+#[test]
+fn a_long_script_takes_effect_once() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("CONFIG SET busy-reply-threshold 50 => OK\nSET go 0 => OK");
+    let script = "redis.call('INCR', 'count') for i = 1, 3e6 do end return redis.call('INCR', 'count')";
+    let mut request = Vec::new();
+    for words in [&["MULTI"][..], &["EVAL", script, "0"], &["EXEC"]] {
+        quartet_wire_resp::encode_command(words, &mut request);
+    }
+    let received = in_background(
+        &fixture,
+        || {},
+        || {
+            let mut out = Vec::new();
+            connection.session.receive(&request, &mut out)
+        },
+    );
+    let Some(After::Script(mut run)) = received.after else {
+        panic!("the script ended");
+    };
+    let mut other = fixture.connect();
+    assert_eq!(show(&other.run(&["GET", "count"])), "nil");
+    let layer = fixture.layer.clone();
+    let mut answers = Vec::new();
+    let poke = || {
+        if layer.long_scripts.is_busy() && answers.is_empty() {
+            answers.push(show(&other.run(&["SCRIPT", "KILL"])));
+        }
+    };
+    let run = in_background(&fixture, poke, || {
+        run.run();
+        run
+    });
+    let mut out = Vec::new();
+    connection.session.take_back(*run, &mut out);
+    assert_eq!(out, b"*1\r\n:2\r\n");
+    assert!(answers[0].starts_with("!UNKILLABLE"), "{answers:?}");
+    assert!(!layer.scripts_call_all.load(Ordering::Relaxed));
+}

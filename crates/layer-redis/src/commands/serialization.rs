@@ -1,0 +1,176 @@
+//! DUMP and RESTORE: a key's value as bytes that Redis understands.
+
+use quartet_wire_resp::Arguments;
+
+use super::hashes::{Change, Deadline, Edits};
+use super::{hashes, lists, sets, sorted_sets};
+use crate::command::*;
+use crate::context::Context;
+use crate::keyspace::{Entry, Kind};
+use crate::rdb::value::{self, Field, Refused, Value};
+use crate::{errors, parse};
+
+pub const COMMANDS: &[Command] = &[
+    command(
+        "dump",
+        2,
+        READONLY,
+        ONE_KEY,
+        Group::Generic,
+        "2.6.0",
+        "O(N) in the size of the value",
+        "Serializes the value of a key.",
+        dump,
+    ),
+    command(
+        "restore",
+        -4,
+        WRITE | DENYOOM | DANGEROUS,
+        ONE_KEY,
+        Group::Generic,
+        "2.6.0",
+        "O(N) in the size of the value",
+        "Creates a key from a serialized value.",
+        restore,
+    ),
+];
+
+fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let Some(entry) = context.read(&arguments[1]) else {
+        context.reply.null();
+        return Ok(());
+    };
+    let payload = payload(context, &entry)?;
+    context.reply.bulk(&payload);
+    Ok(())
+}
+
+/// A key's value as DUMP answers it.
+pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, Failure> {
+    let keys = &mut context.keys();
+    let value = match entry.kind {
+        Kind::String => Value::String(entry.payload().to_vec()),
+        Kind::List => Value::List(lists::elements(keys, entry)),
+        Kind::Set => Value::Set(sets::members(keys, entry)),
+        Kind::SortedSet => Value::SortedSet(sorted_sets::pairs(keys, entry)),
+        Kind::Hash => {
+            let mut fields = Vec::new();
+            hashes::each(keys, entry, &mut |field| {
+                fields.push(Field {
+                    name: field.name.to_vec(),
+                    value: field.value.to_vec(),
+                    deadline_ms: field.deadline_ms,
+                });
+            });
+            Value::Hash(fields)
+        }
+        Kind::Stream => return Err("ERR streams cannot be serialized".into()),
+    };
+    Ok(value::dump(&value))
+}
+
+struct Options {
+    replace: bool,
+    /// When the key expires, in milliseconds since the Unix epoch.
+    expiry_ms: Option<u64>,
+}
+
+impl Options {
+    fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
+        let (mut replace, mut is_absolute) = (false, false);
+        // Checked and dropped: a key's idle time is counted from its latest write, which is this one.
+        let (mut has_idle_time, mut has_frequency) = (false, false);
+        let mut words = arguments.iter().skip(4);
+        while let Some(word) = words.next() {
+            if parse::is(word, "replace") {
+                replace = true;
+            } else if parse::is(word, "absttl") {
+                is_absolute = true;
+            } else if parse::is(word, "idletime") && !has_frequency {
+                let seconds = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
+                if seconds < 0 {
+                    return Err("ERR Invalid IDLETIME value, must be >= 0".into());
+                }
+                has_idle_time = true;
+            } else if parse::is(word, "freq") && !has_idle_time {
+                let frequency = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
+                if !(0..=255).contains(&frequency) {
+                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
+                }
+                has_frequency = true;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+        }
+        let ttl_ms = parse::required_integer(&arguments[2])?;
+        let ttl_ms = u64::try_from(ttl_ms).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
+        let start_ms = if is_absolute { 0 } else { now_ms };
+        Ok(Options {
+            replace,
+            expiry_ms: (ttl_ms > 0).then(|| start_ms.saturating_add(ttl_ms)),
+        })
+    }
+}
+
+fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let options = Options::read(arguments, context.now_ms)?;
+    let name = &arguments[1];
+    if !options.replace && context.keys().find(name).is_some() {
+        return Err("BUSYKEY Target key name already exists.".into());
+    }
+    let value = value::restore(&arguments[3]).map_err(|refused| match refused {
+        Refused::Trailer => "ERR DUMP payload version or checksum are wrong",
+        Refused::Body => "ERR Bad data format",
+    })?;
+    check_lengths(&value)?;
+    context.keys().remove(name);
+    let has_expired = options.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= context.now_ms);
+    if !has_expired {
+        store(context, name, &value);
+        let mut keys = context.keys();
+        if let Some(entry) = keys.find(name).filter(|_| options.expiry_ms.is_some()) {
+            keys.set_expiry(name, &entry, options.expiry_ms);
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// Longest member or field, for its row's key must fit into the store.
+const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
+
+fn check_lengths(value: &Value) -> Result<(), Failure> {
+    let longest = match value {
+        Value::String(_) | Value::List(_) => 0,
+        Value::Set(members) => members.iter().map(Vec::len).max().unwrap_or(0),
+        Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
+        Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
+    };
+    if longest > MEMBER_BYTES_MAX {
+        return Err("ERR member exceeds the maximum size of 65000 bytes".into());
+    }
+    Ok(())
+}
+
+/// Writes the value. Fields that have expired meanwhile are left out, and with the last one the key.
+fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
+    let layer = context.layer;
+    let keys = &mut context.keys();
+    match value {
+        Value::String(text) => keys.put(name, crate::keyspace::Header::new(Kind::String), text),
+        Value::List(elements) => lists::store(keys, name, elements),
+        Value::Set(members) => {
+            sets::store(keys, sets::integers_max(layer), name, members);
+        }
+        Value::SortedSet(pairs) => sorted_sets::replace(keys, &layer.config, name, pairs),
+        Value::Hash(fields) => {
+            let mut edits = Edits::default();
+            for field in fields {
+                let deadline = field.deadline_ms.map_or(Deadline::Never, Deadline::At);
+                let value = &field.value;
+                edits.set(&field.name, Change::Set { value, deadline });
+            }
+            hashes::apply(context, name, None, edits);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Libraries of functions as a payload: FUNCTION DUMP and RESTORE.
+
+use super::primitives::{Reader, write_string};
+use super::{open, seal};
+
+/// Stands before each library; its code follows as a string.
+const FUNCTION2: u8 = 245;
+
+pub fn dump<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for code in codes {
+        payload.push(FUNCTION2);
+        write_string(code, &mut payload);
+    }
+    seal(payload)
+}
+
+/// The libraries' codes. The error is the reply.
+pub fn restore(payload: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let body = open(payload).ok_or("ERR DUMP payload version or checksum are wrong")?;
+    let mut reader = Reader::new(body);
+    let mut codes = Vec::new();
+    while let Ok(kind) = reader.byte() {
+        if kind != FUNCTION2 {
+            return Err("ERR given type is not a function");
+        }
+        codes.push(
+            reader
+                .string()
+                .map_err(|_| "ERR failed loading the given functions payload")?,
+        );
+    }
+    Ok(codes)
+}

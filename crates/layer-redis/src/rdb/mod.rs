@@ -1,0 +1,48 @@
+//! Redis' RDB format, as far as DUMP, RESTORE, MIGRATE and FUNCTION DUMP need it.
+//!
+//! ```text
+//! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)
+//! ```
+//!
+//! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is allocated by an announced
+//! length. The version written is that of Redis 7.0; payloads up to Redis 7.4 are read.
+
+pub mod compact;
+pub mod crc64;
+pub mod functions;
+pub mod lzf;
+pub mod primitives;
+pub mod value;
+
+use crc64::crc64;
+
+/// The version written: Redis 7.0.
+const VERSION: u16 = 10;
+/// The newest version read: Redis 7.4.
+const VERSION_MAX: u16 = 12;
+const TRAILER_BYTES: usize = 10;
+
+/// Ends a payload with version and checksum.
+pub fn seal(payload: Vec<u8>) -> Vec<u8> {
+    seal_as(payload, VERSION)
+}
+
+/// The same with another version, for what ours does not know.
+fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
+    payload.extend_from_slice(&version.to_le_bytes());
+    let checksum = crc64(&payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload
+}
+
+/// What was dumped, if version and checksum are right.
+pub fn open(payload: &[u8]) -> Option<&[u8]> {
+    let body_bytes = payload.len().checked_sub(TRAILER_BYTES)?;
+    let (body, trailer) = payload.split_at(body_bytes);
+    let (version, checksum) = trailer.split_at(2);
+    let version = u16::from_le_bytes(version.try_into().ok()?);
+    let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
+    // A checksum of zero says that none was computed.
+    let is_right = checksum == 0 || checksum == crc64(&payload[..body_bytes + 2]);
+    (version <= VERSION_MAX && is_right).then_some(body)
+}

@@ -1,0 +1,337 @@
+//! A key's value as a payload: what DUMP writes and RESTORE reads.
+//!
+//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes; read are all forms that
+//! Redis 7.0 writes, the older ones that it still reads, and the sets and hashes of 7.2 and 7.4.
+
+use std::collections::HashSet;
+
+use super::compact::{intset, listpack, ziplist, zipmap};
+use super::primitives::{Malformed, Reader, write_length, write_string};
+use super::{open, seal, seal_as};
+
+const STRING: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const ZSET: u8 = 3;
+const HASH: u8 = 4;
+const ZSET_2: u8 = 5;
+const HASH_ZIPMAP: u8 = 9;
+const LIST_ZIPLIST: u8 = 10;
+const SET_INTSET: u8 = 11;
+const ZSET_ZIPLIST: u8 = 12;
+const HASH_ZIPLIST: u8 = 13;
+const LIST_QUICKLIST: u8 = 14;
+const HASH_LISTPACK: u8 = 16;
+const ZSET_LISTPACK: u8 = 17;
+const LIST_QUICKLIST_2: u8 = 18;
+const SET_LISTPACK: u8 = 20;
+const HASH_METADATA: u8 = 24;
+const HASH_LISTPACK_EX: u8 = 25;
+/// The version that knows deadlines of fields: Redis 7.4.
+const VERSION_OF_DEADLINES: u16 = 12;
+
+/// A value of any kind but stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    String(Vec<u8>),
+    List(Vec<Vec<u8>>),
+    Set(Vec<Vec<u8>>),
+    SortedSet(Vec<(Vec<u8>, f64)>),
+    Hash(Vec<Field>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub name: Vec<u8>,
+    pub value: Vec<u8>,
+    /// Milliseconds since the Unix epoch.
+    pub deadline_ms: Option<u64>,
+}
+
+/// The payload, version and checksum included.
+pub fn dump(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    match value {
+        Value::String(text) => {
+            out.push(STRING);
+            write_string(text, &mut out);
+        }
+        Value::List(elements) => write_strings(LIST, elements, &mut out),
+        Value::Set(members) => write_strings(SET, members, &mut out),
+        Value::SortedSet(pairs) => {
+            out.push(ZSET_2);
+            write_length(pairs.len(), &mut out);
+            for (member, score) in pairs {
+                write_string(member, &mut out);
+                out.extend_from_slice(&score.to_le_bytes());
+            }
+        }
+        Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
+            Some(first_ms) => return dump_with_deadlines(fields, first_ms),
+            None => {
+                out.push(HASH);
+                write_length(fields.len(), &mut out);
+                for field in fields {
+                    write_string(&field.name, &mut out);
+                    write_string(&field.value, &mut out);
+                }
+            }
+        },
+    }
+    seal(out)
+}
+
+fn write_strings(kind: u8, strings: &[Vec<u8>], out: &mut Vec<u8>) {
+    out.push(kind);
+    write_length(strings.len(), out);
+    strings.iter().for_each(|string| write_string(string, out));
+}
+
+/// Deadlines are told as one more than their distance to the first; zero is none.
+fn dump_with_deadlines(fields: &[Field], first_ms: u64) -> Vec<u8> {
+    let mut out = vec![HASH_METADATA];
+    out.extend_from_slice(&first_ms.to_le_bytes());
+    write_length(fields.len(), &mut out);
+    for field in fields {
+        let distance = field.deadline_ms.map_or(0, |deadline_ms| deadline_ms - first_ms + 1);
+        write_length(distance as usize, &mut out);
+        write_string(&field.name, &mut out);
+        write_string(&field.value, &mut out);
+    }
+    seal_as(out, VERSION_OF_DEADLINES)
+}
+
+/// Why a payload gives no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Version or checksum are wrong.
+    Trailer,
+    /// The bytes say nothing that could be a value.
+    Body,
+}
+
+impl From<Malformed> for Refused {
+    fn from(_: Malformed) -> Refused {
+        Refused::Body
+    }
+}
+
+/// The value of a payload. No collection is empty, and its members differ.
+pub fn restore(payload: &[u8]) -> Result<Value, Refused> {
+    let body = open(payload).ok_or(Refused::Trailer)?;
+    let mut reader = Reader::new(body);
+    let value = read(&mut reader)?;
+    if !reader.is_done() || !is_sound(&value) {
+        return Err(Refused::Body);
+    }
+    Ok(value)
+}
+
+fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
+    Ok(match reader.byte()? {
+        STRING => Value::String(reader.string()?),
+        LIST => Value::List(strings(reader, 1)?),
+        SET => Value::Set(strings(reader, 1)?),
+        HASH => Value::Hash(fields(strings(reader, 2)?)?),
+        ZSET => Value::SortedSet(scored(reader, old_score)?),
+        ZSET_2 => Value::SortedSet(scored(reader, |reader| Ok(f64::from_le_bytes(reader.array()?)))?),
+        HASH_ZIPMAP => Value::Hash(fields(zipmap(&reader.string()?)?)?),
+        LIST_ZIPLIST => Value::List(ziplist(&reader.string()?)?),
+        SET_INTSET => Value::Set(intset(&reader.string()?)?),
+        ZSET_ZIPLIST => Value::SortedSet(pairs(ziplist(&reader.string()?)?)?),
+        HASH_ZIPLIST => Value::Hash(fields(ziplist(&reader.string()?)?)?),
+        HASH_LISTPACK => Value::Hash(fields(listpack(&reader.string()?)?)?),
+        ZSET_LISTPACK => Value::SortedSet(pairs(listpack(&reader.string()?)?)?),
+        SET_LISTPACK => Value::Set(listpack(&reader.string()?)?),
+        LIST_QUICKLIST => Value::List(nodes(reader, |reader| ziplist(&reader.string()?))?),
+        LIST_QUICKLIST_2 => Value::List(nodes(reader, node)?),
+        HASH_METADATA => Value::Hash(fields_with_deadlines(reader)?),
+        HASH_LISTPACK_EX => {
+            reader.array::<8>()?;
+            Value::Hash(triples(listpack(&reader.string()?)?)?)
+        }
+        _ => return Err(Malformed),
+    })
+}
+
+/// So many strings for each of a number of things.
+fn strings(reader: &mut Reader<'_>, each: usize) -> Result<Vec<Vec<u8>>, Malformed> {
+    let count = reader.count()?.checked_mul(each).ok_or(Malformed)?;
+    (0..count).map(|_| reader.string()).collect()
+}
+
+fn scored(
+    reader: &mut Reader<'_>,
+    score: fn(&mut Reader<'_>) -> Result<f64, Malformed>,
+) -> Result<Vec<(Vec<u8>, f64)>, Malformed> {
+    let count = reader.count()?;
+    (0..count).map(|_| Ok((reader.string()?, score(reader)?))).collect()
+}
+
+/// A score as text, its length before it.
+fn old_score(reader: &mut Reader<'_>) -> Result<f64, Malformed> {
+    match reader.byte()? {
+        255 => Ok(f64::NEG_INFINITY),
+        254 => Ok(f64::INFINITY),
+        253 => Ok(f64::NAN),
+        length => number(reader.bytes(usize::from(length))?),
+    }
+}
+
+fn number(text: &[u8]) -> Result<f64, Malformed> {
+    crate::parse::float(text).ok_or(Malformed)
+}
+
+/// The elements of a quicklist's nodes, one behind the other.
+fn nodes(
+    reader: &mut Reader<'_>,
+    node: fn(&mut Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed>,
+) -> Result<Vec<Vec<u8>>, Malformed> {
+    let mut elements = Vec::new();
+    for _ in 0..reader.count()? {
+        elements.extend(node(reader)?);
+    }
+    Ok(elements)
+}
+
+/// A node is one large element, or a listpack.
+fn node(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
+    match reader.length()? {
+        1 => Ok(vec![reader.string()?]),
+        2 => listpack(&reader.string()?),
+        _ => Err(Malformed),
+    }
+}
+
+fn fields(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
+    let mut elements = elements.into_iter();
+    let mut fields = Vec::new();
+    while let Some(name) = elements.next() {
+        fields.push(Field {
+            name,
+            value: elements.next().ok_or(Malformed)?,
+            deadline_ms: None,
+        });
+    }
+    Ok(fields)
+}
+
+fn pairs(elements: Vec<Vec<u8>>) -> Result<Vec<(Vec<u8>, f64)>, Malformed> {
+    let mut elements = elements.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(member) = elements.next() {
+        pairs.push((member, number(&elements.next().ok_or(Malformed)?)?));
+    }
+    Ok(pairs)
+}
+
+fn fields_with_deadlines(reader: &mut Reader<'_>) -> Result<Vec<Field>, Malformed> {
+    let first_ms = u64::from_le_bytes(reader.array()?);
+    let count = reader.count()?;
+    let field = |_| {
+        let deadline_ms = match reader.length()? {
+            0 => None,
+            distance => Some(first_ms.checked_add(distance - 1).ok_or(Malformed)?),
+        };
+        let (name, value) = (reader.string()?, reader.string()?);
+        Ok(Field {
+            name,
+            value,
+            deadline_ms,
+        })
+    };
+    (0..count).map(field).collect()
+}
+
+/// Field, value and deadline in turn; zero is none.
+fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
+    let mut elements = elements.into_iter();
+    let mut fields = Vec::new();
+    while let Some(name) = elements.next() {
+        let value = elements.next().ok_or(Malformed)?;
+        let deadline = elements.next().ok_or(Malformed)?;
+        let deadline_ms = crate::parse::unsigned(&deadline).ok_or(Malformed)?;
+        fields.push(Field {
+            name,
+            value,
+            deadline_ms: Some(deadline_ms).filter(|&deadline_ms| deadline_ms > 0),
+        });
+    }
+    Ok(fields)
+}
+
+/// No collection is empty, no member stands twice, no score is not a number.
+fn is_sound(value: &Value) -> bool {
+    match value {
+        Value::String(_) => true,
+        Value::List(elements) => !elements.is_empty(),
+        Value::Set(members) => are_different(members.iter()),
+        Value::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),
+        Value::SortedSet(pairs) => {
+            are_different(pairs.iter().map(|(member, _)| member)) && pairs.iter().all(|(_, score)| !score.is_nan())
+        }
+    }
+}
+
+/// There are some, and none stands twice.
+fn are_different<'a>(members: impl ExactSizeIterator<Item = &'a Vec<u8>>) -> bool {
+    let count = members.len();
+    let different: HashSet<_> = members.collect();
+    count > 0 && different.len() == count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(words: &[&str]) -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn values_come_back() {
+        let field = |name: &str, deadline_ms| Field {
+            name: name.into(),
+            value: b"v".to_vec(),
+            deadline_ms,
+        };
+        for value in [
+            Value::String(b"".to_vec()),
+            Value::String(b"12345".to_vec()),
+            Value::String(vec![b'x'; 100_000]),
+            Value::List(texts(&["a", "a", "1"])),
+            Value::Set(texts(&["a", "b"])),
+            Value::SortedSet(vec![(b"a".to_vec(), 1.5), (b"b".to_vec(), f64::INFINITY)]),
+            Value::Hash(vec![field("f", None), field("g", None)]),
+            Value::Hash(vec![
+                field("f", Some(2_000_000_000_000)),
+                field("g", None),
+                field("h", Some(2_000_000_000_007)),
+            ]),
+        ] {
+            assert_eq!(restore(&dump(&value)), Ok(value));
+        }
+    }
+
+    #[test]
+    fn unsound_values_are_refused() {
+        for value in [
+            Value::List(vec![]),
+            Value::Set(texts(&["a", "a"])),
+            Value::SortedSet(vec![(b"a".to_vec(), f64::NAN)]),
+        ] {
+            assert_eq!(restore(&dump(&value)), Err(Refused::Body));
+        }
+        assert_eq!(restore(b""), Err(Refused::Trailer));
+        assert_eq!(restore(&seal(vec![99])), Err(Refused::Body));
+        assert_eq!(restore(&seal(b"\x02\x80\xff\xff\xff\xff".to_vec())), Err(Refused::Body));
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_ends(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = restore(&seal(body));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+"""DUMP and RESTORE between Quartet and a real Redis, in both directions; and payloads that are none."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+
+from harness.resp import Connection, ReplyError
+from harness.server import Server
+
+READ = {
+    "string": ["GET"],
+    "list": ["LRANGE", 0, -1],
+    "set": ["SMEMBERS"],
+    "zset": ["ZRANGE", 0, -1, "WITHSCORES"],
+    "hash": ["HGETALL"],
+}
+WRONG_TRAILER = "ERR DUMP payload version or checksum are wrong"
+PIECES = ["", "a", "1", "-129", "70000", "9223372036854775807", "x" * 40, "ab" * 300, "é", "\x00\r\n", "y" * 5000]
+
+
+@pytest.fixture
+def connection(server):
+    with Connection(server.port) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def redis():
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    server = Server(target="redis").start()
+    with Connection(server.port) as connection:
+        yield connection
+    server.close()
+
+
+def value(connection, key: str):
+    """Type and contents, without an order where there is none."""
+    kind = str(connection.do("TYPE", key))
+    command, *rest = READ[kind]
+    found = connection.do(command, key, *rest)
+    if kind == "hash":
+        found = sorted(zip(found[::2], found[1::2]))
+    return kind, sorted(found) if kind == "set" else found
+
+
+def fill(connection, seed: int, key: str) -> None:
+    """A value of some kind and size, the same for each seed."""
+    choice = random.Random(seed)
+    size = choice.choice([1, 2, 5, 100, 600])
+    pieces = [choice.choice(PIECES) if choice.random() < 0.3 else str(choice.randrange(-40000, 40000)) for _ in range(size)]
+    pairs = [part for piece in pieces for part in (piece, choice.choice(PIECES))]
+    scores = [part for piece in pieces for part in (choice.choice(["0", "1.5", "-inf", "inf", "0.125", "-3"]), piece)]
+    integers = [str(choice.randrange(-(10 ** choice.randrange(1, 18)), 10**18)) for _ in range(size)]
+    commands = [
+        ["SET", key, choice.choice(PIECES)],
+        ["RPUSH", key, *pieces],
+        ["SADD", key, *pieces],
+        ["SADD", key, *integers],
+        ["HSET", key, *pairs],
+        ["ZADD", key, *scores],
+    ]
+    connection.do("DEL", key)
+    connection.do(*commands[seed % len(commands)])
+
+
+@pytest.mark.quartet_only
+@pytest.mark.parametrize("seed", range(60))
+def test_values_travel_in_both_directions(connection, redis, seed):
+    for source, target in [(connection, redis), (redis, connection)]:
+        fill(source, seed, "from")
+        payload = source.do("DUMP", "from")
+        target.do("RESTORE", "to", 0, payload, "REPLACE")
+        assert value(target, "to") == value(source, "from")
+
+
+@pytest.mark.quartet_only
+def test_payloads_of_compact_and_of_plain_forms(connection, redis):
+    """Redis writes listpacks, intsets and quicklists, or, with its limits at zero, tables of elements."""
+    for limits in [{}, {"hash-max-listpack-entries": 0, "zset-max-listpack-entries": 0, "set-max-intset-entries": 0}]:
+        for name, limit in limits.items():
+            redis.do("CONFIG", "SET", name, limit)
+        for seed in range(1, 6):
+            fill(redis, seed, "from")
+            connection.do("RESTORE", "to", 0, redis.do("DUMP", "from"), "REPLACE")
+            assert value(connection, "to") == value(redis, "from")
+
+
+@pytest.mark.quartet_only
+def test_libraries_travel_in_both_directions(connection, redis):
+    library = "#!lua name=l\nredis.register_function('f', function() return 'answer' end)" + "\n-- " + "x" * 100
+    for source, target in [(connection, redis), (redis, connection)]:
+        source.do("FUNCTION", "FLUSH")
+        source.do("FUNCTION", "LOAD", library)
+        target.do("FUNCTION", "RESTORE", source.do("FUNCTION", "DUMP"), "FLUSH")
+        assert target.do("FCALL", "f", 0) == "answer"
+        target.do("FUNCTION", "FLUSH")
+
+
+def test_damaged_payloads_are_refused(connection):
+    for seed in range(6):
+        fill(connection, seed, "from")
+        payload = connection.do("DUMP", "from")
+        for at in range(0, len(payload), max(1, len(payload) // 50)):
+            damaged = payload[:at] + chr((ord(payload[at]) & 0x7F) ^ 1) + payload[at + 1 :]
+            if damaged != payload:
+                answer = connection.do("RESTORE", "to", 0, damaged, "REPLACE")
+                assert answer in (ReplyError(WRONG_TRAILER), ReplyError("ERR Bad data format")), (seed, at)
+        for length in range(0, len(payload), max(1, len(payload) // 20)):
+            assert connection.do("RESTORE", "to", 0, payload[:length]) == ReplyError(WRONG_TRAILER)
+
+
+def test_options(connection):
+    connection.do("SET", "from", "value")
+    payload = connection.do("DUMP", "from")
+    busy = ReplyError("BUSYKEY Target key name already exists.")
+    assert connection.do("RESTORE", "from", 0, payload) == busy
+    assert connection.do("RESTORE", "to", -1, payload) == ReplyError("ERR Invalid TTL value, must be >= 0")
+    connection.do("RESTORE", "to", 100000, payload)
+    assert 0 < connection.do("PTTL", "to") <= 100000
+    connection.do("RESTORE", "to", 4102444800000, payload, "ABSTTL", "REPLACE", "IDLETIME", 5)
+    assert connection.do("PEXPIRETIME", "to") == 4102444800000
+    connection.do("RESTORE", "to", 1, payload, "ABSTTL", "REPLACE")
+    assert connection.do("EXISTS", "to") == 0
+    assert connection.do("DUMP", "absent") is None
