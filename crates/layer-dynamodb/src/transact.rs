@@ -194,8 +194,11 @@ fn write_canonical(json: &Json<'_>, text: &mut String) {
     }
 }
 
+/// Reads the members of one action.
+type ParseWrite = fn(&Json<'_>) -> Result<Write, Failure>;
+
 fn parse_one(item: &Json<'_>) -> Result<Write, Failure> {
-    let kinds: [(&str, fn(&Json<'_>) -> Result<Write, Failure>); 4] = [
+    let kinds: [(&str, ParseWrite); 4] = [
         ("ConditionCheck", parse_check),
         ("Put", parse_put),
         ("Delete", parse_delete),

@@ -267,6 +267,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
+            .stack_size(STACK_BYTES)
             .spawn(move || runtime.block_on(make()))?;
         self.threads.push(thread);
         Ok(())
@@ -374,6 +375,9 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
+/// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
+/// what is used is ever resident.
+const STACK_BYTES: usize = 16 << 20;
 
 fn open_engine(settings: &Settings) -> Result<Engine> {
     let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;

@@ -1,6 +1,6 @@
-module quartet/tests/dynamodb
+module quartet.test/dynamodb
 
-go 1.24
+go 1.26.0
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7

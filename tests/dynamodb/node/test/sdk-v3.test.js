@@ -43,12 +43,12 @@ before(async () => {
     }),
   );
   StreamArn = created.TableDescription.LatestStreamArn;
-  await waitUntilTableExists({ client, maxWaitTime: 10 }, { TableName });
+  await waitUntilTableExists({ client, minDelay: 1, maxWaitTime: 10 }, { TableName });
 });
 
 after(async () => {
   await client.send(new DeleteTableCommand({ TableName }));
-  await waitUntilTableNotExists({ client, maxWaitTime: 10 }, { TableName });
+  await waitUntilTableNotExists({ client, minDelay: 1, maxWaitTime: 10 }, { TableName });
 });
 
 test("documents come back", async () => {
