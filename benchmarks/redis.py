@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-QUARTET = ROOT / "target" / "release" / "quartet"
+QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +50,8 @@ class Server:
             return ["redis-server", "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence]
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
-                "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off"]
+                "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
+                "--listen-dynamodb", "off", "--listen-fauna", "off"]
 
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""

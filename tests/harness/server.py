@@ -94,8 +94,8 @@ class Server:
 
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]
-        command += ["--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--listen-dynamodb", "127.0.0.1:0"]
-        command += ["--listen-fauna", "127.0.0.1:0"]
+        for listener in ("redis", "http", "dynamodb", "fauna"):
+            command += [f"--listen-{listener}", "127.0.0.1:0"]
         command += ["--durability", self.durability]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)

@@ -269,14 +269,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Nothing to write: leaves a confirm record behind and sleeps until woken, or until gathered effects are due.
+    /// Nothing to write: sleeps until woken, or until gathered effects are due. A log that stays idle gets a confirm record; after
+    /// each sync would be too often, since the next epoch confirms the one before it as well.
     fn rest(&mut self) -> Result<(), LogError> {
-        if self.synced && !self.confirmed {
-            self.log.confirm()?;
-            self.confirmed = true;
-        }
         if !self.control.wake.load(Ordering::SeqCst) {
             std::thread::park_timeout(GATHER);
+        }
+        let is_idle = !self.control.wake.load(Ordering::SeqCst);
+        if is_idle && self.synced && !self.confirmed {
+            self.log.confirm()?;
+            self.confirmed = true;
         }
         Ok(())
     }

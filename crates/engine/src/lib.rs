@@ -100,6 +100,7 @@ pub struct Statistics {
     pub checkpoints: AtomicU64,
     pub checkpoint_running: AtomicBool,
     pub checkpoint_last_version: AtomicU64,
+    /// Optimistic attempts and interactive commits that were refused.
     pub conflicts: AtomicU64,
     /// Transactions with writes committed since the newest checkpoint was started.
     pub transactions_since_checkpoint: AtomicU64,

@@ -111,6 +111,22 @@ pub struct CommitRequest {
     pub mutations: Vec<Mutation>,
 }
 
+impl CommitRequest {
+    fn judge(&self, state: &HomeState, prefix: &[u8]) -> Result<(), CommitError> {
+        if self.read_version > state.last_version() {
+            return Err(CommitError::FutureVersion);
+        }
+        if !self.read_conflicts.is_empty() && !state.changes.can_judge(self.read_version) {
+            return Err(CommitError::TooOld);
+        }
+        for range in &self.read_conflicts {
+            let range = prefixed(prefix, range);
+            unchanged_range(state, &range, self.read_version).map_err(|Changed| CommitError::Conflict)?;
+        }
+        Ok(())
+    }
+}
+
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {
     snapshot: Arc<dyn Snapshot>,
@@ -137,6 +153,10 @@ impl Write {
             key_stamps: Vec::new(),
             value_stamps: Vec::new(),
         }
+    }
+
+    fn is_stamped(&self) -> bool {
+        !(self.key_stamps.is_empty() && self.value_stamps.is_empty())
     }
 }
 
@@ -333,13 +353,24 @@ impl Engine {
         attempts: u32,
         body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
     ) -> Result<(R, Hold), RunError<E>> {
-        self.run_versioned(space, attempts, body)
+        self.run_telling(false, space, attempts, body)
             .map(|(answer, _, hold)| (answer, hold))
     }
 
     /// Like `run`, and tells the commit version, or the read version if nothing was written.
     pub fn run_versioned<R, E>(
         &self,
+        space: Space,
+        attempts: u32,
+        body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Version, Hold), RunError<E>> {
+        self.run_telling(true, space, attempts, body)
+    }
+
+    /// A version that is told must be in the log, so writes that change nothing are logged for its sake alone.
+    fn run_telling<R, E>(
+        &self,
+        tells_version: bool,
         space: Space,
         attempts: u32,
         mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
@@ -362,7 +393,7 @@ impl Engine {
                 return Ok((answer, transaction.read_version, hold));
             }
             let (version, written) = home
-                .execute(space, |target| transaction.write_to(target))
+                .execute(space, |target| transaction.write_to(target, tells_version))
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
@@ -415,18 +446,9 @@ impl Engine {
     pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
         let mut home = self.home();
         let prefix = space.prefix();
-        if request.read_version > home.state().last_version() {
-            return Err(CommitError::FutureVersion);
-        }
-        if !request.read_conflicts.is_empty() {
-            if !home.state().changes.can_judge(request.read_version) {
-                return Err(CommitError::TooOld);
-            }
-            let read = request.read_conflicts.iter().map(|range| prefixed(&prefix, range));
-            for range in read {
-                unchanged_range(home.state(), &range, request.read_version).map_err(|_| CommitError::Conflict)?;
-            }
-        }
+        request.judge(home.state(), &prefix).inspect_err(|_| {
+            self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
+        })?;
         if request.mutations.is_empty() && request.write_conflicts.is_empty() {
             return Ok((home.state().last_version(), home.latest_hold(space)));
         }
@@ -491,8 +513,18 @@ impl OptimisticTransaction {
         Ok(())
     }
 
-    fn write_to(&mut self, target: &mut Transaction<'_>) -> Result<Version, std::convert::Infallible> {
-        let version = target.commit_version();
+    /// Returns the commit version, or zero if it is neither told nor stamped.
+    fn write_to(
+        &mut self,
+        target: &mut Transaction<'_>,
+        tells_version: bool,
+    ) -> Result<Version, std::convert::Infallible> {
+        let needs_version = tells_version || self.writes.values().any(Write::is_stamped);
+        let version = if needs_version {
+            target.commit_version()
+        } else {
+            Version::ZERO
+        };
         for (mut key, mut write) in std::mem::take(&mut self.writes) {
             Stamp::fill(&write.key_stamps, &mut key, version);
             match &mut write.value {

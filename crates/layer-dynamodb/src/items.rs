@@ -10,8 +10,8 @@ use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, 
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::legacy;
-use crate::table::Table;
-use crate::value::{ITEM_BYTES_MAX, Item, item_json, item_size, parse_item, write_item};
+use crate::table::{Table, is_empty};
+use crate::value::{ITEM_BYTES_MAX, Item, check_nesting, item_json, item_size, parse_item, write_item};
 use crate::write::{Author, Found, replace};
 use crate::{DynamoDb, Outcome};
 
@@ -69,6 +69,14 @@ impl Write {
             Action::Delete(key) | Action::Check(key) => table.check_key(key)?,
         }
         Ok(table)
+    }
+
+    /// True if what is wrong with it does not depend on any type the table expects: an empty key, or a key to be updated.
+    pub fn is_plainly_wrong(&self, table: &Table) -> bool {
+        let empty_key = table
+            .keys()
+            .any(|part| self.action.key().get(&part.name).is_some_and(is_empty));
+        empty_key || matches!(&self.action, Action::Update { update, .. } if refuse_key_updates(table, update).is_err())
     }
 
     /// Writes, after `check`.
@@ -132,6 +140,7 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
             "Item size to update has exceeded the maximum allowed size",
         ));
     }
+    check_nesting(&item)?;
     table.check_index_keys(&item)?;
     Ok(Some(item))
 }

@@ -307,7 +307,8 @@ pub fn has_type(value: &Value, kind: KeyType) -> bool {
     value.type_name() == kind.name()
 }
 
-fn is_empty(value: &Value) -> bool {
+/// True for a text or bytes that no key may hold.
+pub fn is_empty(value: &Value) -> bool {
     match value {
         Value::S(text) => text.is_empty(),
         Value::B(bytes) => bytes.is_empty(),

@@ -279,14 +279,7 @@ impl Writes {
         for write in &self.writes {
             let table = layer.table(transaction, &write.table)?;
             match write.check(layer, transaction) {
-                // What could be seen without the table's state is the request's fault, not a reason.
-                Err(failure)
-                    if failure.message.contains("empty string value")
-                        || failure.message.contains("empty binary value") =>
-                {
-                    return Err(failure);
-                }
-                Err(failure) if failure.message.contains("This attribute is part of the key") => return Err(failure),
+                Err(failure) if write.is_plainly_wrong(&table) => return Err(failure),
                 // The first fault ends the check; the actions after it have none.
                 Err(failure) => {
                     reasons.push(Some(failure));

@@ -243,11 +243,30 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
 
 fn deeper(level: usize) -> Result<usize, Failure> {
     if level >= NESTING_MAX {
-        return Err(Failure::validation(
-            "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit",
-        ));
+        Err(too_nested())
+    } else {
+        Ok(level + 1)
     }
-    Ok(level + 1)
+}
+
+fn too_nested() -> Failure {
+    Failure::validation(
+        "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit",
+    )
+}
+
+/// Refuses an item that was put together from parts and became too deep.
+pub fn check_nesting(item: &Item) -> Result<(), Failure> {
+    let fits = item.values().all(|value| nests_within(value, NESTING_MAX - 1));
+    if fits { Ok(()) } else { Err(too_nested()) }
+}
+
+fn nests_within(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::M(members) => levels > 0 && members.values().all(|value| nests_within(value, levels - 1)),
+        Value::L(elements) => levels > 0 && elements.iter().all(|value| nests_within(value, levels - 1)),
+        _ => true,
+    }
 }
 
 fn parse_elements<'j, 'a>(json: &'j Json<'a>) -> Result<&'j [Json<'a>], Failure> {
@@ -400,6 +419,10 @@ mod tests {
         let nested = |levels: usize| r#"{"L":["#.repeat(levels) + r#"{"S":""}"# + &"]}".repeat(levels);
         assert!(read(&nested(31)).is_ok());
         assert!(read(&nested(32)).unwrap_err().message.starts_with("Nesting Levels"));
+        let deepest = Item::from([("a".into(), read(&nested(31)).unwrap())]);
+        assert_eq!(check_nesting(&deepest), Ok(()));
+        let deeper = Item::from([("a".into(), Value::L(deepest.into_values().collect()))]);
+        assert!(check_nesting(&deeper).is_err());
     }
 
     #[test]

@@ -47,8 +47,16 @@ struct Queues {
 
 struct KeyQueue {
     watch: WatchId,
-    /// Turn to client id: first come, first served.
-    clients: BTreeMap<u64, u64>,
+    /// By turn: first come, first served.
+    clients: BTreeMap<u64, Place>,
+}
+
+/// A client in a queue.
+#[derive(Clone, Copy)]
+struct Place {
+    client_id: u64,
+    /// It wants to be asked even if the key that changed is gone.
+    even_if_absent: bool,
 }
 
 struct Waiter {
@@ -67,7 +75,7 @@ impl Blocking {
         self.queues.lock().waiters.len()
     }
 
-    /// The client waits from now on. `request` is its command as it was sent.
+    /// The client waits from now on. `request` is its command as it is to be asked again.
     pub fn add(
         &self,
         home: &mut Home<'_>,
@@ -87,6 +95,10 @@ impl Blocking {
             .collect();
         rows.sort();
         rows.dedup();
+        let place = Place {
+            client_id: client.shared.id,
+            even_if_absent: block.even_if_absent,
+        };
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
                 let ready = self.ready.clone();
@@ -96,7 +108,7 @@ impl Blocking {
                     clients: BTreeMap::new(),
                 }
             });
-            queue.clients.insert(turn, client.shared.id);
+            queue.clients.insert(turn, place);
         }
         client.shared.blocked.store(true, Ordering::SeqCst);
         let waiter = Waiter {
@@ -173,13 +185,19 @@ impl Blocking {
     }
 
     fn serve_key(&self, home: &mut Home<'_>, layer: &Redis, row: &[u8]) {
-        let turns: Vec<u64> = match self.queues.lock().keys.get(row) {
+        let places: Vec<Place> = match self.queues.lock().keys.get(row) {
             Some(queue) => queue.clients.values().copied().collect(),
             None => return,
         };
-        for client_id in turns {
-            if !exists(home, layer, row) {
-                return;
+        let mut is_there = true;
+        for Place {
+            client_id,
+            even_if_absent,
+        } in places
+        {
+            is_there = is_there && exists(home, layer, row);
+            if !is_there && !even_if_absent {
+                continue;
             }
             let Some((command, request, client)) = self.waiting(client_id) else {
                 continue;

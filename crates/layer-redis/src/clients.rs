@@ -162,8 +162,12 @@ impl Client {
 
     /// Leaves bytes for the connection and wakes it. The hold is what they have to wait for.
     pub fn post(&self, bytes: &[u8], hold: Hold, unblocked: bool) {
+        self.post_within(MAILBOX_BYTES_MAX, bytes, hold, unblocked);
+    }
+
+    fn post_within(&self, bytes_max: usize, bytes: &[u8], hold: Hold, unblocked: bool) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.bytes.len() + bytes.len() > MAILBOX_BYTES_MAX {
+        if mailbox.bytes.len() + bytes.len() > bytes_max {
             self.killed.store(true, Ordering::SeqCst);
         } else {
             mailbox.bytes.extend_from_slice(bytes);
@@ -242,6 +246,16 @@ impl Clients {
         self.list().iter().for_each(|client| (client.wake)());
     }
 
+    /// Wakes the connections that hold buffers and have been idle since `micros`: they can give them back.
+    pub fn wake_idle(&self, micros: u64) {
+        for client in self.list() {
+            let is_idle = client.last_active_micros.load(Ordering::Relaxed) <= micros;
+            if is_idle && client.buffers.total() > 0 {
+                (client.wake)();
+            }
+        }
+    }
+
     pub fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.all.lock().get(&id).cloned()
     }
@@ -269,11 +283,12 @@ impl Clients {
         self.monitors.load(Ordering::Relaxed) > 0
     }
 
-    /// Sends a line to every monitor.
-    pub fn tell_monitors(&self, line: &[u8]) {
+    /// Sends a line to every monitor. One that leaves more than `bytes_max` unread is disconnected.
+    pub fn tell_monitors(&self, line: &[u8], bytes_max: Option<usize>) {
+        let bytes_max = bytes_max.unwrap_or(MAILBOX_BYTES_MAX).min(MAILBOX_BYTES_MAX);
         for client in self.list() {
             if client.monitor.load(Ordering::Relaxed) {
-                client.post(line, Hold::ZERO, false);
+                client.post_within(bytes_max, line, Hold::ZERO, false);
             }
         }
     }

@@ -27,6 +27,10 @@ pub struct Block {
     pub deadline_ms: Option<u64>,
     /// What it answers inside EXEC, where it cannot wait. A wait that ends without an element answers a null array.
     pub in_exec: EmptyReply,
+    /// The request to be asked again, if words of the original meant the moment when it came.
+    pub ask_again: Option<Vec<u8>>,
+    /// It is asked again also when a key is gone.
+    pub even_if_absent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +154,8 @@ pub enum Group {
     Set,
     SortedSet,
     HyperLogLog,
+    Stream,
+    Geo,
     Generic,
     Transactions,
     Connection,
@@ -168,6 +174,8 @@ impl Group {
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
             Group::HyperLogLog => "hyperloglog",
+            Group::Stream => "stream",
+            Group::Geo => "geo",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
@@ -186,6 +194,8 @@ impl Group {
             Group::Set => Some("set"),
             Group::SortedSet => Some("sortedset"),
             Group::HyperLogLog => Some("hyperloglog"),
+            Group::Stream => Some("stream"),
+            Group::Geo => Some("geo"),
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Connection => Some("connection"),

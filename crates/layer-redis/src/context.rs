@@ -100,6 +100,8 @@ impl<'c, 't> Context<'c, 't> {
             keys,
             deadline_ms,
             in_exec,
+            ask_again: None,
+            even_if_absent: false,
         }))
     }
 }

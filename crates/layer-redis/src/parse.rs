@@ -45,9 +45,11 @@ pub fn float(text: &[u8]) -> Option<f64> {
     } else {
         text.parse::<f64>().ok()?
     };
-    // Too large a number is refused unless infinity was spelled out.
+    // Too large a number is refused unless infinity was spelled out, and so is one that is too small to be told from zero.
     let spelled = unsigned.starts_with(['i', 'I']);
-    (!value.is_nan() && (spelled || value.is_finite())).then_some(value)
+    let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
+    let vanished = value == 0.0 && mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
+    (!value.is_nan() && !vanished && (spelled || value.is_finite())).then_some(value)
 }
 
 fn hexadecimal(text: &str, digits: &str) -> Option<f64> {
@@ -61,9 +63,7 @@ pub fn required_float(text: &[u8]) -> Result<f64, Failure> {
 
 /// A blocking command's timeout in seconds, as a deadline. `None`: wait for ever.
 pub fn deadline_ms(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
-    let seconds = float(text)
-        .filter(|seconds| seconds.is_finite())
-        .ok_or(errors::TIMEOUT_NOT_FLOAT)?;
+    let seconds = float(text).ok_or(errors::TIMEOUT_NOT_FLOAT)?;
     if seconds < 0.0 {
         return Err(errors::TIMEOUT_NEGATIVE.into());
     }
@@ -126,7 +126,9 @@ mod tests {
         assert_eq!(float(b"+inf"), Some(f64::INFINITY));
         assert_eq!(float(b"-Infinity"), Some(f64::NEG_INFINITY));
         assert_eq!(float(b"0x10"), Some(16.0));
-        for text in ["nan", "", " 1", "1 ", "1e400", "abc", "0x", "G\u{76c}L"] {
+        assert_eq!(float(b"-0.00e9"), Some(0.0));
+        assert_eq!(float(b"5e-324"), Some(5e-324));
+        for text in ["nan", "", " 1", "1 ", "1e400", "1e-400", "abc", "0x", "G\u{76c}L"] {
             assert_eq!(float(text.as_bytes()), None, "{text:?}");
         }
     }

@@ -316,12 +316,11 @@ impl Session {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
         match outcome {
-            Err(Failure::Block(block)) => {
+            Err(Failure::Block(mut block)) => {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
-                layer
-                    .blocking
-                    .add(home, layer, &self.client, command, raw.to_vec(), block);
+                let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
+                layer.blocking.add(home, layer, &self.client, command, request, block);
                 Ok(Hold::ZERO)
             }
             outcome => outcome,
@@ -607,7 +606,7 @@ fn tell_monitors(layer: &Redis, client: &ClientState, command: &Command, now_mic
         quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
     }
     line.extend_from_slice(b"\r\n");
-    layer.clients.tell_monitors(&line);
+    layer.clients.tell_monitors(&line, layer.config.output_bytes_max());
 }
 
 /// A byte string in double quotes, with escapes for what is not printable.

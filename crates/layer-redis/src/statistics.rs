@@ -20,6 +20,9 @@ pub struct Statistics {
     pub expired_fields: AtomicU64,
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
+    /// Reads from and writes to sockets.
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
     pub error_replies: AtomicU64,
     /// Count of error replies by their code.
     pub errors: Mutex<BTreeMap<String, u64>>,
@@ -107,6 +110,8 @@ impl Statistics {
             &self.expired_fields,
             &self.bytes_read,
             &self.bytes_written,
+            &self.reads,
+            &self.writes,
             &self.error_replies,
         ];
         totals.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
@@ -120,34 +125,35 @@ impl Statistics {
         *self.rate.lock() = Rate::default();
     }
 
-    /// Notes how many commands there have been. The expiry cycle calls it, about ten times a second.
+    /// Notes how much there has been of what INFO shows by the second. The expiry cycle calls it, about ten times a second.
     pub fn sample_rate(&self, now_micros: u64) {
-        let commands = self.commands_processed.load(Ordering::Relaxed);
-        self.rate.lock().sample(now_micros, commands);
+        let totals = [&self.commands_processed, &self.bytes_read, &self.bytes_written];
+        let totals = totals.map(|total| total.load(Ordering::Relaxed));
+        self.rate.lock().sample(now_micros, totals);
     }
 }
 
-/// Commands a second, over the latest samples.
+/// Commands, bytes read and bytes written a second, over the latest samples.
 #[derive(Default)]
 pub struct Rate {
-    /// Time in microseconds and commands until then, oldest first.
-    samples: VecDeque<(u64, u64)>,
+    /// Time in microseconds and the totals until then, oldest first.
+    samples: VecDeque<(u64, [u64; 3])>,
 }
 
 impl Rate {
-    fn sample(&mut self, now_micros: u64, commands: u64) {
-        self.samples.push_back((now_micros, commands));
+    fn sample(&mut self, now_micros: u64, totals: [u64; 3]) {
+        self.samples.push_back((now_micros, totals));
         if self.samples.len() > RATE_SAMPLES {
             self.samples.pop_front();
         }
     }
 
-    pub fn per_second(&self) -> u64 {
+    pub fn per_second(&self) -> [u64; 3] {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
-            return 0;
+            return [0; 3];
         };
         let micros = last.0.saturating_sub(first.0).max(1);
-        last.1.saturating_sub(first.1).saturating_mul(1_000_000) / micros
+        std::array::from_fn(|index| last.1[index].saturating_sub(first.1[index]).saturating_mul(1_000_000) / micros)
     }
 }
 

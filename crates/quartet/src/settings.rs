@@ -41,15 +41,15 @@ pub struct ServeArguments {
     /// Address of HTTP: /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
     #[arg(long, env = "QUARTET_LISTEN_HTTP")]
     listen_http: Option<String>,
-    /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
-    #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
-    listen_fauna: Option<String>,
     /// Address of the DynamoDB protocol, or "off" [default: 127.0.0.1:8000]
     #[arg(long, env = "QUARTET_LISTEN_DYNAMODB")]
     listen_dynamodb: Option<String>,
     /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
+    /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
+    #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
+    listen_fauna: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -92,9 +92,9 @@ impl ServeArguments {
             dev: self.dev || file.dev,
             listen_redis: self.listen_redis.or(file.listen_redis),
             listen_http: self.listen_http.or(file.listen_http),
-            listen_fauna: self.listen_fauna.or(file.listen_fauna),
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
+            listen_fauna: self.listen_fauna.or(file.listen_fauna),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -130,8 +130,8 @@ impl ServeArguments {
                 .with_context(|| format!("durability: '{durability}' is none of always, interval, none"))?,
             redis: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
-            fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
             dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
+            fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
             credentials,
             access_keys,
             io_threads: self.io_threads,
@@ -208,7 +208,7 @@ mod tests {
         };
         assert!(open.validated(Credentials::None, Vec::new()).unwrap().check().is_err());
         assert!(
-            open.validated(Credentials::Key { sha256: [0; 32] })
+            open.validated(Credentials::Key { sha256: [0; 32] }, Vec::new())
                 .unwrap()
                 .check()
                 .is_ok()

@@ -1,7 +1,8 @@
 //! One Redis connection: the loop between its socket and its session.
 //!
 //! Per readiness one read, all complete requests executed, one write. The read buffer grows as bytes arrive, never by an
-//! announced length; a peer that sends without reading is not read from while its replies are unsent.
+//! announced length; a peer that sends without reading is not read from while its replies are unsent. A connection that
+//! has been idle for a while holds no buffers at all.
 
 use std::future::poll_fn;
 use std::io;
@@ -29,6 +30,16 @@ use crate::settings::Settings;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
+
+/// A connection that was silent for so long gives its buffers back until it speaks again.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
+/// Makes the connections that are idle give their buffers back.
+pub fn wake_idle(layer: &Redis) {
+    let rest_micros = REST_AFTER.as_micros() as u64;
+    let now_micros = layer.engine.now_micros();
+    layer.clients.wake_idle(now_micros.saturating_sub(rest_micros));
+}
 
 /// Accepts connections and deals them out to the I/O threads in turn.
 pub async fn accept(
@@ -123,6 +134,8 @@ struct Connection {
     /// Bytes of `input` that are done with.
     consumed: usize,
     output: Vec<u8>,
+    /// It has no buffers, and looks whether there is something to read before it takes one.
+    is_resting: bool,
     /// The output may be sent once this version is durable.
     hold: Hold,
 }
@@ -131,6 +144,8 @@ struct Connection {
 #[derive(Clone, Copy)]
 enum Event {
     Input(usize),
+    /// A resting connection has something to read.
+    Readable,
     /// Another thread left something: mail, or the wish that the connection ends.
     Rung,
     Deadline,
@@ -160,6 +175,7 @@ impl Connection {
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
+            is_resting: false,
             hold: Hold::ZERO,
         })
     }
@@ -173,8 +189,15 @@ impl Connection {
                     self.note_input(count);
                     self.note_buffers();
                 }
+                Event::Readable => {
+                    self.is_resting = false;
+                    continue;
+                }
                 Event::Rung if *self.stop.borrow() => return Ok(()),
-                Event::Rung => self.collect_mail(),
+                Event::Rung => {
+                    self.collect_mail();
+                    self.rest_if_idle();
+                }
                 Event::Deadline => {
                     self.session.time_out();
                     self.collect_mail();
@@ -198,17 +221,24 @@ impl Connection {
             Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
             None => (self.silence_ends(must_authenticate_by), Event::Silence),
         };
-        if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
+        if !self.is_resting && self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
         }
         let may_read = !self.session.is_blocked() || self.input.len() < self.request_bytes_max();
+        let (socket, input, is_resting) = (&mut self.socket, &mut self.input, self.is_resting);
+        let mut arrival = pin!(async move {
+            if is_resting {
+                socket.readable().await.map(|()| Event::Readable)
+            } else {
+                socket.read_buf(input).await.map(Event::Input)
+            }
+        });
         let bell = &self.bell;
-        let mut read = pin!(self.socket.read_buf(&mut self.input));
         let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
         // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
         poll_fn(|context| {
-            if may_read && let Poll::Ready(read) = read.as_mut().poll(context) {
-                return Poll::Ready(read.map(Event::Input));
+            if may_read && let Poll::Ready(arrived) = arrival.as_mut().poll(context) {
+                return Poll::Ready(arrived);
             }
             if bell.poll_rung(context).is_ready() {
                 return Poll::Ready(Ok(Event::Rung));
@@ -241,8 +271,9 @@ impl Connection {
     }
 
     fn note_input(&self, count: usize) {
-        let bytes_read = &self.layer.statistics.bytes_read;
-        bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        let statistics = &self.layer.statistics;
+        statistics.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        statistics.reads.fetch_add(1, Ordering::Relaxed);
         // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
         if self.layer.config.timeout.load(Ordering::Relaxed) > 0 {
             let active = &self.session.client().last_active_micros;
@@ -258,6 +289,17 @@ impl Connection {
         let free = self.input.capacity() - self.input.len();
         buffers.input_free.store(free, Ordering::Relaxed);
         buffers.output.store(self.output.len(), Ordering::Relaxed);
+    }
+
+    /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle connections would hold on to 160 MB.
+    fn rest_if_idle(&mut self) {
+        let active_micros = self.session.client().last_active_micros.load(Ordering::Relaxed);
+        let idle_micros = self.layer.engine.now_micros().saturating_sub(active_micros);
+        let is_empty = self.input.len() == self.consumed && self.output.is_empty();
+        if is_empty && idle_micros >= REST_AFTER.as_micros() as u64 {
+            (self.input, self.output, self.consumed) = (Vec::new(), Vec::new(), 0);
+            self.is_resting = true;
+        }
     }
 
     fn request_bytes_max(&self) -> usize {
@@ -343,20 +385,32 @@ impl Connection {
             sent => sent?,
         };
         if sent < self.output.len() {
-            let stall_timeout = self.stall_timeout();
-            let rest = self.socket.write_all(&self.output[sent..]);
-            tokio::time::timeout(stall_timeout, rest).await??;
+            self.send_rest(sent).await?;
         }
-        self.layer
-            .statistics
-            .bytes_written
-            .fetch_add(self.output.len() as u64, Ordering::Relaxed);
+        let statistics = &self.layer.statistics;
+        let written = self.output.len() as u64;
+        statistics.bytes_written.fetch_add(written, Ordering::Relaxed);
+        statistics.writes.fetch_add(1, Ordering::Relaxed);
         self.output.clear();
         self.session.client().buffers.output.store(0, Ordering::Relaxed);
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }
         self.hold = Hold::ZERO;
+        Ok(())
+    }
+
+    /// Waits for the peer to read, until it has done so, has taken too long, or is to be disconnected.
+    async fn send_rest(&mut self, sent: usize) -> io::Result<()> {
+        let stall_timeout = self.stall_timeout();
+        let rest = self.socket.write_all(&self.output[sent..]);
+        tokio::select! {
+            biased;
+            sent = tokio::time::timeout(stall_timeout, rest) => sent??,
+            () = until_killed(self.session.client(), &self.bell) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+        // What was posted meanwhile has woken only the wait above.
+        self.bell.ring();
         Ok(())
     }
 
@@ -380,5 +434,11 @@ impl Connection {
 
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
+    }
+}
+
+async fn until_killed(client: &Client, bell: &Bell) {
+    while !client.killed.load(Ordering::SeqCst) {
+        poll_fn(|context| bell.poll_rung(context)).await;
     }
 }

@@ -23,19 +23,6 @@ impl FaunaHttp {
     pub fn new(layer: Fauna) -> FaunaHttp {
         FaunaHttp { layer: Arc::new(layer) }
     }
-
-    /// Does some of the work that no request waits for.
-    pub fn maintain(&self) {
-        if !self.layer.take_work() {
-            return;
-        }
-        for _ in 0..PIECES_AT_ONCE {
-            if !self.layer.maintain() {
-                return;
-            }
-        }
-        self.layer.work_is_left();
-    }
 }
 
 /// Gives `body` the parts of a request as the layer takes them.
@@ -75,6 +62,18 @@ fn whole(mut reply: Reply) -> HttpAnswer {
 }
 
 impl HttpLayer for FaunaHttp {
+    fn maintain(&self) {
+        if !self.layer.take_work() {
+            return;
+        }
+        for _ in 0..PIECES_AT_ONCE {
+            if !self.layer.maintain() {
+                return;
+            }
+        }
+        self.layer.work_is_left();
+    }
+
     fn body_bytes_max(&self) -> usize {
         BODY_BYTES_MAX
     }

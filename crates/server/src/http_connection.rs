@@ -31,6 +31,9 @@ pub trait HttpLayer: Send + Sync + 'static {
 
     fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer;
 
+    /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
+    fn maintain(&self) {}
+
     /// A request whose answer goes on. `None`: it is one for `answer`. `wake` may be called from any thread, and quickly.
     fn follow(&self, _head: &Parts, _body: &Option<Bytes>, _wake: Wake) -> Option<Followed> {
         None
@@ -217,13 +220,11 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: wa
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+    // What is waited for holds a lock that may not be kept while the connection ends.
+    let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        _ = stop.changed() => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
+        ended = connection.as_mut() => ended,
+        () = stopped => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

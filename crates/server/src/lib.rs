@@ -43,6 +43,9 @@ const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
 
+/// How often connections are looked through for buffers that nobody uses.
+const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
     engine: Arc<Engine>,
@@ -125,25 +128,22 @@ impl Server {
                 .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
         }
         let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
-        let mut fauna = None;
+        if let Some(address) = settings.dynamodb.address() {
+            let listener = listen(address, "dynamodb")?;
+            let address = listener.local_addr()?;
+            server.listeners.push(("dynamodb", format!("http://{address}")));
+            let layer = Arc::new(server.dynamodb_layer(&settings, address));
+            http.push((listener, layer));
+        }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
             server
                 .listeners
                 .push(("fauna", format!("http://{}", listener.local_addr()?)));
             let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
-            fauna = Some(layer.clone());
             http.push((listener, layer));
         }
-        let mut dynamodb = None;
-        if let Some(address) = settings.dynamodb.address() {
-            let listener = listen(address, "dynamodb")?;
-            let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("http://{address}")));
-            let layer = Arc::new(server.dynamodb_layer(&settings, address));
-            dynamodb = Some(layer.clone());
-            http.push((listener, layer));
-        }
+        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
@@ -153,7 +153,7 @@ impl Server {
             let stopped = stopped.clone();
             server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
         }
-        server.spawn("expiry", move || expire(layer, dynamodb, fauna, stopped))?;
+        server.spawn("cycles", move || run_cycles(layer, http_layers, stopped))?;
         Ok(server)
     }
 
@@ -183,6 +183,17 @@ impl Server {
         layer
     }
 
+    fn dynamodb_layer(&self, settings: &Settings, address: SocketAddr) -> DynamoDbHttp {
+        let space = Space {
+            database: DEFAULT_DATABASE,
+            layer: LayerId::DynamoDb,
+            durability: settings.durability,
+        };
+        let mut layer = DynamoDb::new(self.engine.clone(), space);
+        layer.endpoint = address.to_string();
+        DynamoDbHttp::new(layer, &settings.access_keys)
+    }
+
     fn fauna_layer(&self, settings: &Settings) -> Fauna {
         let space = Space {
             database: DEFAULT_DATABASE,
@@ -194,17 +205,6 @@ impl Server {
             Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
         };
         Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
-    }
-
-    fn dynamodb_layer(&self, settings: &Settings, address: SocketAddr) -> DynamoDbHttp {
-        let space = Space {
-            database: DEFAULT_DATABASE,
-            layer: LayerId::DynamoDb,
-            durability: settings.durability,
-        };
-        let mut layer = DynamoDb::new(self.engine.clone(), space);
-        layer.endpoint = address.to_string();
-        DynamoDbHttp::new(layer, &settings.access_keys)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -308,24 +308,16 @@ impl Worker {
     }
 }
 
-async fn expire(
-    layer: Arc<Redis>,
-    dynamodb: Option<Arc<DynamoDbHttp>>,
-    fauna: Option<Arc<FaunaHttp>>,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn run_cycles(layer: Arc<Redis>, http_layers: Vec<Arc<dyn HttpLayer>>, mut stop: watch::Receiver<bool>) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
+    let mut idle_cycle = tokio::time::interval(IDLE_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
             _ = cycle.tick() => {
                 layer.expire_due();
-                if let Some(dynamodb) = &dynamodb {
-                    dynamodb.layer.maintain();
-                }
-                if let Some(fauna) = &fauna {
-                    fauna.maintain();
-                }
+                http_layers.iter().for_each(|layer| layer.maintain());
             }
+            _ = idle_cycle.tick() => connection::wake_idle(&layer),
             _ = stop.changed() => {}
         }
     }

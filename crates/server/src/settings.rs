@@ -14,8 +14,8 @@ pub struct Settings {
     pub durability: Durability,
     pub redis: Listen,
     pub http: Listen,
-    pub fauna: Listen,
     pub dynamodb: Listen,
+    pub fauna: Listen,
     pub credentials: Credentials,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
@@ -102,8 +102,10 @@ impl Settings {
         let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
         config.start_with("dir", data.display().to_string());
         config.start_with("appendfsync", appendfsync(self.durability).into());
-        config.start_with("maxclients", self.connections_max.to_string());
-        config.start_with("client-query-buffer-limit", self.request_bytes_max.to_string());
+        // Parameters are signed; nobody means more than that.
+        let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
+        config.start_with("maxclients", number(self.connections_max));
+        config.start_with("client-query-buffer-limit", number(self.request_bytes_max));
         if let Some(address) = self.redis.address() {
             config.start_with("bind", address.ip().to_string());
             let debug = if address.ip().is_loopback() { "yes" } else { "local" };

@@ -90,6 +90,36 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// Where the next reply will begin: for an aggregate whose length is known only behind its elements.
+    pub fn mark(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Makes the `len` replies written since `mark` the elements of one array.
+    pub fn array_since(&mut self, mark: usize, len: usize) {
+        let end = self.out.len();
+        self.array(len);
+        self.move_before(mark, end);
+    }
+
+    /// Makes the `pairs` keys and values written since `mark` one map.
+    pub fn map_since(&mut self, mark: usize, pairs: usize) {
+        let end = self.out.len();
+        self.map(pairs);
+        self.move_before(mark, end);
+    }
+
+    /// Puts what was written since `end` in front of what was written between `mark` and it.
+    pub fn move_before(&mut self, mark: usize, end: usize) {
+        let moved_bytes = self.out.len() - end;
+        self.out[mark..].rotate_right(moved_bytes);
+    }
+
+    /// Takes back what was written since `mark`.
+    pub fn take_back(&mut self, mark: usize) {
+        self.out.truncate(mark);
+    }
+
     /// `len` members follow; an array in RESP2.
     pub fn set(&mut self, len: usize) {
         self.aggregate(b'~', len);
@@ -133,6 +163,14 @@ impl<'a> Reply<'a> {
                     self.out[start + 2] = b'0' + text_bytes % 10;
                 }
             }
+        }
+    }
+
+    /// A double whose text the caller has chosen: `digits` with a point perhaps, a sign perhaps; a bulk string in RESP2.
+    pub fn decimal(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.line(b',', digits.as_bytes()),
         }
     }
 

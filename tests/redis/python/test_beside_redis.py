@@ -1,7 +1,8 @@
 """Random commands to Quartet and to a real Redis: every reply and every state in between must be the same.
 
 A template is a command with typed places: `K` key, `M` member, field or element, `V` value, `I` integer, `F` float, `S` score
-bound, `L` lexicographic bound, `P` pattern, `T` a time far in the future or past; `a|b` is one of the words, and `X...` one to three of X.
+bound, `L` lexicographic bound, `P` pattern, `T` a time far in the future or past, `G` the ID of a stream's entry (`H`: not `+`), `X` and `Y` longitude and
+latitude; `a|b` is one of the words, and `M...` one to three of M.
 Commands that pick at random are left out, and so are relative deadlines, because the two servers' clocks are read at different moments.
 """
 
@@ -26,6 +27,9 @@ FLOATS = ["0", "1", "-1.5", "3.25", "1e16", "-0.5", "inf", "-inf", "nan", "0.125
 SCORE_BOUNDS = ["-inf", "+inf", "0", "(0", "1", "(1", "2.5", "-1.5", "(3.25", "1e16", "x", "(x"]
 LEX_BOUNDS = ["-", "+", "[a", "(a", "[b", "(c", "[aa", "[", "(", "a", ""]
 PATTERNS = ["*", "?", "a*", "[ab]", "k?", "k[0-3]", "[^a]", "\\*", "*b", ""]
+IDS = ["1-1", "1-2", "2", "2-3", "3-*", "4-0", "5", "7-7", "1-*", "9", "0", "0-0", "(1-2", "-", "+", "(3", "x", "18446744073709551615-18446744073709551615"]
+LONGITUDES = ["13.361389", "15.087269", "-73.9454966", "-73.9733487", "0", "180", "-180", "179.9", "12.5", "13.4", "181", "x"]
+LATITUDES = ["38.115556", "37.502669", "40.747533", "0", "85", "-85.05", "-33.4", "40.7648057", "38.1", "86", "nan"]
 TIMES = ["4102444800", "4102444801", "5000000000", "1", "-1", "0", "x"]
 
 TEMPLATES = """
@@ -56,12 +60,28 @@ DEL K...; UNLINK K...; EXISTS K...; TYPE K; RENAME K K; RENAMENX K K; COPY K K; 
 EXPIREAT K T; EXPIREAT K T NX|XX|GT|LT; PEXPIREAT K T; EXPIRETIME K; PEXPIRETIME K; SCAN 0 COUNT 1000; SCAN 0 COUNT 1000 MATCH P; SCAN 0 COUNT 1000 TYPE string|hash|zset|x
 SORT K; SORT K ALPHA; SORT K DESC ALPHA; SORT K LIMIT I I ALPHA; SORT K ALPHA STORE K; SORT K GET # GET k* ALPHA; SORT_RO K ALPHA DESC; SORT K BY nosort_*
 PFADD K M...; PFCOUNT K...; PFMERGE K K...
+XADD K G M V; XADD K G M V M V; XADD K G M; XADD K NOMKSTREAM G M V; XADD K MAXLEN =|~ I G M V; XADD K MINID =|~ G G M V; XADD K MAXLEN ~ I LIMIT I G M V
+XADD K G M V; XADD K G M V; XLEN K; XRANGE K G G; XRANGE K - + COUNT I; XREVRANGE K G G COUNT I; XREVRANGE K + -; XDEL K G...; XTRIM K MAXLEN I; XTRIM K MINID G
+XTRIM K MAXLEN ~ I LIMIT I; XTRIM K MINID ~ G; XSETID K G; XSETID K G ENTRIESADDED I MAXDELETEDID G; XREAD COUNT I STREAMS K K H H; XREAD BLOCK 1 STREAMS K $|H
+XREAD STREAMS K; XREAD BLOCK 1|-1|x STREAMS K K 0 0; XGROUP CREATE K g|h G|$; XGROUP CREATE K g|h G MKSTREAM ENTRIESREAD I; XGROUP SETID K g|h G|$ ENTRIESREAD I
+XGROUP DESTROY K g|h; XGROUP CREATECONSUMER K g|h M; XGROUP DELCONSUMER K g|h M; XGROUP CREATE K g 0 MKSTREAM; XREADGROUP GROUP g|h M COUNT I STREAMS K >
+XREADGROUP GROUP g|h M NOACK STREAMS K >; XREADGROUP GROUP g|h M COUNT I STREAMS K K H H; XREADGROUP GROUP g M BLOCK 1 STREAMS K >; XREADGROUP GROUP g M STREAMS K >
+XACK K g|h G...; XPENDING K g|h; XPENDING K g|h G G I; XPENDING K g|h - + I M; XPENDING K g|h IDLE 0|-1|x - + 10; XPENDING K g; XCLAIM K g|h M 0 G...; XCLAIM K g M 0 G JUSTID
+XCLAIM K g|h M 0|-1|x G G FORCE; XCLAIM K g M 0 G RETRYCOUNT I FORCE JUSTID; XCLAIM K g M 0 G LASTID G; XCLAIM K g M 0 G IDLE I TIME I; XAUTOCLAIM K g|h M 0 G COUNT I
+XAUTOCLAIM K g M 0 - JUSTID; XINFO GROUPS K; XINFO STREAM K; XINFO CONSUMERS K x; XADD K G M V; XREADGROUP GROUP g M COUNT 1 STREAMS K >
+GEOADD K X Y M; GEOADD K X Y M X Y M; GEOADD K NX|XX|CH X Y M; GEOADD K NX CH X Y M; GEOADD K X Y; GEOPOS K M...; GEOHASH K M...; GEODIST K M M; GEODIST K M M km|mi|ft|M|x
+GEOSEARCH K FROMLONLAT X Y BYRADIUS F km|m WITHDIST WITHHASH WITHCOORD; GEOSEARCH K FROMMEMBER M BYRADIUS 5000 km ASC|DESC; GEOSEARCH K FROMLONLAT X Y BYBOX 400|9000 F|7000 km
+GEOSEARCH K FROMMEMBER M BYBOX I I mi WITHDIST COUNT 100; GEOSEARCH K FROMLONLAT X Y BYRADIUS 20000 km COUNT 100 ANY|ASC|DESC; GEOSEARCH K FROMMEMBER M BYRADIUS 100 km COUNT I
+GEORADIUS K X Y 300|2000 km WITHDIST; GEORADIUS K X Y F km STORE K; GEORADIUSBYMEMBER K M 1000 km STORE K; GEORADIUS_RO K X Y 1 m; GEORADIUSBYMEMBER_RO K M 3000 mi WITHCOORD
+GEOSEARCHSTORE K K FROMMEMBER M BYRADIUS 3000 km; GEOSEARCHSTORE K K FROMLONLAT X Y BYBOX 3000 3000 km; GEOSEARCH K FROMMEMBER M FROMLONLAT X Y BYRADIUS 1 km
 MULTI; MULTI; EXEC; EXEC; DISCARD; WATCH K; UNWATCH; ECHO V; PING V; SELECT 0
 """
 
 UNORDERED = {"SMEMBERS", "SINTER", "SUNION", "SDIFF", "HKEYS", "HVALS", "KEYS", "SCAN", "SSCAN", "HSCAN", "HGETALL", "ZSCAN"}
-READERS = {"string": ["GET"], "list": ["LRANGE", "0", "-1"], "set": ["SMEMBERS"], "hash": ["HGETALL"], "zset": ["ZRANGE", "0", "-1", "WITHSCORES"]}
-PLACES = {"K": KEYS, "M": MEMBERS, "V": VALUES, "I": INTEGERS, "F": FLOATS, "S": SCORE_BOUNDS, "L": LEX_BOUNDS, "P": PATTERNS, "T": TIMES}
+READERS = {"string": ["GET"], "list": ["LRANGE", "0", "-1"], "set": ["SMEMBERS"], "hash": ["HGETALL"], "zset": ["ZRANGE", "0", "-1", "WITHSCORES"],
+           "stream": ["XRANGE", "-", "+"]}
+PLACES = {"K": KEYS, "M": MEMBERS, "V": VALUES, "I": INTEGERS, "F": FLOATS, "S": SCORE_BOUNDS, "L": LEX_BOUNDS, "P": PATTERNS, "T": TIMES,
+          "G": IDS, "H": [word for word in IDS if word != "+"], "X": LONGITUDES, "Y": LATITUDES}
 
 
 def templates() -> list[list[str]]:
@@ -86,11 +106,18 @@ def comparable(name: str, reply):
     """The reply without an order that nobody promised. Pairs stay pairs only as far as their members are there."""
     if name == "EXEC" and isinstance(reply, list):
         return [comparable("SCAN", item) for item in reply]
+    if name in ("XPENDING", "SCAN") and isinstance(reply, list):
+        reply = [item[:2] + item[3:] if is_pending(item) else item for item in reply]
     if isinstance(reply, dict):
         return sorted(reply.items())
     if name in UNORDERED and isinstance(reply, list):
         return sorted((comparable(name, item) for item in reply), key=repr)
     return reply
+
+
+def is_pending(item) -> bool:
+    """ID, consumer, milliseconds since the delivery, deliveries."""
+    return isinstance(item, list) and len(item) == 4 and isinstance(item[2], int) and isinstance(item[3], int)
 
 
 def state(connection: Connection) -> dict:
@@ -99,6 +126,8 @@ def state(connection: Connection) -> dict:
     for key in sorted(connection.do("KEYS", "*")):
         kind = str(connection.do("TYPE", key))
         content = comparable("SMEMBERS" if kind in ("set", "hash") else "", connection.do(READERS[kind][0], key, *READERS[kind][1:]))
+        if kind == "stream":
+            content = [content, connection.do("XINFO", "STREAM", key), connection.do("XINFO", "GROUPS", key)]
         found[key] = (kind, connection.do("PEXPIRETIME", key), content)
     return found
 

@@ -69,3 +69,37 @@ def test_input_beyond_the_query_buffer_limit_closes(connect, config):
     with pytest.raises((Closed, ConnectionError)):
         connection.do("SET", "a", "x" * (2 << 20))
         connection.do("PING")
+
+
+def test_an_idle_connection_gives_its_buffers_back(raw, connect):
+    """It used to keep sixteen kilobytes for as long as it lived, and CLIENT LIST said that it had none."""
+    idle = connect(protocol=2)
+    idle.do("CLIENT", "SETNAME", "idle")
+
+    def buffer_bytes():
+        line = next(line for line in raw.do("CLIENT", "LIST").splitlines() if " name=idle " in line)
+        return int(line.split(" tot-mem=")[1].split()[0])
+
+    assert buffer_bytes() >= 16 * 1024
+    while buffer_bytes() > 0:
+        pass
+    assert idle.pipeline(["PING"], ["GET", "nosuch"]) == ["PONG", None]
+    assert buffer_bytes() >= 16 * 1024
+
+
+@pytest.mark.parametrize("how", ["limit", "kill"])
+def test_a_client_that_does_not_read_can_be_disconnected(raw, connect, config, how):
+    """It used to be left alone for as long as its replies could not be sent: a minute."""
+    if how == "limit":
+        config("client-output-buffer-limit", "normal 1000000 0 0")
+    stuck = connect(protocol=2)
+    assert stuck.do("MONITOR") == "OK"
+    number = raw.do("CLIENT", "LIST").split(" flags=O ")[0].rsplit("id=", 1)[1].split()[0]
+    for _ in range(30):
+        raw.do("SET", "big", "x" * 1_000_000 if how == "kill" else "x" * 500_000)
+    if how == "kill":
+        assert raw.do("CLIENT", "KILL", "ID", number) == 1
+    while f"id={number} " in raw.do("CLIENT", "LIST"):
+        pass
+    # The end arrives behind what the kernel had taken already.
+    assert len(stuck.read_to_close()) < 30_000_000

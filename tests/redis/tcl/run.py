@@ -29,7 +29,8 @@ from suite import Outcome, copy_of, run_unit  # noqa: E402
 
 UNITS = """
 unit/type/string unit/type/incr unit/type/list unit/type/list-2 unit/type/list-3 unit/type/set unit/type/zset unit/type/hash
-unit/sort unit/scan unit/keyspace unit/expire unit/multi unit/protocol unit/bitops unit/bitfield unit/hyperloglog unit/other unit/auth
+unit/type/stream unit/type/stream-cgroups
+unit/geo unit/sort unit/scan unit/keyspace unit/expire unit/multi unit/protocol unit/bitops unit/bitfield unit/hyperloglog unit/other unit/auth
 unit/introspection unit/introspection-2 unit/slowlog unit/info unit/info-command unit/quit unit/lazyfree unit/pause unit/latency-monitor
 unit/querybuf unit/replybufsize unit/violations unit/obuf-limits unit/limits unit/client-eviction
 integration/redis-cli integration/redis-benchmark

@@ -251,6 +251,93 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
     assert!(lost > 5, "only {lost} crashes took something back");
 }
 
+/// Whatever a transaction did before it failed, nothing tells that it ever ran: no row, no version, no log record.
+#[test]
+fn a_failed_transaction_leaves_no_trace() {
+    for seed in 0..200 {
+        let (world, mut random) = (World::default(), Random(seed));
+        let engine = world.open();
+        for _ in 0..10 {
+            random_transaction(&engine, &mut random);
+        }
+        engine.wait_durable(engine.snapshot().2);
+        let trace = |engine: &Engine| {
+            let (rows, epochs) = (engine.state_hash(None), &engine.statistics().epochs);
+            (
+                rows,
+                engine.snapshot().1,
+                epochs.load(std::sync::atomic::Ordering::SeqCst),
+            )
+        };
+        let before = trace(&engine);
+        let failed: Result<((), _), _> = engine.home().execute(ALWAYS, |tx| {
+            tx.unique_id();
+            (0..8).for_each(|_| random_write(tx, &mut random));
+            tx.commit_version();
+            Err(())
+        });
+        assert!(failed.is_err());
+        assert_eq!(trace(&engine), before, "seed {seed}");
+        engine.close().unwrap();
+        assert_eq!(world.open().state_hash(None), before.0, "seed {seed}");
+    }
+}
+
+/// Every key has a watch. Those whose rows changed are told, those that no write named are not.
+#[test]
+fn no_watch_is_lost() {
+    for seed in 0..100 {
+        let mut random = Random(seed);
+        let engine = World::default().open();
+        let told = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+        for key in 0..KEYS as u8 + 5 {
+            let told = told.clone();
+            let callback = Arc::new(move |full: &[u8]| {
+                told.lock().unwrap().insert(full[SPACE_BYTES..].to_vec());
+            });
+            engine.home().watch_key(ALWAYS, &[key], callback);
+        }
+        for step in 0..100 {
+            let before: BTreeMap<_, _> = rows_in(engine.snapshot().0.as_ref(), &everything())
+                .into_iter()
+                .collect();
+            random_transaction(&engine, &mut random);
+            let after: BTreeMap<_, _> = rows_in(engine.snapshot().0.as_ref(), &everything())
+                .into_iter()
+                .collect();
+            let told = std::mem::take(&mut *told.lock().unwrap());
+            for key in before.keys().chain(after.keys()) {
+                let changed = before.get(key) != after.get(key);
+                assert!(
+                    !changed || told.contains(key),
+                    "seed {seed}, step {step}: {key:?} changed"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn closing_amid_checkpoints_and_full_epochs_ends() {
+    for round in 0..60 {
+        let world = World {
+            epoch_bytes_max: 100,
+            checkpoint_log_bytes: 200,
+            ..World::default()
+        };
+        let (engine, mut random) = (world.open(), Random(round));
+        for _ in 0..=random.below(30) {
+            random_transaction(&engine, &mut random);
+            if random.below(5) == 0 {
+                engine.checkpoint_in_background();
+            }
+        }
+        let expected = engine.state_hash(None);
+        engine.close().unwrap();
+        assert_eq!(world.open().state_hash(None), expected);
+    }
+}
+
 /// A callback that panicked while a commit told the watchers took the rest of the journal with it, and so the evidence of
 /// what else was cleared: readers of these gaps did not wait, and commits over them were let through.
 #[test]

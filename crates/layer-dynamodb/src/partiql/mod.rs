@@ -20,7 +20,7 @@ use crate::json::{Json, Writer};
 use crate::search::{Match, Page, Search};
 use crate::table::Table;
 use crate::transact::{cancelled, fingerprint, refuse_repeated};
-use crate::value::{Item, Value, item_json, write_item};
+use crate::value::{Item, Value, check_nesting, item_json, write_item};
 use crate::{DynamoDb, Outcome};
 use parser::{Select, Statement};
 
@@ -148,6 +148,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
     let (action, condition) = match statement {
         Statement::Insert { item, .. } => {
             check_item_size(item)?;
+            check_nesting(item)?;
             (Action::Put(item.clone()), Some(exists(false)))
         }
         Statement::Update { update, condition, .. } => {

@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod connection;
 pub mod expiry;
+pub mod geo;
 pub mod hashes;
 pub mod help;
 pub mod hyperloglog;
@@ -12,6 +13,7 @@ pub mod server;
 pub mod sets;
 pub mod sort;
 pub mod sorted_sets;
+pub mod streams;
 pub mod strings;
 pub mod transactions;
 
@@ -31,6 +33,8 @@ static FAMILIES: &[&[Command]] = &[
     sets::COMMANDS,
     sorted_sets::COMMANDS,
     hyperloglog::COMMANDS,
+    streams::COMMANDS,
+    geo::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     sort::COMMANDS,

@@ -12,7 +12,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use value::{encoding, members, pairs, replace, score};
+pub use members::{Conditions, add, read};
+pub use value::{SortedSet, encoding, members, order_of, pairs, replace, score, score_bound};
 
 use crate::command::*;
 

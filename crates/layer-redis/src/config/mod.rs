@@ -35,12 +35,13 @@ macro_rules! parameters {
 }
 
 parameters! {
-    hash_max_listpack_entries = 128;
+    hash_max_listpack_entries = 512;
     hash_max_listpack_value = 64;
-    list_max_listpack_size = 128;
     set_max_intset_entries = 512;
     zset_max_listpack_entries = 128;
     zset_max_listpack_value = 64;
+    stream_node_max_entries = 100;
+    stream_node_max_bytes = 4096;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
     hll_sparse_max_bytes = 3000;

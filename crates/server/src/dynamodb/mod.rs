@@ -98,6 +98,10 @@ impl DynamoDbHttp {
 }
 
 impl HttpLayer for DynamoDbHttp {
+    fn maintain(&self) {
+        self.layer.maintain();
+    }
+
     fn body_bytes_max(&self) -> usize {
         BODY_BYTES_MAX
     }

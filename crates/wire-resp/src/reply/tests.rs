@@ -57,6 +57,49 @@ fn integers_and_bulks_of_every_width() {
 }
 
 #[test]
+fn heads_that_come_last() {
+    let since = |reply: &mut Reply<'_>| {
+        reply.integer(1);
+        let mark = reply.mark();
+        reply.integer(2);
+        reply.integer(3);
+        mark
+    };
+    check_same(
+        |reply| {
+            let mark = since(reply);
+            reply.array_since(mark, 2);
+        },
+        r":1\r\n*2\r\n:2\r\n:3\r\n",
+    );
+    check(
+        |reply| {
+            let mark = since(reply);
+            reply.map_since(mark, 1);
+        },
+        r":1\r\n*2\r\n:2\r\n:3\r\n",
+        r":1\r\n%1\r\n:2\r\n:3\r\n",
+    );
+    check_same(
+        |reply| {
+            let mark = since(reply);
+            let end = reply.mark();
+            reply.bulk(b"x");
+            reply.move_before(mark, end);
+        },
+        r":1\r\n$1\r\nx\r\n:2\r\n:3\r\n",
+    );
+    check_same(
+        |reply| {
+            let mark = since(reply);
+            reply.take_back(mark);
+        },
+        r":1\r\n",
+    );
+    check(|reply| reply.decimal("-1.50"), r"$5\r\n-1.50\r\n", r",-1.50\r\n");
+}
+
+#[test]
 fn collections() {
     check_same(|reply| reply.array(0), r"*0\r\n");
     check_same(|reply| reply.array(123), r"*123\r\n");

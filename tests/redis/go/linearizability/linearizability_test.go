@@ -146,8 +146,8 @@ func (s *server) start(t *testing.T) {
 	if binary == "" {
 		binary = filepath.Join("..", "..", "..", "..", "target", "release", "quartet")
 	}
-	s.process = exec.Command(binary, "serve", "--dev", "--data", s.data, "--listen-redis", "127.0.0.1:0", "--listen-http", "127.0.0.1:0",
-		"--durability", "always")
+	s.process = exec.Command(binary, "serve", "--dev", "--data", s.data, "--listen-redis", "127.0.0.1:0", "--listen-http", "off",
+		"--listen-dynamodb", "off", "--listen-fauna", "off", "--durability", "always")
 	out, err := s.process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

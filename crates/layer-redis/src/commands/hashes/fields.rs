@@ -198,9 +198,9 @@ pub fn hincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         let old = old.map_or(Some(0), parse::integer);
         let old = old.ok_or(Failure::Error("ERR hash value is not an integer"))?;
         let sum = old.checked_add(increment).ok_or(Failure::Error(errors::OVERFLOW))?;
-        Ok(sum.to_string())
+        Ok(sum.to_string().into_bytes())
     })?;
-    let sum = sum.parse().expect("it was printed as an integer");
+    let sum = parse::integer(&sum).expect("it was printed as an integer");
     context.reply.integer(sum);
     Ok(())
 }
@@ -213,24 +213,24 @@ pub fn hincrbyfloat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     let sum = increment_field(context, arguments, &|old| {
         let old = old.map_or(Some(Parsed::ZERO), long_double::parse);
         let old = old.ok_or(Failure::Error("ERR hash value is not a float"))?;
-        Ok(old.plus(increment).ok_or(errors::NOT_FINITE)?.to_string())
+        Ok(old.plus(increment).ok_or(errors::NOT_FINITE)?.to_string().into_bytes())
     })?;
-    context.reply.bulk(sum.as_bytes());
+    context.reply.bulk(&sum);
     Ok(())
 }
 
 /// A field's new value, given its old one.
-type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<String, Failure>;
+type Sum<'s> = &'s dyn Fn(Option<&[u8]>) -> Result<Vec<u8>, Failure>;
 
 /// Replaces the value of the field `arguments[2]`, which keeps its deadline. Returns the new value.
-fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<String, Failure> {
+fn increment_field(context: &mut Context<'_, '_>, arguments: Arguments<'_>, sum: Sum<'_>) -> Result<Vec<u8>, Failure> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
     let found = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
     let new = sum(found.as_ref().map(|found| found.value()))?;
     check_field(field)?;
-    set_one(context, name, entry.as_ref(), field, new.as_bytes(), Deadline::Keep);
+    set_one(context, name, entry.as_ref(), field, &new, Deadline::Keep);
     Ok(new)
 }
 

@@ -69,7 +69,13 @@ fn increments() {
          HINCRBYFLOAT h g 1e4932 => !ERR increment would produce NaN or Infinity
          HINCRBYFLOAT h i 1 => !ERR increment would produce NaN or Infinity
          HINCRBYFLOAT h w 1.5 => 17179869185.5
-         HINCRBYFLOAT h w -1e-17 => 17179869185.5",
+         HINCRBYFLOAT h w -1e-17 => 17179869185.5
+
+         HSET h g 1e20 => 0
+         HINCRBYFLOAT h g 1e20 => 200000000000000000000
+         SET s x => OK
+         HINCRBYFLOAT s g 1e400 => !WRONGTYPE Operation against a key holding the wrong kind of value
+         HINCRBYFLOAT s g 1e5000 => !ERR value is not a valid float",
     );
 }
 
@@ -257,7 +263,7 @@ fn the_encoding_is_that_of_redis() {
     connection.run(&["HSET", "h", "a", &"x".repeat(65)]);
     connection.run(&["HSET", "h", "a", "short"]);
     assert_eq!(encoding_of(&fixture, "h"), "hashtable");
-    fill(&mut connection, "big", 128);
+    fill(&mut connection, "big", 512);
     assert_eq!(encoding_of(&fixture, "big"), "listpack");
     connection.run(&["HSET", "big", "one more", "x"]);
     connection.run(&["HDEL", "big", "one more"]);

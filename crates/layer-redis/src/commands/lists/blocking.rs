@@ -38,8 +38,8 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Res
 
 pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let timeout = &arguments[1];
-    parse::deadline_ms(timeout, context.now_ms)?;
     let wanted = MultiPop::parse(arguments, 2)?;
+    parse::deadline_ms(timeout, context.now_ms)?;
     if multi_pop(context, &wanted)? {
         return Ok(());
     }

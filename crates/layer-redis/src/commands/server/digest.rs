@@ -1,7 +1,8 @@
 //! DEBUG DIGEST and DIGEST-VALUE: equal datasets give equal digits, however they came to be stored.
 //!
 //! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's fields does not matter; an
-//! element of a list is hashed with its position, a member of a sorted set with its score, a field with its deadline.
+//! element of a list is hashed with its position, a member of a sorted set with its score, a field with its deadline, an
+//! entry of a stream with its ID; a stream's groups, and what is pending in them, belong to it.
 //! Whether the value stands in one row or in many, and what Redis would call its encoding, never counts. The digits are not
 //! those of Redis, which nobody could compare with.
 
@@ -12,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::DATABASES;
 use crate::command::*;
-use crate::commands::{hashes, lists, sets, sorted_sets};
+use crate::commands::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
 
@@ -54,7 +55,8 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
     let mut sum = Sum::default();
     sum.add(&[&[entry.kind as u8, u8::from(entry.expiry_ms.is_some())]]);
     match entry.kind {
-        Kind::String | Kind::Stream => sum.add(&[entry.payload()]),
+        Kind::String => sum.add(&[entry.payload()]),
+        Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {
                 sum.add(&[&position.to_be_bytes(), element]);
@@ -129,6 +131,15 @@ mod tests {
         check(&["HSET k f 1 g 2"], &[&format!("HSET k g {long} f 1"), "HSET k g 2"]);
         check(&["RPUSH k a b"], &[&format!("RPUSH k {long} a b"), "LPOP k"]);
         check(&["ZADD k 1 a 2 b"], &[&format!("ZADD k 3 {long} 2 b 1 a"), "ZPOPMAX k"]);
+        check(
+            &["XADD k 2 a b", "XGROUP CREATE k g 2"],
+            &[
+                "XADD k MAXLEN 1 2 a b",
+                "XGROUP CREATE k h 0",
+                "XGROUP CREATE k g 2",
+                "XGROUP DESTROY k h",
+            ],
+        );
         check(&["SET k ab"], &["SET k a", "APPEND k b"]);
     }
 
@@ -145,6 +156,10 @@ mod tests {
             "ZADD z 2 a",
             "EXPIRE k 9",
             "HSET h f v",
+            "XADD x 1-1 f v",
+            "XADD x 1-2 f v",
+            "XGROUP CREATE x g 0",
+            "XREADGROUP GROUP g c COUNT 1 STREAMS x >",
         ] {
             connection.run(&command.split(' ').collect::<Vec<_>>());
             seen.push(show(&connection.run(&["DEBUG", "DIGEST"])));

@@ -126,6 +126,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         ("used_memory_peak", peak),
         ("total_system_memory", resources.machine_bytes),
         ("used_memory_lua", 0),
+        ("used_memory_vm_total", 0),
         ("used_memory_scripts", 0),
         ("maxmemory", maxmemory),
     ] {
@@ -139,8 +140,13 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     );
     line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
     let client_bytes: usize = layer.clients.list().iter().map(|client| client.buffers.total()).sum();
+    let dataset_share = ratio(used - startup, used) * 100.0;
+    line(out, "used_memory_dataset_perc", format_args!("{dataset_share:.2}%"));
     let fragmentation = ratio(resources.rss_bytes, used);
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
+    line(out, "allocator_frag_ratio", format_args!("{fragmentation:.2}"));
+    line(out, "allocator_rss_ratio", "1.00");
+    line(out, "rss_overhead_ratio", "1.00");
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
     line(out, "used_memory_dataset", used - startup);
     line(out, "mem_allocator", "system");
@@ -152,6 +158,15 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
             ("mem_clients_slaves", 0),
+            ("allocator_allocated", used),
+            ("allocator_active", resources.rss_bytes),
+            ("allocator_resident", resources.rss_bytes),
+            ("mem_cluster_links", 0),
+            ("mem_total_replication_buffers", 0),
+            ("used_memory_vm_eval", 0),
+            ("used_memory_vm_functions", 0),
+            ("used_memory_scripts_eval", 0),
+            ("used_memory_functions", 0),
             ("mem_clients_normal", client_bytes as u64),
             ("mem_aof_buffer", 0),
             ("number_of_cached_scripts", 0),
@@ -198,6 +213,11 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "rdb_last_bgsave_status", "ok");
     line(out, "rdb_last_bgsave_time_sec", -1);
     line(out, "rdb_current_bgsave_time_sec", -1);
+    line(out, "rdb_last_cow_size", 0);
+    line(out, "rdb_last_load_keys_expired", 0);
+    line(out, "rdb_last_load_keys_loaded", 0);
+    line(out, "module_fork_in_progress", 0);
+    line(out, "module_fork_last_cow_size", 0);
     line(out, "rdb_saves", load(&statistics.checkpoints));
     line(
         out,
@@ -206,6 +226,8 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     );
     line(out, "aof_rewrite_in_progress", 0);
     line(out, "aof_rewrite_scheduled", 0);
+    line(out, "aof_rewrites", 0);
+    line(out, "aof_last_cow_size", 0);
     line(out, "aof_last_rewrite_time_sec", -1);
     line(out, "aof_current_rewrite_time_sec", -1);
     line(out, "aof_last_bgrewrite_status", "ok");
@@ -224,14 +246,25 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
 
 fn stats(context: &mut Context<'_, '_>, out: &mut String) {
     let statistics = &context.layer.statistics;
+    let [commands, bytes_read, bytes_written] = statistics.rate.lock().per_second();
+    let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    line(out, "instantaneous_input_kbps", kilobytes(bytes_read));
+    line(out, "instantaneous_output_kbps", kilobytes(bytes_written));
+    line(out, "expired_stale_perc", "0.00");
     lines(
         out,
         &[
             ("total_connections_received", load(&statistics.connections_received)),
             ("total_commands_processed", load(&statistics.commands_processed)),
-            ("instantaneous_ops_per_sec", statistics.rate.lock().per_second()),
+            ("instantaneous_ops_per_sec", commands),
             ("total_net_input_bytes", load(&statistics.bytes_read)),
             ("total_net_output_bytes", load(&statistics.bytes_written)),
+            ("total_reads_processed", load(&statistics.reads)),
+            ("total_writes_processed", load(&statistics.writes)),
+            ("total_net_repl_input_bytes", 0),
+            ("total_net_repl_output_bytes", 0),
+            ("io_threaded_reads_processed", 0),
+            ("io_threaded_writes_processed", 0),
             ("rejected_connections", load(&statistics.connections_rejected)),
             ("sync_full", 0),
             ("sync_partial_ok", 0),
@@ -240,10 +273,20 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("expired_keys", load(&statistics.expired_keys)),
             ("evicted_keys", 0),
             ("evicted_clients", 0),
+            ("expired_time_cap_reached_count", 0),
+            ("total_eviction_exceeded_time", 0),
+            ("migrate_cached_sockets", 0),
+            ("slave_expires_tracked_keys", 0),
+            ("active_defrag_hits", 0),
+            ("active_defrag_misses", 0),
+            ("active_defrag_key_hits", 0),
+            ("active_defrag_key_misses", 0),
+            ("dump_payload_sanitizations", 0),
             ("keyspace_hits", load(&statistics.keyspace_hits)),
             ("keyspace_misses", load(&statistics.keyspace_misses)),
             ("pubsub_channels", 0),
             ("pubsub_patterns", 0),
+            ("pubsubshard_channels", 0),
             ("latest_fork_usec", 0),
             ("total_forks", 0),
             ("tracking_total_keys", 0),

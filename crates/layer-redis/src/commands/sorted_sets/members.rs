@@ -16,13 +16,13 @@ const MEMBER_TOO_LARGE: &str = "ERR member exceeds the maximum size of 65000 byt
 
 /// The options of ZADD. `Default` is a plain ZADD.
 #[derive(Clone, Copy, Debug, Default)]
-struct Conditions {
-    only_new: bool,
-    only_existing: bool,
-    only_greater: bool,
-    only_less: bool,
-    count_changed: bool,
-    increment: bool,
+pub struct Conditions {
+    pub only_new: bool,
+    pub only_existing: bool,
+    pub only_greater: bool,
+    pub only_less: bool,
+    pub count_changed: bool,
+    pub increment: bool,
 }
 
 /// What one pair of ZADD comes to.
@@ -39,7 +39,7 @@ pub fn zadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Err(errors::SYNTAX.into());
     }
     check_conditions(conditions, pairs.len() / 2)?;
-    add(context, &arguments[1], conditions, pairs)
+    add(context, &arguments[1], conditions, &read_pairs(pairs)?)
 }
 
 pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         increment: true,
         ..Conditions::default()
     };
-    add(context, &arguments[1], conditions, arguments.tail(2))
+    add(context, &arguments[1], conditions, &read_pairs(arguments.tail(2))?)
 }
 
 /// The options, and the scores and members behind them.
@@ -83,23 +83,24 @@ fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), Failure>
     Ok(())
 }
 
-/// Scores and members one after the other, added under the conditions. Only a single increment can fail once the scores are
-/// read, so nothing has been written then.
-fn add(
+/// Scores and members, added under the conditions. Only a single increment can fail, and nothing has been written then; or a
+/// member that is too long, which is found first.
+pub fn add(
     context: &mut Context<'_, '_>,
     name: &[u8],
     conditions: Conditions,
-    pairs: Arguments<'_>,
+    pairs: &[(f64, &[u8])],
 ) -> Result<(), Failure> {
-    let scores = read_scores(pairs)?;
+    if pairs.iter().any(|(_, member)| member.len() > NAME_BYTES_MAX) {
+        return Err(MEMBER_TOO_LARGE.into());
+    }
     let config = &context.layer.config;
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::SortedSet)?;
     let (mut added, mut updated, mut last) = (0, 0, None);
     if entry.is_some() || !conditions.only_existing {
         let mut editor = Editor::new(entry.as_ref(), config);
-        for (index, &score) in scores.iter().enumerate() {
-            let member = pairs.get(2 * index + 1).expect("a member behind each score");
+        for &(score, member) in pairs {
             let old = editor.order(keys.tx, member);
             let Outcome::Score(new) = decide(conditions, old, score)? else {
                 continue;
@@ -123,20 +124,14 @@ fn add(
     Ok(())
 }
 
-fn read_scores(pairs: Arguments<'_>) -> Result<Vec<f64>, Failure> {
-    let mut scores = Vec::with_capacity(pairs.len() / 2);
-    for score in pairs.iter().step_by(2) {
-        scores.push(parse::required_float(score)?);
+/// Scores and members one after the other.
+fn read_pairs(arguments: Arguments<'_>) -> Result<Vec<(f64, &[u8])>, Failure> {
+    let mut pairs = Vec::with_capacity(arguments.len() / 2);
+    let mut words = arguments.iter();
+    while let Some((score, member)) = words.next().zip(words.next()) {
+        pairs.push((parse::required_float(score)?, member));
     }
-    if pairs
-        .iter()
-        .skip(1)
-        .step_by(2)
-        .any(|member| member.len() > NAME_BYTES_MAX)
-    {
-        return Err(MEMBER_TOO_LARGE.into());
-    }
-    Ok(scores)
+    Ok(pairs)
 }
 
 fn decide(conditions: Conditions, old: Option<Order>, score: f64) -> Result<Outcome, Failure> {
@@ -281,7 +276,10 @@ fn one_random(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure>
 
 pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let cursor = scan::cursor(&arguments[2])?;
-    let set = read(context, &arguments[1])?;
+    let Some(set) = read(context, &arguments[1])? else {
+        scan::write_page(&mut context.reply, 0, &[]);
+        return Ok(());
+    };
     let options = scan::options(arguments.tail(3), Scan::Members)?;
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |member: &[u8], score: f64| {
@@ -293,15 +291,13 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         }
     };
     let mut next = 0;
-    match &set {
-        Some(set) if set.entry().is_large() => {
-            let elements = set.entry().elements();
-            next = scan::page(&elements, context.tx, cursor, options.count, &mut |member, value| {
-                visit(member, row_score(value));
-            });
-        }
-        Some(set) => set.visit(context.tx, 0..set.len(), false, &mut visit),
-        None => {}
+    if set.entry().is_large() {
+        let elements = set.entry().elements();
+        next = scan::page(&elements, context.tx, cursor, options.count, &mut |member, value| {
+            visit(member, row_score(value));
+        });
+    } else {
+        set.visit(context.tx, 0..set.len(), false, &mut visit);
     }
     scan::write_page(&mut context.reply, next, &found);
     Ok(())

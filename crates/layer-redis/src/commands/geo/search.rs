@@ -1,0 +1,406 @@
+//! Commands that search: GEOSEARCH, GEOSEARCHSTORE, and GEORADIUS with its kin, which they replace.
+
+use std::cmp::Ordering;
+
+use quartet_engine::Transaction;
+use quartet_wire_resp::{Arguments, Reply};
+
+use super::hash::Point;
+use super::points::{point, unit_meters, write_distance, write_point};
+use super::shape::{Extent, Shape};
+use crate::command::Failure;
+use crate::commands::sorted_sets::{self, SortedSet, order_of, score_bound};
+use crate::context::Context;
+use crate::{errors, parse};
+
+const NO_MEMBER: &str = "ERR could not decode requested zset member";
+/// Places that a search which may stop anywhere looks at before it asks whether it has enough.
+const LOOKS: u64 = 64;
+
+/// What a command's name has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// GEORADIUS, and whether it may store.
+    Around {
+        stores: bool,
+    },
+    /// GEORADIUSBYMEMBER, and whether it may store.
+    AroundMember {
+        stores: bool,
+    },
+    Search,
+    SearchStore,
+}
+
+impl Form {
+    fn is_search(self) -> bool {
+        matches!(self, Form::Search | Form::SearchStore)
+    }
+
+    fn may_name_target(self) -> bool {
+        matches!(
+            self,
+            Form::Around { stores: true } | Form::AroundMember { stores: true }
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Ascending,
+    Descending,
+}
+
+/// A search's arguments, read.
+#[derive(Default)]
+struct Request<'a> {
+    center: Option<Point>,
+    /// Extent and unit in meters.
+    extent: Option<(Extent, f64)>,
+    with_distance: bool,
+    with_hash: bool,
+    with_point: bool,
+    count: Option<usize>,
+    /// Any so many will do.
+    any: bool,
+    sort: Option<Sort>,
+    target: Option<&'a [u8]>,
+    /// Distances are stored, not places.
+    store_distance: bool,
+    /// The centre is a member; unknown if its set is absent.
+    by_member: bool,
+}
+
+/// A place that was found.
+struct Found {
+    member: Vec<u8>,
+    score: f64,
+    point: Point,
+    distance_meters: f64,
+}
+
+pub fn georadius(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::Around { stores: true })
+}
+
+pub fn georadius_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::Around { stores: false })
+}
+
+pub fn georadiusbymember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::AroundMember { stores: true })
+}
+
+pub fn georadiusbymember_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::AroundMember { stores: false })
+}
+
+pub fn geosearch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::Search)
+}
+
+pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    search(context, arguments, Form::SearchStore)
+}
+
+/// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the target of STORE or STOREDIST.
+pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
+    let mut positions = vec![1];
+    let mut position = 5;
+    while position + 1 < arguments.len() {
+        if parse::is(&arguments[position], "store") || parse::is(&arguments[position], "storedist") {
+            positions.truncate(1);
+            position += 1;
+            positions.push(position);
+        }
+        position += 1;
+    }
+    positions
+}
+
+fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {
+    let source = if form == Form::SearchStore { 2 } else { 1 };
+    let set = sorted_sets::read(context, &arguments[source])?;
+    let request = Request::parse(context.tx, arguments, form, set.as_ref())?;
+    request.check(arguments, form)?;
+    let found = match (set, request.shape()) {
+        (Some(set), Some(shape)) => request.find(context.tx, &set, &shape),
+        _ => Vec::new(),
+    };
+    match request.target {
+        Some(target) => store(context, &request, target, &found),
+        None => answer(&mut context.reply, &request, &found),
+    }
+    Ok(())
+}
+
+impl<'a> Request<'a> {
+    fn parse(
+        tx: &mut Transaction<'_>,
+        arguments: Arguments<'a>,
+        form: Form,
+        set: Option<&SortedSet>,
+    ) -> Result<Request<'a>, Failure> {
+        let mut request = Request::default();
+        let mut options = arguments.tail(2);
+        match form {
+            Form::Around { .. } => {
+                request.center = Some(point(&arguments[2], &arguments[3])?);
+                request.extent = Some(radius(arguments.tail(4))?);
+                options = arguments.tail(6);
+            }
+            Form::AroundMember { .. } => {
+                if let Some(set) = set {
+                    request.center = Some(member_point(tx, set, &arguments[2])?);
+                    request.extent = Some(radius(arguments.tail(3))?);
+                }
+                options = arguments.tail(5);
+            }
+            Form::Search => {}
+            Form::SearchStore => {
+                request.target = arguments.get(1);
+                options = arguments.tail(3);
+            }
+        }
+        while !options.is_empty() {
+            let words = 1 + request.option(tx, options, form, set)?;
+            options = options.tail(words);
+        }
+        Ok(request)
+    }
+
+    /// Reads the option at the start of `words`. Returns how many words follow its name.
+    fn option(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        words: Arguments<'a>,
+        form: Form,
+        set: Option<&SortedSet>,
+    ) -> Result<usize, Failure> {
+        let (word, values) = (&words[0], words.tail(1));
+        match () {
+            () if parse::is(word, "withdist") => self.with_distance = true,
+            () if parse::is(word, "withhash") => self.with_hash = true,
+            () if parse::is(word, "withcoord") => self.with_point = true,
+            () if parse::is(word, "any") => self.any = true,
+            () if parse::is(word, "asc") => self.sort = Some(Sort::Ascending),
+            () if parse::is(word, "desc") => self.sort = Some(Sort::Descending),
+            () if parse::is(word, "count") && !values.is_empty() => {
+                self.count = Some(positive_count(&values[0])?);
+                return Ok(1);
+            }
+            () if form == Form::SearchStore && parse::is(word, "storedist") => self.store_distance = true,
+            () if form.may_name_target() && !values.is_empty() && is_store(word) => {
+                self.target = values.get(0);
+                self.store_distance = parse::is(word, "storedist");
+                return Ok(1);
+            }
+            () if form.is_search() => return self.search_option(tx, word, values, set),
+            () => return Err(errors::SYNTAX.into()),
+        }
+        Ok(0)
+    }
+
+    /// Centre and extent of GEOSEARCH, each of which may be given in one of two ways.
+    fn search_option(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        word: &[u8],
+        values: Arguments<'a>,
+        set: Option<&SortedSet>,
+    ) -> Result<usize, Failure> {
+        let is_box = |extent: &Option<(Extent, f64)>| matches!(extent, Some((Extent::Box { .. }, _)));
+        let is_circle = |extent: &Option<(Extent, f64)>| matches!(extent, Some((Extent::Radius(_), _)));
+        match () {
+            () if parse::is(word, "frommember") && !values.is_empty() && self.may_center_on(true) => {
+                self.center = set.map(|set| member_point(tx, set, &values[0])).transpose()?;
+                self.by_member = true;
+                Ok(1)
+            }
+            () if parse::is(word, "fromlonlat") && values.len() >= 2 && self.may_center_on(false) => {
+                self.center = Some(point(&values[0], &values[1])?);
+                Ok(2)
+            }
+            () if parse::is(word, "byradius") && values.len() >= 2 && !is_box(&self.extent) => {
+                self.extent = Some(radius(values)?);
+                Ok(2)
+            }
+            () if parse::is(word, "bybox") && values.len() >= 3 && !is_circle(&self.extent) => {
+                self.extent = Some(rectangle(values)?);
+                Ok(3)
+            }
+            () => Err(errors::SYNTAX.into()),
+        }
+    }
+
+    /// A centre may be given again in the same way, but not in the other.
+    fn may_center_on(&self, member: bool) -> bool {
+        self.by_member == member || !self.has_center()
+    }
+
+    fn has_center(&self) -> bool {
+        self.by_member || self.center.is_some()
+    }
+
+    fn check(&self, arguments: Arguments<'_>, form: Form) -> Result<(), Failure> {
+        if self.target.is_some() && (self.with_distance || self.with_hash || self.with_point) {
+            return Err(match form {
+                Form::SearchStore => {
+                    "ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+                }
+                _ => "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD options",
+            }
+            .into());
+        }
+        let one_of = |options: &str| {
+            let command = String::from_utf8_lossy(&arguments[0]);
+            Failure::Message(format!("ERR exactly one of {options} can be specified for {command}"))
+        };
+        if form.is_search() && !self.has_center() {
+            return Err(one_of("FROMMEMBER or FROMLONLAT"));
+        }
+        if form.is_search() && self.extent.is_none() {
+            return Err(one_of("BYRADIUS and BYBOX"));
+        }
+        if self.any && self.count.is_none() {
+            return Err("ERR the ANY argument requires COUNT argument".into());
+        }
+        Ok(())
+    }
+
+    /// `None` if the centre is a member of a set that is absent.
+    fn shape(&self) -> Option<Shape> {
+        let (extent, unit_meters) = self.extent?;
+        Some(Shape {
+            center: self.center?,
+            extent,
+            unit_meters,
+        })
+    }
+
+    /// The places that are to be answered, in their order. So many of them as COUNT says are the nearest, unless the furthest
+    /// or any are asked for.
+    fn find(&self, tx: &mut Transaction<'_>, set: &SortedSet, shape: &Shape) -> Vec<Found> {
+        let enough = self.count.filter(|_| self.any);
+        let mut found = Vec::new();
+        for cell in shape.cells() {
+            if enough.is_some_and(|enough| found.len() >= enough) {
+                break;
+            }
+            find_between(tx, set, cell.scores(), shape, enough, &mut found);
+        }
+        let by_distance = |one: &Found, other: &Found| one.distance_meters.total_cmp(&other.distance_meters);
+        let nearest_first = self.count.is_some() && !self.any;
+        match self.sort.or(nearest_first.then_some(Sort::Ascending)) {
+            Some(Sort::Ascending) => found.sort_by(by_distance),
+            Some(Sort::Descending) => found.sort_by(|one, other| Ordering::reverse(by_distance(one, other))),
+            None => {}
+        }
+        found.truncate(self.count.unwrap_or(usize::MAX));
+        found
+    }
+}
+
+/// Adds the places within the shape whose score is in `min..max`, until there are `enough`.
+fn find_between(
+    tx: &mut Transaction<'_>,
+    set: &SortedSet,
+    (min, max): (f64, f64),
+    shape: &Shape,
+    enough: Option<usize>,
+    found: &mut Vec<Found>,
+) {
+    let rank = |tx: &mut Transaction<'_>, score: f64| set.rank(tx, &score_bound(order_of(score)));
+    let (mut start, end) = (rank(tx, min), rank(tx, max));
+    while start < end {
+        let next = enough.map_or(end, |_| end.min(start + LOOKS));
+        set.visit(tx, start..next, false, &mut |member, score| {
+            let point = Point::of_score(score);
+            let is_enough = enough.is_some_and(|enough| found.len() >= enough);
+            if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough) {
+                found.push(Found {
+                    member: member.to_vec(),
+                    score,
+                    point,
+                    distance_meters,
+                });
+            }
+        });
+        start = next;
+        if enough.is_some_and(|enough| found.len() >= enough) {
+            return;
+        }
+    }
+}
+
+fn is_store(word: &[u8]) -> bool {
+    parse::is(word, "store") || parse::is(word, "storedist")
+}
+
+fn positive_count(word: &[u8]) -> Result<usize, Failure> {
+    let count = parse::required_integer(word)?;
+    let count = usize::try_from(count).ok().filter(|&count| count > 0);
+    count.ok_or("ERR COUNT must be > 0".into())
+}
+
+fn member_point(tx: &mut Transaction<'_>, set: &SortedSet, member: &[u8]) -> Result<Point, Failure> {
+    let score = set.score(tx, member).ok_or(NO_MEMBER)?;
+    Ok(Point::of_score(score))
+}
+
+/// `radius unit`
+fn radius(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
+    let radius = parse::float(&words[0]).ok_or("ERR need numeric radius")?;
+    if radius < 0.0 {
+        return Err("ERR radius cannot be negative".into());
+    }
+    Ok((Extent::Radius(radius), unit_meters(&words[1])?))
+}
+
+/// `width height unit`
+fn rectangle(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
+    let width = parse::float(&words[0]).ok_or("ERR need numeric width")?;
+    let height = parse::float(&words[1]).ok_or("ERR need numeric height")?;
+    if width < 0.0 || height < 0.0 {
+        return Err("ERR height or width cannot be negative".into());
+    }
+    Ok((Extent::Box { width, height }, unit_meters(&words[2])?))
+}
+
+/// Members, each with what else was asked for.
+fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
+    let extras = [request.with_distance, request.with_hash, request.with_point];
+    let extra_count = extras.into_iter().filter(|&wanted| wanted).count();
+    let unit_meters = request.extent.map_or(1.0, |(_, unit_meters)| unit_meters);
+    reply.array(found.len());
+    for place in found {
+        if extra_count > 0 {
+            reply.array(1 + extra_count);
+        }
+        reply.bulk(&place.member);
+        if request.with_distance {
+            write_distance(reply, place.distance_meters / unit_meters);
+        }
+        if request.with_hash {
+            reply.integer(place.score as i64);
+        }
+        if request.with_point {
+            write_point(reply, place.point);
+        }
+    }
+}
+
+/// Makes the target a sorted set of what was found; nothing removes it.
+fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], found: &[Found]) {
+    let unit_meters = request.extent.map_or(1.0, |(_, unit_meters)| unit_meters);
+    let pairs: Vec<(Vec<u8>, f64)> = found
+        .iter()
+        .map(|place| match request.store_distance {
+            true => (place.member.clone(), place.distance_meters / unit_meters),
+            false => (place.member.clone(), place.score),
+        })
+        .collect();
+    let config = &context.layer.config;
+    sorted_sets::replace(&mut context.keys(), config, target, &pairs);
+    context.reply.integer(pairs.len() as i64);
+}

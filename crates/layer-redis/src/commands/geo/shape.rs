@@ -1,0 +1,169 @@
+//! Distances on the globe, what lies within a circle or a box, and the cells that cover it.
+//!
+//! The globe is a sphere; distances are along great circles (haversine). A search looks at the cell around its centre and
+//! those of its eight neighbours that the shape can reach: each is one range of scores.
+//!
+//! Pure, and the same arithmetic in the same order as Redis 7.0 does, so that answers agree to the last digit.
+
+use std::f64::consts::PI;
+
+use super::hash::{Area, Cell, Point, STEPS_MAX};
+
+const RADIANS_PER_DEGREE: f64 = PI / 180.0;
+const GLOBE_RADIUS_METERS: f64 = 6372797.560856;
+/// Half the width of the Mercator map.
+const MERCATOR_METERS: f64 = 20037726.37;
+
+/// What a search is bounded by, in units of `unit_meters`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent {
+    Radius(f64),
+    Box { width: f64, height: f64 },
+}
+
+/// Where a search looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    pub center: Point,
+    pub extent: Extent,
+    pub unit_meters: f64,
+}
+
+fn radians(degrees: f64) -> f64 {
+    degrees * RADIANS_PER_DEGREE
+}
+
+fn degrees(radians: f64) -> f64 {
+    radians / RADIANS_PER_DEGREE
+}
+
+pub fn distance_meters(from: Point, to: Point) -> f64 {
+    let v = ((radians(to.longitude) - radians(from.longitude)) / 2.0).sin();
+    if v == 0.0 {
+        return latitude_meters(from.latitude, to.latitude);
+    }
+    let (from_latitude, to_latitude) = (radians(from.latitude), radians(to.latitude));
+    let u = ((to_latitude - from_latitude) / 2.0).sin();
+    let a = u * u + from_latitude.cos() * to_latitude.cos() * v * v;
+    2.0 * GLOBE_RADIUS_METERS * a.sqrt().asin()
+}
+
+fn latitude_meters(from: f64, to: f64) -> f64 {
+    GLOBE_RADIUS_METERS * (radians(to) - radians(from)).abs()
+}
+
+impl Shape {
+    /// The distance from the centre, if the place lies within.
+    pub fn distance_within(&self, point: Point) -> Option<f64> {
+        match self.extent {
+            Extent::Radius(radius) => {
+                let distance = distance_meters(self.center, point);
+                (distance <= radius * self.unit_meters).then_some(distance)
+            }
+            Extent::Box { width, height } => {
+                let (width, height) = (width * self.unit_meters, height * self.unit_meters);
+                let beside = Point {
+                    longitude: self.center.longitude,
+                    ..point
+                };
+                let is_outside = latitude_meters(point.latitude, self.center.latitude) > height / 2.0
+                    || distance_meters(point, beside) > width / 2.0;
+                (!is_outside).then(|| distance_meters(self.center, point))
+            }
+        }
+    }
+
+    /// Half of the shape's width and height, in meters.
+    fn reach_meters(&self) -> (f64, f64) {
+        match self.extent {
+            Extent::Radius(radius) => (self.unit_meters * radius, self.unit_meters * radius),
+            Extent::Box { width, height } => (self.unit_meters * (width / 2.0), self.unit_meters * (height / 2.0)),
+        }
+    }
+
+    /// The distance to the furthest place within, in meters.
+    fn radius_meters(&self) -> f64 {
+        match self.extent {
+            Extent::Radius(radius) => radius * self.unit_meters,
+            Extent::Box { width, height } => {
+                let diagonal = ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt();
+                diagonal * self.unit_meters
+            }
+        }
+    }
+
+    /// The degrees between which the shape lies. Meridians draw together towards the pole, so the end nearer to it counts.
+    fn bounds(&self) -> Area {
+        let (half_width, half_height) = self.reach_meters();
+        let Point { longitude, latitude } = self.center;
+        let latitude_reach = degrees(half_height / GLOBE_RADIUS_METERS);
+        let polar = if latitude < 0.0 {
+            latitude - latitude_reach
+        } else {
+            latitude + latitude_reach
+        };
+        let longitude_reach = degrees(half_width / GLOBE_RADIUS_METERS / radians(polar).cos());
+        Area {
+            longitude: (longitude - longitude_reach, longitude + longitude_reach),
+            latitude: (latitude - latitude_reach, latitude + latitude_reach),
+        }
+    }
+
+    /// The cells that cover the shape: the centre's first, then those beside it, then those at its corners.
+    pub fn cells(&self) -> Vec<Cell> {
+        const BESIDE: [(i8, i8); 8] = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
+        let bounds = self.bounds();
+        let mut cell = self.center.cell(step_of(self.radius_meters(), self.center.latitude));
+        if cell.step > 1 && !reaches(cell, &bounds) {
+            cell = self.center.cell(cell.step - 1);
+        }
+        let mut cells = vec![cell];
+        for (east, north) in BESIDE {
+            let neighbor = cell.neighbor(east, north);
+            // In a coarse grid two neighbours may be the same.
+            let is_again = cells.len() > 1 && cells.last() == Some(&neighbor);
+            if !is_again && may_need(cell, &bounds, east, north) {
+                cells.push(neighbor);
+            }
+        }
+        cells
+    }
+}
+
+/// How fine the grid is in which nine cells cover a circle.
+fn step_of(radius_meters: f64, latitude: f64) -> u32 {
+    if radius_meters == 0.0 {
+        return STEPS_MAX;
+    }
+    let (mut range_meters, mut step) = (radius_meters, 1_i64);
+    while range_meters < MERCATOR_METERS {
+        range_meters *= 2.0;
+        step += 1;
+    }
+    step -= 2;
+    step -= i64::from(latitude.abs() > 66.0) + i64::from(latitude.abs() > 80.0);
+    step.clamp(1, i64::from(STEPS_MAX)) as u32
+}
+
+/// True if the cells beside this one end beyond the bounds.
+fn reaches(cell: Cell, bounds: &Area) -> bool {
+    let north = cell.neighbor(0, 1).area().latitude.1;
+    let south = cell.neighbor(0, -1).area().latitude.0;
+    let east = cell.neighbor(1, 0).area().longitude.1;
+    let west = cell.neighbor(-1, 0).area().longitude.0;
+    let is_short = north < bounds.latitude.1
+        || south > bounds.latitude.0
+        || east < bounds.longitude.1
+        || west > bounds.longitude.0;
+    !is_short
+}
+
+/// False if the cell itself goes beyond the bounds on the neighbour's side. In a grid of two by two all are needed.
+fn may_need(cell: Cell, bounds: &Area, east: i8, north: i8) -> bool {
+    let area = cell.area();
+    let is_beyond = north < 0 && area.latitude.0 < bounds.latitude.0
+        || north > 0 && area.latitude.1 > bounds.latitude.1
+        || east < 0 && area.longitude.0 < bounds.longitude.0
+        || east > 0 && area.longitude.1 > bounds.longitude.1;
+    cell.step < 2 || !is_beyond
+}

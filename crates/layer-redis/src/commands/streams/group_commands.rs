@@ -1,0 +1,137 @@
+//! XGROUP: makes, moves and removes consumer groups and consumers.
+
+use quartet_wire_resp::Arguments;
+
+use super::groups::Group;
+use super::id::{self, StreamId};
+use super::stream::Stream;
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::Keyspace;
+use crate::parse;
+
+const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
+                      MKSTREAM option to create an empty stream automatically.";
+
+/// What stands behind the ID of CREATE and SETID.
+struct Options {
+    make_stream: bool,
+    entries_read: Option<u64>,
+}
+
+fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, Failure> {
+    let (mut make_stream, mut entries_read) = (false, None);
+    let mut words = arguments.tail(5).iter();
+    while let Some(word) = words.next() {
+        if creates && parse::is(word, "mkstream") {
+            make_stream = true;
+        } else if parse::is(word, "entriesread") && words.len() > 0 {
+            entries_read = read_counter(words.next().unwrap_or_default())?;
+        } else {
+            return Err(super::bad_subcommand("XGROUP", &arguments[1]));
+        }
+    }
+    Ok(Options {
+        make_stream,
+        entries_read,
+    })
+}
+
+/// How many entries the group was given; -1: nobody can tell.
+fn read_counter(word: &[u8]) -> Result<Option<u64>, Failure> {
+    match parse::required_integer(word)? {
+        -1 => Ok(None),
+        number => u64::try_from(number)
+            .map(Some)
+            .map_err(|_| "ERR value for ENTRIESREAD must be positive or -1".into()),
+    }
+}
+
+/// `$` is the stream's last ID.
+fn start(word: &[u8], stream: Option<&Stream>) -> Result<StreamId, Failure> {
+    match word {
+        b"$" => Ok(stream.map_or(StreamId::ZERO, |stream| stream.last)),
+        word => id::exact(word, 0),
+    }
+}
+
+pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, group_name) = (&arguments[2], &arguments[3]);
+    let options = options(arguments, true)?;
+    let mut keys = context.keys();
+    let found = Stream::find(&mut keys, name)?;
+    if found.is_none() && !options.make_stream {
+        return Err(NO_KEY.into());
+    }
+    let last = start(&arguments[4], found.as_ref())?;
+    let mut stream = match found {
+        Some(stream) => stream,
+        None => Stream::new(&mut keys),
+    };
+    if stream.group(keys.tx, group_name).is_some() {
+        return Err("BUSYGROUP Consumer Group name already exists".into());
+    }
+    stream.new_group(group_name, last, options.entries_read).write(keys.tx);
+    stream.write(&mut keys, name);
+    context.reply.ok();
+    Ok(())
+}
+
+/// The stream and its group, both of which must be there.
+fn find(keys: &mut Keyspace<'_, '_>, arguments: Arguments<'_>) -> Result<(Stream, Group), Failure> {
+    let stream = Stream::find(keys, &arguments[2])?.ok_or(NO_KEY)?;
+    let group = stream.group(keys.tx, &arguments[3]);
+    let group = group.ok_or_else(|| super::no_group_of_key(&arguments[2], &arguments[3]))?;
+    Ok((stream, group))
+}
+
+pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let options = options(arguments, false)?;
+    let mut keys = context.keys();
+    let (stream, mut group) = find(&mut keys, arguments)?;
+    group.last = match &arguments[4] {
+        b"$" => stream.last,
+        word => id::exact_or_end(word, 0)?,
+    };
+    group.entries_read = options.entries_read;
+    group.write(keys.tx);
+    context.reply.ok();
+    Ok(())
+}
+
+pub fn destroy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut keys = context.keys();
+    let stream = Stream::find(&mut keys, &arguments[2])?.ok_or(NO_KEY)?;
+    let found = stream.group(keys.tx, &arguments[3]);
+    if let Some(group) = &found {
+        group.remove(keys.tx);
+        // Those who wait with the group learn that it is gone.
+        keys.touch(&arguments[2]);
+    }
+    context.reply.integer(i64::from(found.is_some()));
+    Ok(())
+}
+
+pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let now_ms = context.now_ms;
+    let mut keys = context.keys();
+    let (_, mut group) = find(&mut keys, arguments)?;
+    let is_new = group.consumer(keys.tx, &arguments[4]).is_none();
+    if is_new {
+        let consumer = group.add_consumer(keys.tx, &arguments[4], now_ms);
+        group.write_consumer(keys.tx, &consumer);
+    }
+    context.reply.integer(i64::from(is_new));
+    Ok(())
+}
+
+pub fn delete_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut keys = context.keys();
+    let (_, group) = find(&mut keys, arguments)?;
+    let removed = match group.consumer(keys.tx, &arguments[4]) {
+        Some(consumer) => group.remove_consumer(keys.tx, &consumer),
+        None => 0,
+    };
+    context.reply.integer(removed as i64);
+    Ok(())
+}

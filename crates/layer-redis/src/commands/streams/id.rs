@@ -1,0 +1,219 @@
+//! IDs of stream entries: how they are written, read and counted.
+//!
+//! An ID is milliseconds and a sequence number, `1526919030474-55`. As one number of 128 bits, the milliseconds above, IDs
+//! sort as entries do, and the next ID is the next number.
+
+use crate::command::Failure;
+
+/// The ID of an entry. `0-0` is that of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamId(u128);
+
+pub const INVALID: &str = "ERR Invalid stream ID specified as stream command argument";
+/// Two numbers of at most twenty digits.
+const TEXT_BYTES_MAX: usize = 41;
+/// Longer words are no IDs.
+const WORD_BYTES_MAX: usize = 127;
+pub const ID_BYTES: usize = 16;
+
+impl StreamId {
+    pub const ZERO: StreamId = StreamId(0);
+    pub const MAX: StreamId = StreamId(u128::MAX);
+
+    pub fn new(ms: u64, seq: u64) -> StreamId {
+        StreamId(u128::from(ms) << 64 | u128::from(seq))
+    }
+
+    pub fn ms(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    pub fn seq(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The ID behind this one; `None` behind the last.
+    pub fn next(self) -> Option<StreamId> {
+        self.0.checked_add(1).map(StreamId)
+    }
+
+    pub fn previous(self) -> Option<StreamId> {
+        self.0.checked_sub(1).map(StreamId)
+    }
+
+    /// Sorts as the ID does.
+    pub fn to_bytes(self) -> [u8; ID_BYTES] {
+        self.0.to_be_bytes()
+    }
+
+    /// Panics unless there are sixteen bytes.
+    pub fn from_bytes(bytes: &[u8]) -> StreamId {
+        StreamId(u128::from_be_bytes(bytes.try_into().expect("sixteen bytes of ID")))
+    }
+
+    /// `ms-seq` in digits.
+    pub fn text(self) -> IdText {
+        let mut text = IdText {
+            bytes: [0; TEXT_BYTES_MAX],
+            length: 0,
+        };
+        text.append(itoa::Buffer::new().format(self.ms()).as_bytes());
+        text.append(b"-");
+        text.append(itoa::Buffer::new().format(self.seq()).as_bytes());
+        text
+    }
+}
+
+/// An ID in digits, without an allocation.
+pub struct IdText {
+    bytes: [u8; TEXT_BYTES_MAX],
+    length: usize,
+}
+
+impl IdText {
+    fn append(&mut self, part: &[u8]) {
+        self.bytes[self.length..][..part.len()].copy_from_slice(part);
+        self.length += part.len();
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The ID that XADD is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewId {
+    /// `*`: from the time.
+    Auto,
+    /// `ms-*`: the next of that millisecond.
+    Millisecond(u64),
+    Given(StreamId),
+}
+
+/// `ms-seq`, or `ms` alone, whose sequence number is then `missing_seq`.
+pub fn exact(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> {
+    read(word, missing_seq).ok_or(Failure::Error(INVALID))
+}
+
+/// The same without the error, for words that may be something else.
+pub fn read(word: &[u8], missing_seq: u64) -> Option<StreamId> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let (ms, seq) = split(word);
+    let seq = seq.map_or(Some(missing_seq), number)?;
+    Some(StreamId::new(number(ms)?, seq))
+}
+
+/// `ms-seq`, `ms-*` or `*`.
+pub fn new_id(word: &[u8]) -> Result<NewId, Failure> {
+    if word == b"*" {
+        return Ok(NewId::Auto);
+    }
+    match split(word) {
+        (ms, Some(b"*")) => number(ms).map(NewId::Millisecond).ok_or(INVALID.into()),
+        _ => exact(word, 0).map(NewId::Given),
+    }
+}
+
+/// An ID, or `-` and `+` for the least and the greatest.
+pub fn exact_or_end(word: &[u8], missing_seq: u64) -> Result<StreamId, Failure> {
+    match word {
+        b"-" => Ok(StreamId::ZERO),
+        b"+" => Ok(StreamId::MAX),
+        word => exact(word, missing_seq),
+    }
+}
+
+/// The start of a range: `-`, an ID, or `(` and an ID that is left out.
+pub fn range_start(word: &[u8]) -> Result<StreamId, Failure> {
+    match excluded(word) {
+        Some(word) => exact(word, 0)?
+            .next()
+            .ok_or("ERR invalid start ID for the interval".into()),
+        None => exact_or_end(word, 0),
+    }
+}
+
+/// The end of a range, which belongs to it. An ID without a sequence number means all of its millisecond.
+pub fn range_end(word: &[u8]) -> Result<StreamId, Failure> {
+    match excluded(word) {
+        Some(word) => exact(word, u64::MAX)?
+            .previous()
+            .ok_or("ERR invalid end ID for the interval".into()),
+        None => exact_or_end(word, u64::MAX),
+    }
+}
+
+fn excluded(word: &[u8]) -> Option<&[u8]> {
+    word.strip_prefix(b"(").filter(|word| !word.is_empty())
+}
+
+fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match word.iter().position(|&byte| byte == b'-') {
+        Some(dash) => (&word[..dash], Some(&word[dash + 1..])),
+        None => (word, None),
+    }
+}
+
+/// Unsigned digits as C's strtoull reads them: blanks, a plus and zeros may stand in front.
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits.trim_ascii_start()).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(id: StreamId) -> String {
+        String::from_utf8(id.text().as_bytes().to_vec()).unwrap()
+    }
+
+    fn check(read: Result<StreamId, Failure>, expected: &str) {
+        let outcome = match read {
+            Ok(id) => shown(id),
+            Err(Failure::Error(text)) => text.to_owned(),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(outcome, expected);
+    }
+
+    #[test]
+    fn ids_are_read_and_shown() {
+        check(exact(b"5-7", 0), "5-7");
+        check(exact(b"5", 9), "5-9");
+        check(exact(b"007-+1", 0), "7-1");
+        let greatest = "18446744073709551615-18446744073709551615";
+        check(exact(greatest.as_bytes(), 0), greatest);
+        check(exact_or_end(b"+", 0), greatest);
+        for word in [
+            "",
+            "-",
+            "+",
+            "5-",
+            "-5",
+            "5-x",
+            "5--3",
+            "18446744073709551616",
+            "1-2-3",
+            "*",
+        ] {
+            check(exact(word.as_bytes(), 0), INVALID);
+        }
+        check(exact(&[b'1'; 128], 0), INVALID);
+    }
+
+    #[test]
+    fn ranges_leave_out_what_is_marked() {
+        check(range_start(b"-"), "0-0");
+        check(range_start(b"(5"), "5-1");
+        check(range_start(b"(5-18446744073709551615"), "6-0");
+        check(range_end(b"5"), "5-18446744073709551615");
+        check(range_end(b"(5"), "5-18446744073709551614");
+        check(range_end(b"(5-0"), "4-18446744073709551615");
+        check(range_end(b"(0-0"), "ERR invalid end ID for the interval");
+        check(range_start(b"(+"), INVALID);
+        check(range_start(b"("), INVALID);
+    }
+}

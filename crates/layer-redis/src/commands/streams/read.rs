@@ -1,0 +1,417 @@
+//! Commands that read from several streams, and wait for entries: XREAD, XREADGROUP.
+//!
+//! XREAD answers what stands behind the ID that its client saw last. XREADGROUP answers, for `>`, what its group was not
+//! given yet, which is pending for the consumer from then on; for any other ID what is pending for the consumer already.
+//!
+//! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as it was when the command
+//! came, so they are replaced by IDs before it waits. Who waits with a group learns that its stream or group is gone.
+
+use std::ops::ControlFlow;
+
+use quartet_wire_resp::{Arguments, Protocol, encode_command};
+
+use super::groups::{Group, Pending};
+use super::id::{self, StreamId};
+use super::range::{read, write_range};
+use super::stream::{Stream, write_entry, write_id};
+use crate::command::{Block, EmptyReply, Failure};
+use crate::context::Context;
+use crate::{errors, parse};
+
+const UNBALANCED: &str = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";
+const NEEDS_GROUP: &str =
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.";
+const GROUP_OPTION: &str = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
+const NOACK_OPTION: &str = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.";
+const KEY_GONE: &str = "UNBLOCKED the stream key no longer exists";
+const GROUP_GONE: &str = "NOGROUP the consumer group this client was blocked on no longer exists";
+/// Entries that a command without COUNT is given of a stream it has waited for.
+const COUNT_AFTER_WAIT: u64 = 1000;
+
+/// A command's arguments, read as far as that needs no key.
+struct Request<'a> {
+    /// Group and consumer.
+    group: Option<(&'a [u8], &'a [u8])>,
+    /// `None`: all.
+    count: Option<u64>,
+    /// `None`: do not wait. `Some(None)`: for ever.
+    wait: Option<Option<u64>>,
+    no_ack: bool,
+    names: Vec<&'a [u8]>,
+    ids: Vec<&'a [u8]>,
+}
+
+/// Where to go on in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// Behind this ID.
+    Behind(StreamId),
+    /// What the group was not given yet.
+    New,
+}
+
+/// Positions of the keys of XREAD and XREADGROUP.
+pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
+    let mut position = 1;
+    while let Some(word) = arguments.get(position) {
+        position += match word {
+            word if parse::is(word, "streams") => break,
+            word if parse::is(word, "noack") => 1,
+            word if parse::is(word, "block") || parse::is(word, "count") => 2,
+            word if parse::is(word, "group") => 3,
+            _ => return Vec::new(),
+        };
+    }
+    let following = arguments.len().saturating_sub(position + 1);
+    if following % 2 == 1 {
+        return Vec::new();
+    }
+    (position + 1..position + 1 + following / 2).collect()
+}
+
+pub fn xread(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let request = Request::parse(arguments, false, context.now_ms)?;
+    answer(context, arguments, &request)
+}
+
+pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let request = Request::parse(arguments, true, context.now_ms)?;
+    if request.group.is_none() {
+        return Err("ERR Missing GROUP option for XREADGROUP".into());
+    }
+    answer(context, arguments, &request)
+}
+
+impl<'a> Request<'a> {
+    fn parse(arguments: Arguments<'a>, with_group: bool, now_ms: u64) -> Result<Request<'a>, Failure> {
+        let mut request = Request {
+            group: None,
+            count: None,
+            wait: None,
+            no_ack: false,
+            names: Vec::new(),
+            ids: Vec::new(),
+        };
+        let mut words = arguments.iter().skip(1);
+        while let Some(word) = words.next() {
+            let left = words.len();
+            if parse::is(word, "streams") && left > 0 {
+                return request.read_streams(words.collect());
+            } else if parse::is(word, "block") && left > 0 {
+                request.wait = Some(deadline(words.next().unwrap_or_default(), now_ms)?);
+            } else if parse::is(word, "count") && left > 0 {
+                let count = parse::required_integer(words.next().unwrap_or_default())?;
+                request.count = u64::try_from(count).ok().filter(|&count| count > 0);
+            } else if parse::is(word, "group") && left > 1 {
+                let consumer = words.next().zip(words.next());
+                request.group = Some(consumer.filter(|_| with_group).ok_or(GROUP_OPTION)?);
+            } else if parse::is(word, "noack") {
+                request.no_ack = Some(true).filter(|_| with_group).ok_or(NOACK_OPTION)?;
+            } else {
+                break;
+            }
+        }
+        Err(errors::SYNTAX.into())
+    }
+
+    fn read_streams(mut self, mut words: Vec<&'a [u8]>) -> Result<Request<'a>, Failure> {
+        if words.len() % 2 == 1 {
+            return Err(UNBALANCED.into());
+        }
+        self.ids = words.split_off(words.len() / 2);
+        self.names = words;
+        Ok(self)
+    }
+}
+
+/// BLOCK's milliseconds, as a deadline. `None`: wait for ever.
+fn deadline(text: &[u8], now_ms: u64) -> Result<Option<u64>, Failure> {
+    let timeout = parse::integer(text).ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout = u64::try_from(timeout).map_err(|_| errors::TIMEOUT_NEGATIVE)?;
+    if timeout == 0 {
+        return Ok(None);
+    }
+    let deadline = now_ms
+        .checked_add(timeout)
+        .filter(|&deadline| i64::try_from(deadline).is_ok());
+    deadline.map(Some).ok_or(errors::TIMEOUT_OUT_OF_RANGE.into())
+}
+
+fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, request: &Request<'_>) -> Result<(), Failure> {
+    if let Some(changed) = context.retry_for {
+        return answer_again(context, arguments, request, changed);
+    }
+    let mut starts = Vec::with_capacity(request.names.len());
+    for (name, word) in request.names.iter().zip(&request.ids) {
+        let stream = read(context, name)?;
+        starts.push(start(context, request, name, stream.as_ref(), word)?);
+    }
+    let (mark, mut served) = (context.reply.mark(), 0);
+    for (name, from) in request.names.iter().zip(&starts) {
+        served += usize::from(serve(context, request, name, *from, request.count)?);
+    }
+    if served > 0 {
+        close(context, mark, served);
+        return Ok(());
+    }
+    match request.wait {
+        Some(deadline_ms) => Err(wait(arguments, request, &starts, deadline_ms)),
+        None => {
+            context.reply.null_array();
+            Ok(())
+        }
+    }
+}
+
+/// Checks a stream's ID and finds out where to go on. `stream` is `None` if the key is absent.
+fn start(
+    context: &mut Context<'_, '_>,
+    request: &Request<'_>,
+    name: &[u8],
+    stream: Option<&Stream>,
+    word: &[u8],
+) -> Result<From, Failure> {
+    if let Some((group, _)) = request.group {
+        let found = stream.and_then(|stream| stream.group(context.tx, group));
+        found.ok_or_else(|| no_group(name, group))?;
+        return start_of_group(word);
+    }
+    match word {
+        b"$" => Ok(From::Behind(stream.map_or(StreamId::ZERO, |stream| stream.last))),
+        b"+" => Ok(From::Behind(stream.map_or(StreamId::ZERO, |stream| {
+            let latest = stream.latest(context.tx);
+            latest.and_then(StreamId::previous).unwrap_or(stream.last)
+        }))),
+        b">" => Err(NEEDS_GROUP.into()),
+        word => id::exact(word, 0).map(From::Behind),
+    }
+}
+
+fn start_of_group(word: &[u8]) -> Result<From, Failure> {
+    match word {
+        b"$" | b"+" => Err(format!(
+            "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer \
+             by specifying a proper ID, or use the > ID to get new messages. The {0} ID would just return an empty \
+             result set.",
+            char::from(word[0])
+        )
+        .into()),
+        b">" => Ok(From::New),
+        word => match id::exact(word, 0)? {
+            StreamId::MAX => Ok(From::New),
+            id => Ok(From::Behind(id)),
+        },
+    }
+}
+
+fn no_group(name: &[u8], group: &[u8]) -> Failure {
+    format!(
+        "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
+        String::from_utf8_lossy(name),
+        String::from_utf8_lossy(group)
+    )
+    .into()
+}
+
+/// Asks to be called again when one of the streams changes.
+fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadline_ms: Option<u64>) -> Failure {
+    let is_end = |word: &&[u8]| matches!(*word, b"$" | b"+");
+    let mut words: Vec<Vec<u8>> = Vec::new();
+    if request.ids.iter().any(is_end) {
+        words = arguments.iter().map(<[u8]>::to_vec).collect();
+        let first = words.len() - starts.len();
+        for (word, from) in words[first..].iter_mut().zip(starts) {
+            if let From::Behind(id) = from {
+                *word = id.text().as_bytes().to_vec();
+            }
+        }
+    }
+    let as_request = |words: Vec<Vec<u8>>| {
+        let mut bytes = Vec::new();
+        encode_command(&words, &mut bytes);
+        bytes
+    };
+    Failure::Block(Block {
+        keys: request.names.iter().map(|name| name.to_vec()).collect(),
+        deadline_ms,
+        in_exec: EmptyReply::NullArray,
+        ask_again: Some(words).filter(|words| !words.is_empty()).map(as_request),
+        even_if_absent: request.group.is_some(),
+    })
+}
+
+/// Serves a command that waits by the stream that changed, or tells that there is nothing to wait for any more.
+fn answer_again(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    request: &Request<'_>,
+    changed: &[u8],
+) -> Result<(), Failure> {
+    let place = request.names.iter().position(|name| *name == changed);
+    let place = place.expect("a command waits for its own keys");
+    let from = match (request.group, read(context, changed)) {
+        (None, found) => {
+            found?;
+            From::Behind(id::exact(request.ids[place], 0)?)
+        }
+        (Some((group, _)), Ok(Some(stream))) => {
+            stream.group(context.tx, group).ok_or(GROUP_GONE)?;
+            From::New
+        }
+        (Some(_), _) => return Err(KEY_GONE.into()),
+    };
+    let mark = context.reply.mark();
+    let count = request.count.unwrap_or(COUNT_AFTER_WAIT);
+    if serve(context, request, changed, from, Some(count))? {
+        close(context, mark, 1);
+        return Ok(());
+    }
+    Err(wait(arguments, request, &[], None))
+}
+
+/// Streams by name: an array of pairs, in RESP3 a map.
+fn close(context: &mut Context<'_, '_>, mark: usize, served: usize) {
+    match context.reply.protocol() {
+        Protocol::Resp2 => context.reply.array_since(mark, served),
+        Protocol::Resp3 => context.reply.map_since(mark, served),
+    }
+}
+
+/// Writes a stream's name and entries; nothing, and false, if there are none. What a consumer was given before is written
+/// even if that is nothing.
+fn serve(
+    context: &mut Context<'_, '_>,
+    request: &Request<'_>,
+    name: &[u8],
+    from: From,
+    count: Option<u64>,
+) -> Result<bool, Failure> {
+    let Some(stream) = Stream::find(&mut context.keys(), name)? else {
+        return Ok(false);
+    };
+    let mark = context.reply.mark();
+    if context.reply.protocol() == Protocol::Resp2 {
+        context.reply.array(2);
+    }
+    context.reply.bulk(name);
+    let is_served = match (request.group, from) {
+        (None, From::New) => unreachable!("only a group has new entries"),
+        (None, From::Behind(id)) => write_behind(context, &stream, id, count) > 0,
+        (Some((group, consumer)), From::New) => {
+            let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
+            deliver(context, &stream, group, consumer, count, request.no_ack) > 0
+        }
+        (Some((group, consumer)), From::Behind(id)) => {
+            let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
+            write_history(context, &stream, group, consumer, id, count);
+            true
+        }
+    };
+    if !is_served {
+        context.reply.take_back(mark);
+    }
+    Ok(is_served)
+}
+
+fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, count: Option<u64>) -> usize {
+    let Some(start) = id.next().filter(|start| *start <= stream.last) else {
+        return 0;
+    };
+    let (keys, reply) = context.keys_and_reply();
+    write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
+}
+
+/// Gives the group's next entries to a consumer.
+fn deliver(
+    context: &mut Context<'_, '_>,
+    stream: &Stream,
+    mut group: Group,
+    consumer: &[u8],
+    count: Option<u64>,
+    no_ack: bool,
+) -> usize {
+    let Some(start) = group.last.next().filter(|start| *start <= stream.last) else {
+        return 0;
+    };
+    let now_ms = context.now_ms;
+    let ids = write_new(context, stream, start, count);
+    if ids.is_empty() {
+        return 0;
+    }
+    let mut consumer = group.consumer_seen(context.tx, consumer, now_ms);
+    consumer.active_ms = now_ms;
+    let pending = Pending {
+        owner: consumer.number,
+        delivered_ms: now_ms,
+        deliveries: 1,
+    };
+    for &id in &ids {
+        stream.deliver(&mut group, id);
+        if !no_ack {
+            group.assign(context.tx, id, pending);
+        }
+    }
+    group.write(context.tx);
+    group.write_consumer(context.tx, &consumer);
+    ids.len()
+}
+
+/// Answers the entries from `start` on, and tells which they were.
+fn write_new(context: &mut Context<'_, '_>, stream: &Stream, start: StreamId, count: Option<u64>) -> Vec<StreamId> {
+    let (keys, reply) = context.keys_and_reply();
+    let (mark, mut ids) = (reply.mark(), Vec::new());
+    stream.scan(keys.tx, (start, StreamId::MAX), false, &mut |id, fields| {
+        write_entry(reply, id, fields);
+        ids.push(id);
+        if Some(ids.len() as u64) == count {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    reply.array_since(mark, ids.len());
+    ids
+}
+
+/// Answers what is pending for the consumer behind an ID, which counts as one more delivery. Of an entry that is gone from
+/// the stream there is only the ID.
+fn write_history(
+    context: &mut Context<'_, '_>,
+    stream: &Stream,
+    mut group: Group,
+    consumer: &[u8],
+    id: StreamId,
+    count: Option<u64>,
+) {
+    let now_ms = context.now_ms;
+    let consumer = group.consumer_seen(context.tx, consumer, now_ms);
+    group.write_consumer(context.tx, &consumer);
+    let (keys, reply) = context.keys_and_reply();
+    let (mark, mut written) = (reply.mark(), 0);
+    let range = (id.next().unwrap_or(StreamId::MAX), StreamId::MAX);
+    group.each_pending(keys.tx, Some(consumer.number), range, &mut |tx, id, pending| {
+        match stream.fields(tx, id) {
+            Some(fields) => {
+                write_entry(reply, id, &fields);
+                let again = Pending {
+                    delivered_ms: now_ms,
+                    deliveries: pending.deliveries.wrapping_add(1),
+                    ..pending
+                };
+                group.assign(tx, id, again);
+            }
+            None => {
+                reply.array(2);
+                write_id(reply, id);
+                reply.null_array();
+            }
+        }
+        written += 1;
+        if Some(written as u64) == count {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    reply.array_since(mark, written);
+}

@@ -1,0 +1,417 @@
+//! A stream as rows: its entries, and which of them Redis would keep in one node.
+//!
+//! ```text
+//! payload = id (10 bytes), length, last ID, first ID, greatest deleted ID, entries ever added, next group's number,
+//!           entries and bytes ever added to the last node; numbers are big-endian
+//! e ID                      -> the fields and values, packed
+//! n ID                      -> nothing; a node begins here. The first node begins nowhere
+//! g ... o                   -> consumer groups, see `groups`
+//! ```
+//!
+//! Each entry is a row, so XADD writes two rows and XDEL clears one. Redis packs some hundred entries into a node, and
+//! trimming with `~` removes whole nodes; so that it leaves here what it leaves there, a row marks where each node but the
+//! first begins. A node is never without an entry.
+//!
+//! Invariants: `length` is the number of entry rows; `first` is the first of them, or zero; `last` is never below any of them
+//! and never falls but by XSETID; no row of a node stands at or before the first entry.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use quartet_engine::Transaction;
+use quartet_wire_resp::{Arguments, Reply};
+
+use super::id::{ID_BYTES, StreamId};
+use crate::command::Failure;
+use crate::config::Config;
+use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
+use crate::packed;
+
+const ENTRY: u8 = b'e';
+const NODE: u8 = b'n';
+const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 + 4 + 4;
+/// What an entry takes in Redis' node besides its words, and a word besides its bytes: estimates.
+const ENTRY_OVERHEAD_BYTES: usize = 10;
+const WORD_OVERHEAD_BYTES: usize = 2;
+/// The last node takes no more entries.
+const FULL: u32 = u32::MAX;
+
+/// A stream as it was found, or as it is to be written.
+pub struct Stream {
+    pub elements: Elements,
+    header: Header,
+    pub length: u64,
+    pub last: StreamId,
+    /// Of the entries there are; zero if there are none.
+    pub first: StreamId,
+    pub max_deleted: StreamId,
+    pub entries_added: u64,
+    /// Numbers of groups, each given once.
+    pub next_group: u32,
+    node_entries: u32,
+    node_bytes: u32,
+}
+
+/// What XTRIM, and XADD behind its entry, removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trim {
+    pub keep: Keep,
+    /// Only whole nodes go.
+    pub approximate: bool,
+    /// No more than so many entries go, if nodes go.
+    pub limit: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// At most so many of the latest entries.
+    Length(u64),
+    /// Those from this ID on.
+    From(StreamId),
+}
+
+impl Stream {
+    /// A stream without entries, not written yet.
+    pub fn new(keys: &mut Keyspace<'_, '_>) -> Stream {
+        Stream {
+            elements: keys.new_elements(),
+            header: Header::new(Kind::Stream),
+            length: 0,
+            last: StreamId::ZERO,
+            first: StreamId::ZERO,
+            max_deleted: StreamId::ZERO,
+            entries_added: 0,
+            next_group: 0,
+            node_entries: 0,
+            node_bytes: 0,
+        }
+    }
+
+    pub fn of(entry: &Entry) -> Stream {
+        let mut fields = Fields(entry.large_payload());
+        Stream {
+            elements: entry.elements(),
+            header: Header::of(entry),
+            length: fields.number(),
+            last: fields.id(),
+            first: fields.id(),
+            max_deleted: fields.id(),
+            entries_added: fields.number(),
+            next_group: fields.short(),
+            node_entries: fields.short(),
+            node_bytes: fields.short(),
+        }
+    }
+
+    /// The stream that a writer finds; an error if the key holds something else.
+    pub fn find(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Stream>, Failure> {
+        let found = keys.find_kind(name, Kind::Stream)?;
+        Ok(found.as_ref().map(Stream::of))
+    }
+
+    /// Writes the key's row, which wakes those who wait for the stream.
+    pub fn write(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) {
+        let mut payload = Vec::with_capacity(PAYLOAD_BYTES);
+        payload.extend_from_slice(self.elements.id());
+        payload.extend_from_slice(&self.length.to_be_bytes());
+        for id in [self.last, self.first, self.max_deleted] {
+            payload.extend_from_slice(&id.to_bytes());
+        }
+        payload.extend_from_slice(&self.entries_added.to_be_bytes());
+        for number in [self.next_group, self.node_entries, self.node_bytes] {
+            payload.extend_from_slice(&number.to_be_bytes());
+        }
+        keys.put(name, self.header.flags(LARGE), &payload);
+    }
+
+    /// Adds an entry. Its ID must be above `last`.
+    pub fn append(&mut self, tx: &mut Transaction<'_>, config: &Config, id: StreamId, words: Arguments<'_>) {
+        let words_bytes: usize = words.iter().map(<[u8]>::len).sum();
+        let mut fields = Vec::with_capacity(words_bytes + WORD_OVERHEAD_BYTES * words.len());
+        words.iter().for_each(|word| packed::push(&mut fields, word));
+        self.choose_node(tx, config, id, words_bytes + WORD_OVERHEAD_BYTES * words.len());
+        self.elements.set(tx, &row_key(ENTRY, id), &fields);
+        self.length += 1;
+        self.entries_added += 1;
+        self.last = id;
+        if self.length == 1 {
+            self.first = id;
+        }
+    }
+
+    /// Counts an entry into the last node, or begins another if that is full.
+    fn choose_node(&mut self, tx: &mut Transaction<'_>, config: &Config, id: StreamId, words_bytes: usize) {
+        let limit = |value: i64| u64::try_from(value).ok().filter(|&limit| limit > 0).unwrap_or(u64::MAX);
+        let entries_max = limit(config.stream_node_max_entries.load(Ordering::Relaxed));
+        let bytes_max = limit(config.stream_node_max_bytes.load(Ordering::Relaxed));
+        let is_full = u64::from(self.node_entries) >= entries_max.min(u64::from(FULL))
+            || u64::from(self.node_bytes) + words_bytes as u64 >= bytes_max;
+        if is_full && self.node_entries > 0 {
+            self.elements.set(tx, &row_key(NODE, id), b"");
+            (self.node_entries, self.node_bytes) = (0, 0);
+        }
+        self.node_entries += 1;
+        let entry_bytes = u32::try_from(words_bytes + ENTRY_OVERHEAD_BYTES).unwrap_or(u32::MAX);
+        self.node_bytes = self.node_bytes.saturating_add(entry_bytes);
+    }
+
+    /// The fields and values of an entry, packed.
+    pub fn fields(&self, tx: &mut Transaction<'_>, id: StreamId) -> Option<Vec<u8>> {
+        let row = self.elements.get(tx, &row_key(ENTRY, id))?;
+        Some(row.value().to_vec())
+    }
+
+    /// Visits the entries from `start` to `end`, both included, or backwards, until `visit` breaks.
+    pub fn scan(
+        &self,
+        tx: &mut Transaction<'_>,
+        (start, end): (StreamId, StreamId),
+        reverse: bool,
+        visit: &mut dyn FnMut(StreamId, &[u8]) -> ControlFlow<()>,
+    ) {
+        if start > end {
+            return;
+        }
+        let (start, end) = (row_key(ENTRY, start), row_end(ENTRY, end));
+        self.elements.scan(tx, &start, Some(&end), reverse, &mut |key, fields| {
+            visit(StreamId::from_bytes(&key[1..]), fields)
+        });
+    }
+
+    /// The first entry of a range, or its last.
+    pub fn edge(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
+        let mut found = None;
+        self.scan(tx, range, reverse, &mut |id, _| {
+            found = Some(id);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// The latest entry there is. `last` may be above it: that of one deleted since.
+    pub fn latest(&self, tx: &mut Transaction<'_>) -> Option<StreamId> {
+        if self.length == 0 {
+            return None;
+        }
+        self.edge(tx, (StreamId::ZERO, StreamId::MAX), true)
+    }
+
+    /// Removes one entry. False if there is none.
+    pub fn delete(&mut self, tx: &mut Transaction<'_>, id: StreamId) -> bool {
+        if self.elements.clear(tx, &row_key(ENTRY, id)).is_none() {
+            return false;
+        }
+        self.length -= 1;
+        self.max_deleted = self.max_deleted.max(id);
+        self.close_node(tx, id);
+        if id == self.first {
+            self.find_first(tx);
+        }
+        true
+    }
+
+    /// Removes the node that `id` was in if nothing is left in it. What stood before it goes on behind it.
+    fn close_node(&mut self, tx: &mut Transaction<'_>, id: StreamId) {
+        if self.length == 0 {
+            return self.clear_nodes_to(tx, StreamId::MAX);
+        }
+        let start = self.node_row(tx, (StreamId::ZERO, id), true);
+        let next = id
+            .next()
+            .and_then(|above| self.node_row(tx, (above, StreamId::MAX), false));
+        let last_of_node = next.map_or(StreamId::MAX, |next| {
+            next.previous().expect("a node does not begin at zero")
+        });
+        let is_empty = self
+            .edge(tx, (start.unwrap_or_default(), last_of_node), false)
+            .is_none();
+        if !is_empty {
+            return;
+        }
+        if next.is_none() {
+            // The node before it was closed because it was full.
+            (self.node_entries, self.node_bytes) = (FULL, FULL);
+        }
+        if let Some(begins) = start.or(next) {
+            self.elements.clear(tx, &row_key(NODE, begins));
+        }
+    }
+
+    /// Where the first node of `range` begins, or the last one.
+    fn node_row(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
+        let (start, end) = (row_key(NODE, range.0), row_end(NODE, range.1));
+        let mut found = None;
+        self.elements.scan(tx, &start, Some(&end), reverse, &mut |key, _| {
+            found = Some(StreamId::from_bytes(&key[1..]));
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// How many nodes Redis would have.
+    pub fn node_count(&self, tx: &mut Transaction<'_>) -> u64 {
+        if self.length == 0 {
+            return 0;
+        }
+        1 + self.elements.count(tx, &[NODE], Some(&[NODE + 1]))
+    }
+
+    /// Removes old entries. Returns how many.
+    pub fn trim(&mut self, tx: &mut Transaction<'_>, trim: &Trim) -> u64 {
+        let before = self.length;
+        if trim.approximate {
+            self.trim_nodes(tx, trim);
+        } else {
+            self.trim_entries(tx, trim.keep);
+        }
+        if self.length < before {
+            self.find_first(tx);
+        }
+        before - self.length
+    }
+
+    /// Removes all that is not to be kept.
+    fn trim_entries(&mut self, tx: &mut Transaction<'_>, keep: Keep) {
+        let count = match keep {
+            Keep::Length(length) => self.length.saturating_sub(length),
+            Keep::From(id) if id <= self.first => 0,
+            Keep::From(id) => self.elements.count(tx, &[ENTRY], Some(&row_key(ENTRY, id))),
+        };
+        if count == 0 {
+            return;
+        }
+        if count == self.length {
+            self.elements.clear_range(tx, &[ENTRY], Some(&[ENTRY + 1]));
+            self.length = 0;
+            return self.clear_nodes_to(tx, StreamId::MAX);
+        }
+        let kept = self
+            .elements
+            .nth(tx, &[ENTRY], count)
+            .expect("fewer entries than there are");
+        let kept = StreamId::from_bytes(&Elements::name(&kept)[1..]);
+        if count == 1 {
+            self.elements.clear(tx, &row_key(ENTRY, self.first));
+        } else {
+            self.elements.clear_range(tx, &[ENTRY], Some(&row_key(ENTRY, kept)));
+        }
+        self.length -= count;
+        self.clear_nodes_to(tx, kept);
+    }
+
+    /// Removes nodes from the front while each goes as a whole.
+    fn trim_nodes(&mut self, tx: &mut Transaction<'_>, trim: &Trim) {
+        let mut left = trim.limit.unwrap_or(u64::MAX);
+        while self.length > 0 && !matches!(trim.keep, Keep::Length(length) if self.length <= length) {
+            let next = self.node_row(tx, (StreamId::ZERO, StreamId::MAX), false);
+            let end = next.map_or(row_end(ENTRY, StreamId::MAX), |next| row_key(ENTRY, next));
+            let entries = next.map_or(self.length, |_| self.elements.count(tx, &[ENTRY], Some(&end)));
+            let goes = match trim.keep {
+                Keep::Length(length) => self.length - entries >= length,
+                Keep::From(id) => self.last_before(tx, next) < Some(id),
+            };
+            if !goes || entries > left {
+                return;
+            }
+            self.elements.clear_range(tx, &[ENTRY], Some(&end));
+            self.length -= entries;
+            left -= entries;
+            self.clear_nodes_to(tx, next.unwrap_or(StreamId::MAX));
+        }
+    }
+
+    /// The last entry before `next`, or of all.
+    fn last_before(&self, tx: &mut Transaction<'_>, next: Option<StreamId>) -> Option<StreamId> {
+        let end = next.map_or(Some(StreamId::MAX), StreamId::previous)?;
+        self.edge(tx, (StreamId::ZERO, end), true)
+    }
+
+    /// The entries before `kept` are gone, and the nodes that began with them: `kept` is in the first node now.
+    fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, kept: StreamId) {
+        self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
+        if self.length == 0 {
+            (self.node_entries, self.node_bytes) = (0, 0);
+        }
+    }
+
+    fn find_first(&mut self, tx: &mut Transaction<'_>) {
+        self.first = match self.length {
+            0 => StreamId::ZERO,
+            _ => self
+                .edge(tx, (StreamId::ZERO, StreamId::MAX), false)
+                .expect("a stream with a length has a first entry"),
+        };
+    }
+
+    /// True if an entry was deleted out of the middle, at `start` or behind it.
+    pub fn has_gap_from(&self, start: StreamId) -> bool {
+        let may_have = self.length > 0 && self.max_deleted != StreamId::ZERO && self.first <= self.max_deleted;
+        may_have && start <= self.max_deleted
+    }
+
+    /// How many entries were ever added up to `id`, which is that of an entry or not; `None` if nobody can tell.
+    pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
+        if self.entries_added == 0 || self.length == 0 && id <= self.last || id == self.last {
+            return Some(self.entries_added);
+        }
+        let unbroken = self.max_deleted == StreamId::ZERO || self.max_deleted < self.first;
+        if id > self.last || !unbroken || id > self.first {
+            return None;
+        }
+        let before = self.entries_added.wrapping_sub(self.length);
+        Some(before.wrapping_add(u64::from(id == self.first)))
+    }
+}
+
+/// The numbers of a payload, one after another.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self
+            .0
+            .split_first_chunk()
+            .expect("a stream's payload has all its numbers");
+        self.0 = rest;
+        *field
+    }
+
+    fn number(&mut self) -> u64 {
+        u64::from_be_bytes(self.take())
+    }
+
+    fn short(&mut self) -> u32 {
+        u32::from_be_bytes(self.take())
+    }
+
+    fn id(&mut self) -> StreamId {
+        StreamId::from_bytes(&self.take::<ID_BYTES>())
+    }
+}
+
+fn row_key(tag: u8, id: StreamId) -> KeyBytes {
+    let mut key = KeyBytes::new();
+    key.push(tag);
+    key.extend_from_slice(&id.to_bytes());
+    key
+}
+
+/// The bound behind the row of an ID.
+fn row_end(tag: u8, id: StreamId) -> KeyBytes {
+    match id.next() {
+        Some(above) => row_key(tag, above),
+        None => KeyBytes::from_slice(&[tag + 1]),
+    }
+}
+
+/// An entry as every command answers it: its ID, then its fields and values.
+pub fn write_entry(reply: &mut Reply<'_>, id: StreamId, fields: &[u8]) {
+    reply.array(2);
+    write_id(reply, id);
+    reply.array(packed::count(fields));
+    packed::iter(fields).for_each(|word| reply.bulk(word));
+}
+
+pub fn write_id(reply: &mut Reply<'_>, id: StreamId) {
+    reply.bulk(id.text().as_bytes());
+}
