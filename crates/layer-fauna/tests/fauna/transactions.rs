@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quartet_engine::Durability;
+
 use crate::world::World;
 
 const ACCOUNTS: usize = 5;
 
+/// Readers look at what is durable while writers are ahead of it.
 fn world() -> World {
-    let world = World::new(1_700_000_000_000_000);
+    let world = World::with(1_700_000_000_000_000, Durability::Always);
     world.resource("secret", r#"{"create_collection":{"object":{"name":"accounts"}}}"#);
     world.resource(
         "secret",
@@ -18,7 +21,9 @@ fn world() -> World {
         let query = format!(
             r#"{{"create":{{"ref":{{"collection":"accounts"}},"id":"{id}"}},"params":{{"object":{{"data":{{"object":{{"balance":100}}}}}}}}}}"#
         );
-        world.resource("secret", &query);
+        let reply = world.ask("secret", &query);
+        assert_eq!(reply.status, 201);
+        assert!(world.fauna.engine.wait_durable(reply.hold));
     }
     world
 }

@@ -17,6 +17,10 @@ pub struct World {
 
 impl World {
     pub fn new(now_micros: u64) -> World {
+        World::with(now_micros, Durability::None)
+    }
+
+    pub fn with(now_micros: u64, durability: Durability) -> World {
         let clock = Arc::new(ManualClock::new(now_micros));
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let options = EngineOptions::default();
@@ -31,7 +35,7 @@ impl World {
         let space = Space {
             database: DatabaseId(1),
             layer: LayerId::Fauna,
-            durability: Durability::None,
+            durability,
         };
         let count = AtomicU64::new(1);
         let random = move |bytes: &mut [u8]| {
