@@ -188,10 +188,7 @@ mod tests {
         assert_eq!(palermo.score(), 3479099956230698.0);
         let kept = Point::of_score(palermo.score());
         assert_eq!(&kept.geohash(), b"sqc8b49rny0");
-        assert_eq!(
-            (kept.longitude, kept.latitude),
-            (13.361389338970184, 38.115556395496299)
-        );
+        assert_eq!((kept.longitude, kept.latitude), (13.361389338970184, 38.1155563954963));
     }
 
     #[test]
