@@ -316,6 +316,34 @@ func TestRawRepliesOfRESP3(t *testing.T) {
 	equal(t, client.ConfigGet(ctx, "maxmemory-policy").Val(), map[string]string{"maxmemory-policy": "noeviction"})
 }
 
+func TestStreamsAreSharedByAGroup(t *testing.T) {
+	both(t, func(t *testing.T, client *redis.Client) {
+		must(t, client.XGroupCreateMkStream(ctx, "s", "g", "$").Err())
+		id, err := client.XAdd(ctx, &redis.XAddArgs{Stream: "s", Values: []string{"a", "1"}}).Result()
+		must(t, err)
+		read, err := client.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "g", Consumer: "c", Streams: []string{"s", ">"}}).Result()
+		must(t, err)
+		equal(t, read[0].Messages[0].ID, id)
+		equal(t, read[0].Messages[0].Values, map[string]any{"a": "1"})
+		equal(t, client.XPending(ctx, "s", "g").Val().Consumers, map[string]int64{"c": 1})
+		claimed, start, err := client.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: "s", Group: "g", Consumer: "d", Start: "-"}).Result()
+		must(t, err)
+		equal(t, claimed[0].ID+" "+start, id+" 0-0")
+		equal(t, client.XAck(ctx, "s", "g", id).Val(), int64(1))
+		equal(t, client.XInfoGroups(ctx, "s").Val()[0].EntriesRead, int64(1))
+	})
+}
+
+func TestPlacesAreFound(t *testing.T) {
+	both(t, func(t *testing.T, client *redis.Client) {
+		client.GeoAdd(ctx, "g", &redis.GeoLocation{Name: "Palermo", Longitude: 13.361389, Latitude: 38.115556})
+		client.GeoAdd(ctx, "g", &redis.GeoLocation{Name: "Catania", Longitude: 15.087269, Latitude: 37.502669})
+		equal(t, client.GeoDist(ctx, "g", "Palermo", "Catania", "km").Val(), 166.2742)
+		query := redis.GeoSearchQuery{Longitude: 15, Latitude: 37, Radius: 200, RadiusUnit: "km", Sort: "ASC"}
+		equal(t, client.GeoSearch(ctx, "g", &query).Val(), []string{"Catania", "Palermo"})
+	})
+}
+
 func TestErrorsCarryTheServersWords(t *testing.T) {
 	both(t, func(t *testing.T, client *redis.Client) {
 		equal(t, client.Do(ctx, "NOSUCH", "x").Err().Error(), "ERR unknown command 'NOSUCH', with args beginning with: 'x' ")

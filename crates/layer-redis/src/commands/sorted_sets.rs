@@ -12,8 +12,9 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use members::{Conditions, add, read};
-pub use value::{SortedSet, encoding, members, order_of, pairs, replace, score, score_bound};
+pub(crate) use members::{Conditions, add, read};
+pub(crate) use value::{SortedSet, order_of, score_bound};
+pub use value::{encoding, members, pairs, replace, score};
 
 use crate::command::*;
 

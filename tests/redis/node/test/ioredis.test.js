@@ -51,6 +51,25 @@ describe("ioredis", () => {
     assert.equal(Number(await redis.zscore("z", "b")), 2.5);
   });
 
+  test("streams, and a reader that waits", async () => {
+    await redis.xgroup("CREATE", "s", "g", "$", "MKSTREAM");
+    const waiting = open();
+    await waiting.ping();
+    const read = waiting.xreadgroup("GROUP", "g", "c", "COUNT", 1, "BLOCK", 5000, "STREAMS", "s", ">");
+    const id = await redis.xadd("s", "*", "a", "1");
+    assert.deepEqual(await read, [["s", [[id, ["a", "1"]]]]]);
+    assert.deepEqual(await redis.xpending("s", "g"), [1, id, id, [["c", "1"]]]);
+    assert.equal(await redis.xack("s", "g", id), 1);
+    assert.deepEqual(await redis.xrange("s", "-", "+"), [[id, ["a", "1"]]]);
+    await waiting.quit();
+  });
+
+  test("places", async () => {
+    await redis.geoadd("g", 13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania");
+    assert.equal(await redis.geodist("g", "Palermo", "Catania"), "166274.1516");
+    assert.deepEqual(await redis.geosearch("g", "FROMLONLAT", 15, 37, "BYRADIUS", 200, "km", "ASC"), ["Catania", "Palermo"]);
+  });
+
   test("binary values", async () => {
     const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
     await redis.set("b", bytes);

@@ -95,8 +95,7 @@ impl Point {
 
     /// The middle of the cell that a score stands for.
     pub fn of_score(score: f64) -> Point {
-        // A set that was not made of places may hold anything; a negative score wraps around, as in Redis.
-        let bits = if score < 0.0 { score as i64 as u64 } else { score as u64 };
+        let bits = bits_of(score);
         let area = Cell { bits, step: STEPS_MAX }.area();
         let middle = |(min, max): (f64, f64), axis: Axis| ((min + max) / 2.0).clamp(axis.min, axis.max);
         Point {
@@ -144,6 +143,16 @@ impl Cell {
     }
 }
 
+/// A set that was not made of places may hold any score: one below zero wraps around and one beyond 64 bits is nothing, as
+/// observed of Redis.
+fn bits_of(score: f64) -> u64 {
+    match score {
+        ..0.0 => score as i64 as u64,
+        18446744073709551616.0.. => 0,
+        _ => score as u64,
+    }
+}
+
 /// Adds a direction to the number in every other bit. `others` are the bits between, through which a carry must pass.
 fn move_part(part: u64, others: u64, own: u64, direction: i8) -> u64 {
     match direction {
@@ -188,17 +197,17 @@ mod tests {
         assert_eq!(palermo.score(), 3479099956230698.0);
         let kept = Point::of_score(palermo.score());
         assert_eq!(&kept.geohash(), b"sqc8b49rny0");
-        assert_eq!(
-            (kept.longitude, kept.latitude),
-            (13.361389338970184, 38.115556395496299)
-        );
+        assert_eq!((kept.longitude, kept.latitude), (13.361389338970184, 38.1155563954963));
     }
 
     #[test]
     fn edges() {
         assert!(point(180.0, 85.05112878).is_valid() && point(-180.0, -85.05112878).is_valid());
         assert!(!point(180.1, 0.0).is_valid() && !point(0.0, 85.06).is_valid() && !point(f64::NAN, 0.0).is_valid());
-        assert_eq!(Point::of_score(-1.0), Point::of_score(u64::MAX as f64));
+        assert_eq!(
+            (bits_of(-1.0), bits_of(f64::INFINITY), bits_of(f64::NEG_INFINITY)),
+            (u64::MAX, 0, 1 << 63)
+        );
         let corner = point(-180.0, -85.05112878).cell(3);
         assert_eq!(corner.neighbor(-1, 0).neighbor(1, 0), corner);
         assert_eq!(corner.neighbor(0, -1).area().latitude.1, 85.05112878);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! payload = id (10 bytes), length, last ID, first ID, greatest deleted ID, entries ever added, next group's number,
-//!           entries and bytes ever added to the last node; numbers are big-endian
+//!           entries and bytes ever added to the last node, entries in the first; numbers are big-endian
 //! e ID                      -> the fields and values, packed
 //! n ID                      -> nothing; a node begins here. The first node begins nowhere
 //! g ... o                   -> consumer groups, see `groups`
@@ -29,7 +29,7 @@ use crate::packed;
 
 const ENTRY: u8 = b'e';
 const NODE: u8 = b'n';
-const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 + 4 + 4;
+const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 * 4;
 /// What an entry takes in Redis' node besides its words, and a word besides its bytes: estimates.
 const ENTRY_OVERHEAD_BYTES: usize = 10;
 const WORD_OVERHEAD_BYTES: usize = 2;
@@ -50,6 +50,8 @@ pub struct Stream {
     pub next_group: u32,
     node_entries: u32,
     node_bytes: u32,
+    /// Zero: not known, or the first node is the last.
+    first_node_entries: u32,
 }
 
 /// What XTRIM, and XADD behind its entry, removes.
@@ -84,6 +86,7 @@ impl Stream {
             next_group: 0,
             node_entries: 0,
             node_bytes: 0,
+            first_node_entries: 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl Stream {
             next_group: fields.short(),
             node_entries: fields.short(),
             node_bytes: fields.short(),
+            first_node_entries: fields.short(),
         }
     }
 
@@ -118,7 +122,12 @@ impl Stream {
             payload.extend_from_slice(&id.to_bytes());
         }
         payload.extend_from_slice(&self.entries_added.to_be_bytes());
-        for number in [self.next_group, self.node_entries, self.node_bytes] {
+        for number in [
+            self.next_group,
+            self.node_entries,
+            self.node_bytes,
+            self.first_node_entries,
+        ] {
             payload.extend_from_slice(&number.to_be_bytes());
         }
         keys.put(name, self.header.flags(LARGE), &payload);
@@ -203,6 +212,7 @@ impl Stream {
         }
         self.length -= 1;
         self.max_deleted = self.max_deleted.max(id);
+        self.first_node_entries = 0;
         self.close_node(tx, id);
         if id == self.first {
             self.find_first(tx);
@@ -302,10 +312,11 @@ impl Stream {
     /// Removes nodes from the front while each goes as a whole.
     fn trim_nodes(&mut self, tx: &mut Transaction<'_>, trim: &Trim) {
         let mut left = trim.limit.unwrap_or(u64::MAX);
-        while self.length > 0 && !matches!(trim.keep, Keep::Length(length) if self.length <= length) {
+        while self.length > 0 && !self.keeps_first_node(trim.keep) {
             let next = self.node_row(tx, (StreamId::ZERO, StreamId::MAX), false);
             let end = next.map_or(row_end(ENTRY, StreamId::MAX), |next| row_key(ENTRY, next));
             let entries = next.map_or(self.length, |_| self.elements.count(tx, &[ENTRY], Some(&end)));
+            self.first_node_entries = next.map_or(0, |_| u32::try_from(entries).unwrap_or(0));
             let goes = match trim.keep {
                 Keep::Length(length) => self.length - entries >= length,
                 Keep::From(id) => self.last_before(tx, next) < Some(id),
@@ -320,6 +331,14 @@ impl Stream {
         }
     }
 
+    /// True if that is plain without a look: an XADD with MAXLEN ~ mostly removes nothing.
+    fn keeps_first_node(&self, keep: Keep) -> bool {
+        let Keep::Length(length) = keep else {
+            return false;
+        };
+        self.length.saturating_sub(u64::from(self.first_node_entries)) < length || self.length <= length
+    }
+
     /// The last entry before `next`, or of all.
     fn last_before(&self, tx: &mut Transaction<'_>, next: Option<StreamId>) -> Option<StreamId> {
         let end = next.map_or(Some(StreamId::MAX), StreamId::previous)?;
@@ -329,6 +348,7 @@ impl Stream {
     /// The entries before `kept` are gone, and the nodes that began with them: `kept` is in the first node now.
     fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, kept: StreamId) {
         self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
+        self.first_node_entries = 0;
         if self.length == 0 {
             (self.node_entries, self.node_bytes) = (0, 0);
         }

@@ -246,9 +246,7 @@ impl Model {
             }
             Step::TrimLength(length) => {
                 let count = self.entries.len().saturating_sub(length as usize);
-                (0..count).for_each(|_| {
-                    self.entries.pop_first();
-                });
+                self.entries = self.entries.iter().skip(count).copied().collect();
                 (format!("XTRIM s MAXLEN {length}"), count.to_string())
             }
             Step::TrimFrom(number) => {
@@ -263,9 +261,7 @@ impl Model {
                     .copied()
                     .take(count as usize)
                     .collect();
-                new.iter().for_each(|number| {
-                    self.pending.insert(*number, consumer);
-                });
+                self.pending.extend(new.iter().map(|number| (*number, consumer)));
                 self.delivered = new.last().copied().unwrap_or(self.delivered);
                 let entries: Vec<String> = new.iter().map(|number| format!("[{} [f v]]", id(*number))).collect();
                 let reply = if new.is_empty() {
