@@ -82,7 +82,11 @@ pub fn runs_inside_multi(command: &Command) -> bool {
 
 /// What CLIENT PAUSE WRITE holds back: writes, and the commands that may cause effects without being writes by flag.
 pub fn writes_or_publishes(command: &Command) -> bool {
-    command.has(WRITE) || matches!(command.name, "pfcount" | "publish" | "eval" | "evalsha" | "fcall")
+    command.has(WRITE)
+        || matches!(
+            command.name,
+            "pfcount" | "publish" | "spublish" | "eval" | "evalsha" | "fcall"
+        )
 }
 
 fn multi(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
