@@ -506,6 +506,7 @@ impl Session {
             } else {
                 "toplevel"
             };
+            self.client.shared.note_command(table().index(command));
             layer.log_denial(&self.client, &denial, command, arguments, place);
         }
     }

@@ -141,13 +141,13 @@ impl Tracking {
 
     /// All keys are gone: everybody who tracks is told.
     pub fn flushed(&self, layer: &Redis) {
-        if !self.is_on() {
-            return;
-        }
         let mut table = self.table.lock();
         table.keys.clear();
         table.item_count = 0;
         drop(table);
+        if !self.is_on() {
+            return;
+        }
         for client in layer.clients.list() {
             if client.tracking.lock().is_some() {
                 layer.outbox.add(Item::Invalidation { client, name: None });
@@ -249,7 +249,7 @@ fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>
     clients.sort_unstable();
     for client in clients.into_iter().filter_map(|id| layer.clients.find(id)) {
         let is_told = match &*client.tracking.lock() {
-            Some(mode) => !mode.broadcast && !(mode.no_loop && writer == Some(client.id)),
+            Some(mode) => !(mode.broadcast || mode.no_loop && writer == Some(client.id)),
             None => false,
         };
         if is_told {

@@ -25,7 +25,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
-    Serve(settings::ServeArguments),
+    Serve(Box<settings::ServeArguments>),
     /// Tells whether a data directory is sound and what it holds; changes nothing. Exits with 0: sound, 1: damaged,
     /// 2: cannot tell.
     Check(check::CheckArguments),
@@ -35,7 +35,7 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
-        Command::Serve(arguments) => serve::serve(arguments)?,
+        Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
     }

@@ -33,7 +33,7 @@ unit/type/stream unit/type/stream-cgroups
 unit/geo unit/sort unit/scan unit/keyspace unit/expire unit/multi unit/protocol unit/bitops unit/bitfield unit/hyperloglog unit/other unit/auth
 unit/scripting unit/functions unit/dump
 unit/introspection unit/introspection-2 unit/slowlog unit/info unit/info-command unit/quit unit/lazyfree unit/pause unit/latency-monitor
-unit/pubsub unit/pubsubshard unit/tracking unit/querybuf unit/replybufsize unit/violations unit/obuf-limits unit/limits unit/client-eviction
+unit/pubsub unit/pubsubshard unit/tracking unit/acl unit/acl-v2 unit/querybuf unit/replybufsize unit/violations unit/obuf-limits unit/limits unit/client-eviction
 integration/redis-cli integration/redis-benchmark
 """.split()
 OPTIONS = {

@@ -199,7 +199,8 @@ fn small_commands() {
          ACL LIST => [user default on nopass ~* &* +@all]
          ACL GETUSER nosuch => nil
          ACL CAT nosuch => !ERR Unknown category 'nosuch'
-         ACL SETUSER a => !ERR unknown subcommand 'SETUSER'. Try ACL HELP.",
+         ACL SETUSER a => OK
+         ACL USERS => [a default]",
     );
 }
 
