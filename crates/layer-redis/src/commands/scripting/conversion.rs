@@ -208,10 +208,14 @@ impl AnswerWriter<'_, '_> {
             self.reply.simple(&one_line(&text));
             return Ok(());
         }
-        match table.raw_get(&fields.double)? {
-            Value::Number(value) => return Ok(self.reply.double(value)),
-            Value::Integer(value) => return Ok(self.reply.double(value as f64)),
-            _ => {}
+        let double = match table.raw_get(&fields.double)? {
+            Value::Number(value) => Some(value),
+            Value::Integer(value) => Some(value as f64),
+            _ => None,
+        };
+        if let Some(value) = double {
+            self.reply.double(value);
+            return Ok(());
         }
         if let Value::String(digits) = table.raw_get(&fields.big_number)? {
             self.reply.big_number(&one_line(&digits));
@@ -260,7 +264,7 @@ fn one_line(text: &LuaString) -> String {
 
 /// As C converts a double to a 64-bit integer on the machines that Redis runs on.
 fn truncated(value: f64) -> i64 {
-    if value >= -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0 {
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
         value as i64
     } else {
         i64::MIN

@@ -205,8 +205,10 @@ fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
+type Words<'a> = Vec<&'a [u8]>;
+
 /// The keys and the other arguments, behind the number at index 2.
-fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Vec<&'a [u8]>, Vec<&'a [u8]>), Failure> {
+fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), Failure> {
     if count > arguments.len() as i64 - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
     }
@@ -248,8 +250,8 @@ pub(super) struct Run<'a> {
     flags: u32,
     /// Called by a command whose name ends in `_RO`.
     read_only: bool,
-    keys: Vec<&'a [u8]>,
-    values: Vec<&'a [u8]>,
+    keys: Words<'a>,
+    values: Words<'a>,
     request: Arguments<'a>,
     is_function: bool,
 }
