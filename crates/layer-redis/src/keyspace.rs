@@ -5,6 +5,7 @@
 //! 'E' id element                  an element of a large collection; id is given once and never again
 //! 'T' deadline db name            the key expires at the deadline; no value
 //! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
+//! 'L' ...                         libraries of functions: see `commands::scripting::libraries`
 //!
 //! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
 //! payload: the family's own bytes; a large collection's begins with its id (10 bytes),

@@ -250,8 +250,8 @@ pub(super) struct Run<'a> {
     flags: u32,
     /// Called by a command whose name ends in `_RO`.
     read_only: bool,
-    keys: Vec<&'a [u8]>,
-    values: Vec<&'a [u8]>,
+    keys: Words<'a>,
+    values: Words<'a>,
     request: Arguments<'a>,
     is_function: bool,
 }
