@@ -13,8 +13,15 @@ use crate::testing::{Connection, Fixture, show};
 /// Requests with real arguments; what stands behind the arrow is no matter here.
 const REQUESTS: &str = include_str!("../../../../tests/redis/testdata/notifications.events");
 
+/// Of commands whose keys stand where only the other arguments tell.
+const MORE_REQUESTS: &str = "\
+XREAD COUNT 1 STREAMS a b 0 0
+XREADGROUP GROUP g c STREAMS a b > >
+";
+
 fn requests() -> Vec<Vec<String>> {
-    let lines = REQUESTS.lines().filter(|line| !line.starts_with(['#', '@']));
+    let lines = REQUESTS.lines().chain(MORE_REQUESTS.lines());
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '@']));
     let commands = lines.map(|line| line.split(" =>").next().unwrap_or_default());
     commands
         .map(|command| {
