@@ -477,7 +477,16 @@ mod tests {
     /// Writers without events: what they do to keys is no change of a value, or Redis is silent too. (Redis tells of a consumer
     /// that XREADGROUP, XCLAIM or XAUTOCLAIM makes; that is not told here.)
     const SILENT: &[&str] = &[
-        "flushdb", "flushall", "swapdb", "pfcount", "pfdebug", "sort_ro", "xreadgroup", "xack", "xclaim", "xautoclaim",
+        "flushdb",
+        "flushall",
+        "swapdb",
+        "pfcount",
+        "pfdebug",
+        "sort_ro",
+        "xreadgroup",
+        "xack",
+        "xclaim",
+        "xautoclaim",
     ];
 
     #[test]
