@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(read, Ok(expected));
     }
 
-    /// Bytes that Redis 7.0.15 wrote.
+    /// Bytes in the form that Redis 7.0 writes, put together by hand.
     #[test]
     fn encodings_of_redis_are_read() {
         check(
