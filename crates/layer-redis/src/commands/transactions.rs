@@ -85,7 +85,7 @@ pub fn writes_or_publishes(command: &Command) -> bool {
     command.has(WRITE)
         || matches!(
             command.name,
-            "pfcount" | "publish" | "spublish" | "eval" | "evalsha" | "fcall" | "script|load" | "script|flush"
+            "pfcount" | "publish" | "spublish" | "eval" | "evalsha" | "fcall"
         )
 }
 
