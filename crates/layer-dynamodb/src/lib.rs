@@ -13,6 +13,7 @@
 
 mod attributes;
 mod batch;
+pub mod calendar;
 mod capacity;
 mod catalog;
 pub mod expression;

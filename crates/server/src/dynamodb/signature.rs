@@ -495,26 +495,13 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
 
 fn format_time(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date_of(days);
+    let (year, month, day) = quartet_layer_dynamodb::calendar::civil_date(days);
     format!(
         "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
         rest / 3600,
         rest / 60 % 60,
         rest % 60
     )
-}
-
-/// The inverse of `days_of`.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 fn write_hexadecimal(bytes: &[u8], out: &mut String) {
