@@ -221,7 +221,9 @@ impl Worker {
             count.store(0, Ordering::Relaxed);
         }
         drop(home);
-        drop(garbage);
+        for cleared in garbage {
+            self.shared.stored.freed(cleared.rows());
+        }
         being_freed.store(0, Ordering::Relaxed);
 
         let version = epoch.version;

@@ -278,6 +278,7 @@ impl<'e> Home<'e> {
             Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_hold())),
         };
         let has_written = transaction.has_written();
+        let grown_bytes = transaction.grown_bytes();
         let hold = transaction
             .commit()
             .map_err(|too_large| ExecuteError::TooLarge(too_large.0))?;
@@ -287,6 +288,7 @@ impl<'e> Home<'e> {
             .transactions
             .fetch_add(1, Ordering::Relaxed);
         if has_written {
+            self.engine.shared().stored.add(space.database, grown_bytes);
             let count = &self.engine.shared().statistics.transactions_since_checkpoint;
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -296,6 +298,13 @@ impl<'e> Home<'e> {
             home.push(&mut self.state, epoch, || self.engine.wake_flusher());
         }
         Ok((answer, hold))
+    }
+
+    /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever clears because memory is short.
+    pub fn free_cleared(&mut self) {
+        for cleared in std::mem::take(&mut self.state.garbage) {
+            self.engine.shared().stored.freed(cleared.rows());
+        }
     }
 
     /// The hold of an answer that may depend on anything committed so far.

@@ -22,6 +22,7 @@ mod home;
 mod optimistic;
 mod options;
 mod reader;
+mod stored;
 mod transaction;
 mod watch;
 
@@ -47,6 +48,7 @@ use crate::checkpoints::Replayer;
 use crate::epochs::HomeLock;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
+use crate::stored::StoredBytes;
 pub use flusher::CheckpointError;
 
 /// One layer's part of one logical database: the prefix below which a transaction reads and writes, and nothing else.
@@ -88,6 +90,7 @@ pub(crate) struct Shared {
     waited_for: AtomicBool,
     listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
     statistics: Statistics,
+    stored: StoredBytes,
 }
 
 /// Counters for `INFO` and metrics. All count from the start of the process.
@@ -133,6 +136,7 @@ impl Engine {
         )
         .map_err(OpenError::Log)?;
         let last = replayer.version;
+        let stored = StoredBytes::of(&replayer.store);
         let shared = Arc::new(Shared {
             home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
             clock,
@@ -140,6 +144,7 @@ impl Engine {
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
             statistics: Statistics::default(),
+            stored,
         });
         shared
             .statistics
@@ -229,6 +234,11 @@ impl Engine {
 
     pub fn statistics(&self) -> &Statistics {
         &self.shared.statistics
+    }
+
+    /// Bytes of the keys and values that a logical database holds, those of cleared ranges included until they are freed.
+    pub fn stored_bytes(&self, database: DatabaseId) -> u64 {
+        self.shared.stored.read(database)
     }
 
     pub fn now_micros(&self) -> u64 {

@@ -10,6 +10,7 @@ use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
 
 use crate::home::{Change, HomeState, TRANSACTION_BYTES_MAX};
+use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, Space};
 
@@ -34,6 +35,8 @@ pub struct Transaction<'h> {
     now_micros: u64,
     hold: Hold,
     unique_ids: u32,
+    /// By how much the rows that it has set and cleared one by one have grown.
+    grown_bytes: i64,
     /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
     finished: bool,
@@ -58,6 +61,7 @@ impl<'h> Transaction<'h> {
             now_micros,
             hold: Version::ZERO,
             unique_ids: 0,
+            grown_bytes: 0,
             too_large: false,
             finished: false,
         }
@@ -127,6 +131,7 @@ impl<'h> Transaction<'h> {
     fn set_row(&mut self, row: Row) -> Option<Row> {
         self.state.pending.set(row.key(), row.value());
         let old = self.state.store.set(row.clone());
+        self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
         self.state.journal.push(Change::Set {
             new: row,
             old: old.clone(),
@@ -144,6 +149,7 @@ impl<'h> Transaction<'h> {
             return None;
         };
         self.take_version();
+        self.grown_bytes -= row_bytes(&old);
         if !self.too_large {
             self.state.pending.clear(old.key());
         }
@@ -160,6 +166,15 @@ impl<'h> Transaction<'h> {
     /// Removes every key of `start..end`. Returns how many there were.
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) -> u64 {
         let range = self.full_range(start, end);
+        self.clear_full_range(range)
+    }
+
+    /// Removes everything in the space.
+    pub fn clear_all(&mut self) {
+        self.clear_full_range(KeyRange::prefix(&self.prefix));
+    }
+
+    fn clear_full_range(&mut self, range: KeyRange) -> u64 {
         let watches = self
             .state
             .watches
@@ -235,6 +250,10 @@ impl<'h> Transaction<'h> {
     /// The part of a row's key that the layer knows.
     pub fn layer_key(row: &Row) -> &[u8] {
         &row.key()[SPACE_BYTES..]
+    }
+
+    pub(crate) fn grown_bytes(&self) -> i64 {
+        self.grown_bytes
     }
 
     pub(crate) fn commit(mut self) -> Result<Hold, TooLarge> {

@@ -505,7 +505,7 @@ fn take_issuer(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) 
 type StoredAndShown = (Fields, Option<Fields>);
 
 fn with_key_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
-    let secret = Secret::key(place.id, &evaluation.fauna.random());
+    let secret = Secret::key(evaluation.fauna.elsewhere(), place.id, &evaluation.fauna.random());
     register_key(evaluation, place, &fields, &secret.hash())?;
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
@@ -562,7 +562,7 @@ fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fie
         let failure = Failure::new(&["instance"], "invalid reference", "Cannot read reference.");
         return Err(Errors::validation(vec![failure]));
     }
-    let secret = Secret::token(place.id, place.database().0, &evaluation.fauna.random());
+    let secret = Secret::token(evaluation.fauna.elsewhere(), place.id, place.database().0, &evaluation.fauna.random());
     let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
     evaluation
         .view

@@ -42,6 +42,7 @@ pub enum Code {
     MethodNotAllowed,
     ContendedTransaction,
     RequestTooLarge,
+    TooManyRequests,
     ProcessingTimeLimitExceeded,
     TimeOut,
 }
@@ -76,6 +77,7 @@ impl Code {
             Code::MethodNotAllowed => ("method not allowed", 405),
             Code::ContendedTransaction => ("contended transaction", 409),
             Code::RequestTooLarge => ("request too large", 413),
+            Code::TooManyRequests => ("too many requests", 429),
             Code::ProcessingTimeLimitExceeded => ("processing time limit exceeded", 440),
             Code::TimeOut => ("time out", 503),
         }

@@ -17,6 +17,21 @@ const ALLOWED: &str = "Authorization, Content-Type, X-FaunaDB-API-Version, X-Las
 X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Driver, X-Runtime-Environment, \
 X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";
 
+/// The secret in the value of the header Authorization.
+pub fn presented_secret(authorization: &str) -> Option<String> {
+    let (scheme, rest) = authorization.split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let decoded = String::from_utf8(decoded).ok()?;
+    Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
+}
+
 /// The headers of a request, by lower-case names.
 pub struct RequestHeaders<'r> {
     headers: &'r [(&'r str, &'r str)],
@@ -36,17 +51,7 @@ impl<'r> RequestHeaders<'r> {
 
     /// What was presented as secret, by either scheme.
     pub fn secret(&self) -> Option<String> {
-        let (scheme, rest) = self.get("authorization")?.split_once(' ')?;
-        let rest = rest.trim();
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return Some(rest.to_owned());
-        }
-        if !scheme.eq_ignore_ascii_case("basic") {
-            return None;
-        }
-        let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
-        let decoded = String::from_utf8(decoded).ok()?;
-        Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
+        presented_secret(self.get("authorization")?)
     }
 
     /// What is not a number is ignored: a driver sends `None` before its first query.

@@ -49,5 +49,7 @@ mod streams;
 mod time;
 mod value;
 
-pub use service::{BODY_BYTES_MAX, Fauna, Reply, Request, RootSecret};
+pub use headers::presented_secret;
+pub use secrets::database_named_by;
+pub use service::{BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, RootSecret};
 pub use streams::{Stream, StreamStep};

@@ -12,6 +12,9 @@ const PASSWORD_BYTES_MAX: usize = 72;
 
 const KEY_MARK: [u8; 2] = [0x7e, 0x70];
 const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
+/// The same of a logical database that is one of several: its number follows the mark, so that a secret tells where it is known.
+const KEY_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x72];
+const TOKEN_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x73];
 
 /// A secret as its owner sees it.
 pub struct Secret {
@@ -26,12 +29,15 @@ pub enum Claim {
 }
 
 impl Secret {
-    pub fn key(id: u64, random: &[u8; 20]) -> Secret {
-        Secret::of(&[&KEY_MARK[..], &id.to_be_bytes(), random].concat())
+    /// `elsewhere`: the number of the logical database, if the secret is to name it.
+    pub fn key(elsewhere: Option<u16>, id: u64, random: &[u8; 20]) -> Secret {
+        let mark = marked(KEY_MARK, KEY_ELSEWHERE_MARK, elsewhere);
+        Secret::of(&[&mark[..], &id.to_be_bytes(), random].concat())
     }
 
-    pub fn token(id: u64, database: u64, random: &[u8; 20]) -> Secret {
-        Secret::of(&[&TOKEN_MARK[..], &id.to_be_bytes(), &database.to_be_bytes(), random].concat())
+    pub fn token(elsewhere: Option<u16>, id: u64, database: u64, random: &[u8; 20]) -> Secret {
+        let mark = marked(TOKEN_MARK, TOKEN_ELSEWHERE_MARK, elsewhere);
+        Secret::of(&[&mark[..], &id.to_be_bytes(), &database.to_be_bytes(), random].concat())
     }
 
     fn of(bytes: &[u8]) -> Secret {
@@ -51,6 +57,22 @@ impl Secret {
     }
 }
 
+fn marked(here: [u8; 2], there: [u8; 2], elsewhere: Option<u16>) -> Vec<u8> {
+    match elsewhere {
+        None => here.to_vec(),
+        Some(number) => [there, number.to_be_bytes()].concat(),
+    }
+}
+
+/// The number of the logical database that a secret says it is known in. Nothing is proved by that.
+pub fn database_named_by(secret: &str) -> Option<u16> {
+    let secret = secret.split(':').next()?;
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
+    let mark = bytes.get(..2)?;
+    let number = bytes.get(2..4)?.try_into().ok()?;
+    (mark == KEY_ELSEWHERE_MARK || mark == TOKEN_ELSEWHERE_MARK).then(|| u16::from_be_bytes(number))
+}
+
 pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
@@ -58,10 +80,12 @@ pub fn hash(secret: &str) -> [u8; 32] {
 /// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret begin with `fn`.
 pub fn claim(secret: &str) -> Option<Claim> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
-    let id = crate::rows::number_at(&bytes, 2);
+    let id_at = |position: usize| crate::rows::number_at(&bytes, position);
     match (bytes.get(..2)?, bytes.len()) {
-        (mark, 30) if mark == KEY_MARK => Some(Claim::Key(id)),
-        (mark, 38) if mark == TOKEN_MARK => Some(Claim::Token(id)),
+        (mark, 30) if mark == KEY_MARK => Some(Claim::Key(id_at(2))),
+        (mark, 38) if mark == TOKEN_MARK => Some(Claim::Token(id_at(2))),
+        (mark, 32) if mark == KEY_ELSEWHERE_MARK => Some(Claim::Key(id_at(4))),
+        (mark, 40) if mark == TOKEN_ELSEWHERE_MARK => Some(Claim::Token(id_at(4))),
         _ => None,
     }
 }
@@ -94,10 +118,17 @@ mod tests {
 
     #[test]
     fn a_secret_tells_what_it_is_for() {
-        let key = Secret::key(42, &[7; 20]);
+        let key = Secret::key(None, 42, &[7; 20]);
         assert!(key.text.starts_with("fn"));
+        assert_eq!(database_named_by(&key.text), None);
+        let elsewhere = Secret::key(Some(700), 42, &[7; 20]);
+        assert!(elsewhere.text.starts_with("fn"));
+        assert_eq!(claim(&elsewhere.text), Some(Claim::Key(42)));
+        assert_eq!(database_named_by(&format!("{}:shop:server", elsewhere.text)), Some(700));
+        let elsewhere = Secret::token(Some(700), 43, 1, &[9; 20]);
+        assert_eq!(claim(&elsewhere.text), Some(Claim::Token(43)));
         assert_eq!(claim(&key.text), Some(Claim::Key(42)));
-        assert_eq!(claim(&Secret::token(43, 1, &[9; 20]).text), Some(Claim::Token(43)));
+        assert_eq!(claim(&Secret::token(None, 43, 1, &[9; 20]).text), Some(Claim::Token(43)));
         for garbage in ["", "garbage", "secret", "fnAEpY1ZWaACQOJh6JZ8t4qB0eNN1l-8r1gFFFFF!"] {
             assert_eq!(claim(garbage), None);
         }

@@ -35,6 +35,10 @@ pub struct Fauna {
     pub engine: Arc<Engine>,
     pub space: Space,
     root_secret: RootSecret,
+    /// This logical database is one of several: the secrets that are made in it name it.
+    pub is_one_of_several: bool,
+    /// Refuses what would make the database larger.
+    pub is_full: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
@@ -65,6 +69,15 @@ pub struct Request<'r> {
     pub target: &'r str,
     pub headers: &'r [(&'r str, &'r str)],
     pub body: &'r [u8],
+}
+
+/// Why a request is not run.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// Its body is longer than may be.
+    TooLarge,
+    /// There have been more than may be, as the text says.
+    TooMany(String),
 }
 
 #[derive(Debug)]
@@ -100,11 +113,18 @@ impl Fauna {
             engine,
             space,
             root_secret,
+            is_one_of_several: false,
+            is_full: Box::new(|| false),
             random,
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
             work_left: AtomicBool::new(true),
         }
+    }
+
+    /// The number that the secrets made here carry.
+    pub(crate) fn elsewhere(&self) -> Option<u16> {
+        self.is_one_of_several.then_some(self.space.database.0)
     }
 
     pub fn random(&self) -> [u8; 20] {
@@ -179,10 +199,13 @@ impl Fauna {
         headers::complete(reply, &headers, &self.random())
     }
 
-    /// Answers a request whose body is longer than `BODY_BYTES_MAX`.
-    pub fn too_large(&self, request: Request<'_>) -> Reply {
+    /// Answers a request that is not to be run.
+    pub fn refuse(&self, request: Request<'_>, why: Refusal) -> Reply {
         let headers = RequestHeaders::new(request.headers);
-        let errors = Errors::protocol(Code::RequestTooLarge, "Request too large");
+        let errors = match why {
+            Refusal::TooLarge => Errors::protocol(Code::RequestTooLarge, "Request too large"),
+            Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
+        };
         headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
     }
 
@@ -196,6 +219,10 @@ impl Fauna {
         let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed));
         let outcome = match parsed {
             Err(errors) => self.refused(&secret, errors),
+            Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
+                let message = "The database's storage quota is exceeded: delete something first.";
+                self.refused(&secret, Errors::protocol(Code::TooManyRequests, message))
+            }
             Ok(query) => {
                 let plan = Plan {
                     query: &query,
@@ -535,6 +562,11 @@ fn is_creation(root: &crate::expression::Expression) -> bool {
         }
         _ => false,
     }
+}
+
+/// The query deletes a document: what makes room, or leaves little behind.
+fn is_deletion(root: &crate::expression::Expression) -> bool {
+    matches!(root, crate::expression::Expression::Call(function, _) if function.parameters[0].key == "delete")
 }
 
 pub fn parse_body(body: &[u8]) -> Result<json::Json> {

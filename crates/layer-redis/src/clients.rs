@@ -136,8 +136,11 @@ pub struct Client {
     pub details: Mutex<ClientDetails>,
     mailbox: Mutex<Mailbox>,
     has_mail: AtomicBool,
-    wake: Box<dyn Fn() + Send + Sync>,
+    wake: Wake,
 }
+
+/// Tells a connection that there is something for it.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Bytes of the buffers, as their owner last told: for CLIENT LIST and INFO.
 #[derive(Debug, Default)]
@@ -321,7 +324,7 @@ impl Clients {
         address: String,
         local_address: String,
         now_micros: u64,
-        wake: Box<dyn Fn() + Send + Sync>,
+        wake: Wake,
     ) -> Arc<Client> {
         let client = Arc::new(Client {
             id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
@@ -350,6 +353,15 @@ impl Clients {
         });
         self.all.lock().insert(client.id, client.clone());
         client
+    }
+
+    /// Lists a connection that was another database's until now. What it has said of itself goes with it.
+    pub fn admit(&self, client: &Client, now_micros: u64) -> Arc<Client> {
+        let (address, local_address) = (client.address.clone(), client.local_address.clone());
+        let admitted = self.connect(address, local_address, now_micros, client.wake.clone());
+        admitted.resp.store(client.resp.load(Ordering::Relaxed), Ordering::Relaxed);
+        *admitted.details.lock() = client.details.lock().clone();
+        admitted
     }
 
     pub fn disconnect(&self, client: &Client) {

@@ -3,6 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
+use crate::gate::Door;
 use crate::long_run::LongRun;
 
 /// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
@@ -23,6 +24,8 @@ pub enum Failure {
         text: String,
         counted: bool,
     },
+    /// The credentials open another logical database: the connection is to go on there, with this request.
+    Elsewhere(Door),
     /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
     Overrun,
 }

@@ -17,4 +17,5 @@ pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";
 pub const COUNT_OUT_OF_RANGE: &str =
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

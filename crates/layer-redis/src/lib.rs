@@ -21,6 +21,7 @@ pub mod context;
 pub mod cursors;
 pub mod errors;
 pub mod expiry;
+pub mod gate;
 pub mod glob;
 pub mod keyspace;
 pub mod latency;
@@ -62,6 +63,7 @@ use crate::commands::scripting::script::Scripts;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
+use crate::gate::{Directory, Gate};
 use crate::latency::LatencyEvents;
 use crate::long_run::LeftBehind;
 use crate::outbox::Outbox;
@@ -98,6 +100,10 @@ pub struct Redis {
     /// So many hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     pub identity: Identity,
+    /// Judges and counts the commands; none around the default database.
+    pub gate: Option<Arc<dyn Gate>>,
+    /// Knows which password opens which logical database; none if there is only this one.
+    pub directory: Option<Box<dyn Directory>>,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
@@ -172,6 +178,8 @@ impl Redis {
             user_file: None,
             secret_digits: None,
             identity,
+            gate: None,
+            directory: None,
             cursors: Mutex::default(),
             random: Random::default(),
             scripts_call_all: AtomicBool::new(false),

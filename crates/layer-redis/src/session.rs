@@ -20,6 +20,7 @@ use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed
 use crate::commands::{self, table};
 use crate::commands::{scripting, transactions};
 use crate::context::Context;
+use crate::gate::Door;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::long_run::LongRun;
 use crate::slowlog::{SlowCommand, Slowlog};
@@ -38,6 +39,8 @@ pub struct Received {
     /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
     /// an error if the work fails.
     pub after: Option<After>,
+    /// The credentials that were sent open another logical database: the session is one of that database's layer now.
+    pub moved: bool,
 }
 
 pub struct Session {
@@ -49,6 +52,8 @@ pub struct Session {
     blocked: bool,
     /// The next request waits for the end of CLIENT PAUSE, at this time.
     paused_until_ms: Option<u64>,
+    /// The request that is next goes on in another logical database.
+    door: Option<Door>,
 }
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
@@ -70,7 +75,13 @@ impl Session {
             deadline_ms: None,
             blocked: false,
             paused_until_ms: None,
+            door: None,
         }
+    }
+
+    /// The layer of the logical database that the connection is in.
+    pub fn layer(&self) -> &Arc<Redis> {
+        &self.layer
     }
 
     pub fn client(&self) -> &Arc<Client> {
@@ -100,6 +111,29 @@ impl Session {
 
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
+        let start = out.len();
+        let mut received = self.receive_here(input, out);
+        while let Some(door) = self.door.take() {
+            let rest = &input[received.consumed..];
+            if !self.go_through(door, out) {
+                // The request is answered: the door stays shut.
+                received.consumed += self.first_request_bytes(rest);
+                break;
+            }
+            received.moved = true;
+            let there = self.receive_here(rest, out);
+            received.consumed += there.consumed;
+            received.hold = received.hold.max(there.hold);
+            received.close |= there.close;
+            received.after = there.after;
+        }
+        if let Some(gate) = &self.layer.gate {
+            gate.transferred(received.consumed, out.len().saturating_sub(start));
+        }
+        received
+    }
+
+    fn receive_here(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
         self.resume_if_over();
         let layer = self.layer.clone();
         let mut received = Received::default();
@@ -127,6 +161,9 @@ impl Session {
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     }
                     self.parser = parser;
+                    if self.door.is_some() {
+                        break;
+                    }
                     received.consumed += consumed;
                 }
                 Err(error) => {
@@ -142,6 +179,37 @@ impl Session {
         received
     }
 
+    /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
+    fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> bool {
+        let here = self.layer.clone();
+        let there = here.directory.as_ref().and_then(|directory| directory.open(door.database));
+        let Some(there) = there else {
+            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            return false;
+        };
+        if there.users.authenticate(&door.user, &door.password).is_none() {
+            self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
+            return false;
+        }
+        let open = there.clients.count();
+        if let Some(Err(refusal)) = there.gate.as_ref().map(|gate| gate.check_connections(open)) {
+            self.error(&here, &refusal, out.len(), out);
+            return false;
+        }
+        let client = there.clients.admit(self.client(), there.engine.now_micros());
+        let mut session = Session::new(there, client);
+        session.client.protocol = self.client.protocol;
+        *self = session;
+        true
+    }
+
+    fn first_request_bytes(&mut self, input: &[u8]) -> usize {
+        match self.parser.parse(input, &Limits::unlimited()) {
+            Ok(Parsed::Request { consumed }) => consumed,
+            other => unreachable!("a request that parsed once and now gives {other:?}"),
+        }
+    }
+
     /// Fetches what other threads left for this connection. Returns the version the bytes must wait for.
     pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
         self.resume_if_over();
@@ -151,6 +219,9 @@ impl Session {
             Vec::new()
         };
         let mail = self.client.shared.take_mail(spare);
+        if let Some(gate) = &self.layer.gate {
+            gate.transferred(0, mail.bytes.len());
+        }
         if out.is_empty() {
             *out = mail.bytes;
         } else {
@@ -284,6 +355,11 @@ impl Session {
             }
             Err(Failure::Block(_)) => {}
             Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
+            Err(Failure::Elsewhere(door)) => {
+                out.truncate(replies_start);
+                self.door = Some(door);
+                return;
+            }
             Err(Failure::Overrun) => {
                 out.truncate(replies_start);
                 self.client.failure_hold = Hold::ZERO;
@@ -361,7 +437,11 @@ impl Session {
         received: &mut Received,
     ) {
         let start = out.len();
-        let answered = match self.admissible(layer, arguments, request_bytes) {
+        let admitted = self.admissible(layer, arguments, request_bytes).and_then(|command| {
+            layer.pass_gate(command, request_bytes, layer.engine.now_micros())?;
+            Ok(command)
+        });
+        let answered = match admitted {
             Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
             Err(refused) => Err(refused),
         };
@@ -431,7 +511,11 @@ impl Session {
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
-        let command = match self.admit(layer, arguments, raw.len()) {
+        let admitted = self.admit(layer, arguments, raw.len()).and_then(|command| {
+            layer.pass_gate(command, raw.len(), home.now_micros())?;
+            Ok(command)
+        });
+        let command = match admitted {
             Ok(command) => command,
             Err(refused) => return Err(self.refuse(home, arguments, refused)),
         };
@@ -658,7 +742,7 @@ pub fn call(
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
-        Err(ExecuteError::Layer(Failure::Block(_) | Failure::Overrun, _)) => {}
+        Err(ExecuteError::Layer(Failure::Block(_) | Failure::Overrun | Failure::Elsewhere(_), _)) => {}
         Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -747,7 +831,7 @@ pub fn call_queued(
     let started_micros = context.layer.engine.now_micros();
     let slept_before = context.client.sleep_micros;
     let outcome = match context.client.user.check(command, arguments) {
-        Ok(()) => handle(context, command, arguments),
+        Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, command, arguments)),
         Err(denial) => Err(denied(context, &denial, command, arguments)),
     };
     if matches!(outcome, Err(Failure::Overrun)) {
@@ -768,7 +852,9 @@ pub fn call_queued(
             EmptyReply::Null => context.reply.null(),
             EmptyReply::NullArray => context.reply.null_array(),
         },
-        Err(Failure::After(_)) => context.reply.error("ERR Command not allowed inside a transaction"),
+        Err(Failure::After(_) | Failure::Elsewhere(_)) => {
+            context.reply.error("ERR Command not allowed inside a transaction");
+        }
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
         Err(Failure::Overrun) => unreachable!("answered above"),
         Err(Failure::Error(text)) => {
@@ -781,6 +867,14 @@ pub fn call_queued(
         }
     }
     Ok(())
+}
+
+/// A queued command was counted when it was queued; one of a script counts by itself.
+fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Result<(), Failure> {
+    if !context.client.is_script {
+        return Ok(());
+    }
+    context.layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
 /// A command was refused before it ran.

@@ -47,7 +47,7 @@ impl Fixture {
         let client = self
             .layer
             .clients
-            .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Box::new(|| {}));
+            .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
         Connection {
             session: Session::new(self.layer.clone(), client),
         }

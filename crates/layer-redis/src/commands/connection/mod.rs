@@ -94,7 +94,7 @@ fn select_db(context: &mut Context<'_, '_>, db: u8) {
 
 fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (user, password) = match arguments.len() {
-        2 if context.layer.users.default_user().rules().any_password => return Err(NO_PASSWORD.into()),
+        2 if is_no_password_needed(context, &arguments[1]) => return Err(NO_PASSWORD.into()),
         2 => (DEFAULT_USER, &arguments[1]),
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
@@ -104,15 +104,33 @@ fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
+fn is_no_password_needed(context: &Context<'_, '_>, password: &[u8]) -> bool {
+    let users = &context.layer.users;
+    let elsewhere = context.layer.directory.as_ref();
+    users.default_user().rules().any_password
+        && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
+}
+
+/// The user's name in this logical database; or the way to the one that the password opens.
+fn user_here(context: &Context<'_, '_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
+    let layer = context.layer;
+    match layer.directory.as_ref().and_then(|directory| directory.find(name, password)) {
+        Some(door) if door.database == layer.space.database => Ok(door.user),
+        Some(door) => Err(Failure::Elsewhere(door)),
+        None => Ok(name.to_vec()),
+    }
+}
+
 fn authenticate(
     context: &mut Context<'_, '_>,
     name: &[u8],
     password: &[u8],
     arguments: Arguments<'_>,
 ) -> Result<(), Failure> {
+    let name = &user_here(context, name, password)?;
     let Some(user) = context.layer.users.authenticate(name, password) else {
         context.layer.log_failed_authentication(context.client, name, arguments);
-        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
+        return Err(errors::WRONG_PASSWORD.into());
     };
     context.client.become_user(user);
     context.client.authenticated = true;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::Engine;
+use quartet_model::DatabaseId;
 
 /// How long a script may keep the thread that serves the connections.
 const SHORT_MICROS: u64 = 25_000;
@@ -20,7 +21,8 @@ pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
-/// The long script of a database, if one runs. Others look at it without the partition's lock.
+/// The long script of the partition, if one runs: all databases of the partition share this, as they share the lock. Others
+/// look at it without the lock.
 #[derive(Default)]
 pub struct LongScripts {
     running: Mutex<Option<RunningScript>>,
@@ -32,6 +34,8 @@ pub struct LongScripts {
 
 #[derive(Clone)]
 pub struct RunningScript {
+    /// Whose it is. The others know only that it keeps them waiting.
+    pub database: DatabaseId,
     /// The script's digest or the function's name.
     pub name: String,
     pub is_function: bool,
@@ -67,8 +71,10 @@ impl LongScripts {
         self.busy.load(Ordering::SeqCst)
     }
 
-    pub fn running(&self) -> Option<RunningScript> {
-        self.running.lock().clone()
+    /// The script, if it is this database's.
+    pub fn running(&self, database: DatabaseId) -> Option<RunningScript> {
+        let running = self.running.lock();
+        running.as_ref().filter(|script| script.database == database).cloned()
     }
 
     /// The server stops: the script ends, and all that it did is taken back.
@@ -81,9 +87,10 @@ impl LongScripts {
         self.wrote.store(true, Ordering::SeqCst);
     }
 
-    pub fn kill(&self, is_function: bool) -> Result<(), NotKilled> {
+    pub fn kill(&self, database: DatabaseId, is_function: bool) -> Result<(), NotKilled> {
         let running = self.running.lock();
-        let script = running.as_ref().filter(|_| self.is_busy()).ok_or(NotKilled::NotBusy)?;
+        let own = running.as_ref().filter(|script| script.database == database && self.is_busy());
+        let script = own.ok_or(NotKilled::NotBusy)?;
         if self.wrote.load(Ordering::SeqCst) {
             return Err(NotKilled::HasWritten);
         }
@@ -100,8 +107,12 @@ impl LongScripts {
 pub enum Limit {
     /// Then it is begun again as a long one.
     Short,
-    /// Until it is killed. It counts as busy after so many microseconds; `None`: never.
-    Long(Arc<LongScripts>, Option<u64>),
+    /// Until it is killed, or for `micros_max`. It counts as busy after `busy_micros`; `None`: never.
+    Long {
+        scripts: Arc<LongScripts>,
+        busy_micros: Option<u64>,
+        micros_max: Option<u64>,
+    },
     Load,
 }
 
@@ -109,6 +120,8 @@ pub enum Limit {
 pub enum Stop {
     Overrun,
     Killed,
+    /// Its database's scripts may not take so long.
+    TooLong,
     LoadTimeout,
 }
 
@@ -165,12 +178,19 @@ impl Run {
         match &self.limit {
             Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::Overrun),
             Limit::Load => (micros >= LOAD_MICROS).then_some(Stop::LoadTimeout),
-            Limit::Long(scripts, busy_after) => {
-                if busy_after.is_some_and(|busy_after| micros >= busy_after) {
+            Limit::Long {
+                scripts,
+                busy_micros,
+                micros_max,
+            } => {
+                if busy_micros.is_some_and(|busy_micros| micros >= busy_micros) {
                     scripts.busy.store(true, Ordering::SeqCst);
                 }
                 if scripts.abandon.load(Ordering::SeqCst) {
                     return Some(Stop::Overrun);
+                }
+                if micros_max.is_some_and(|micros_max| micros >= micros_max) {
+                    return Some(Stop::TooLong);
                 }
                 scripts.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
             }

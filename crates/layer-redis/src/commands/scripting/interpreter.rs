@@ -102,6 +102,8 @@ pub enum Outcome {
     },
     /// It took too long for this thread: nothing of it may stay.
     Overrun,
+    /// Its database's scripts may not take so long.
+    TooLong,
 }
 
 /// The time and the log of a run.
@@ -308,6 +310,7 @@ impl Interpreter {
         self.collect();
         match (stopped, ended) {
             (Some(Stop::Overrun), _) => Outcome::Overrun,
+            (Some(Stop::TooLong), _) => Outcome::TooLong,
             (Some(_), ended) => {
                 let place = match &ended {
                     Ok((false, Value::Table(failure))) => place_of(failure, chunk),

@@ -316,6 +316,7 @@ impl Run<'_> {
         }
         let scripts = layer.long_scripts.clone();
         scripts.begin(RunningScript {
+            database: layer.space.database,
             name: chunk.name(),
             is_function: self.is_function,
             command: self.request.iter().map(<[u8]>::to_vec).collect(),
@@ -323,7 +324,11 @@ impl Run<'_> {
             library_counts: libraries::count(context.tx),
         });
         let threshold_ms = layer.config.busy_reply_threshold.load(Ordering::Relaxed);
-        Limit::Long(scripts, (threshold_ms > 0).then_some(threshold_ms as u64 * 1000))
+        Limit::Long {
+            scripts,
+            busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
+            micros_max: layer.gate.as_ref().map(|gate| gate.script_micros_max()),
+        }
     }
 
     fn bridge<'a, 't>(&self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
@@ -355,6 +360,14 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let value = match outcome {
             Outcome::Overrun => return Err(Failure::Overrun),
+            // Alone it is taken back; what came before it in a transaction cannot be.
+            Outcome::TooLong if context.in_exec => {
+                return Err(Failure::Kept {
+                    text: TOO_LONG.into(),
+                    counted: false,
+                });
+            }
+            Outcome::TooLong => return Err(TOO_LONG.into()),
             Outcome::Failed { text, counted } => return Err(Failure::Kept { text, counted }),
             Outcome::Answer(value) => value,
         };
@@ -383,6 +396,8 @@ impl Run<'_> {
         })
     }
 }
+
+const TOO_LONG: &str = "ERR max script duration exceeded: the script was ended";
 
 fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let script = add(context.layer, &arguments[2], true)?;
@@ -423,7 +438,7 @@ fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fa
 
 /// Ends the long script, if that may be. Needs no lock: the script holds it.
 pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
-    layer.long_scripts.kill(is_function).map_err(|why| match why {
+    layer.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
         NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
         NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
              You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
@@ -434,7 +449,8 @@ pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
 
 /// What everybody is told while a script runs for too long.
 pub fn busy(layer: &Redis) -> &'static str {
-    if layer.long_scripts.running().is_some_and(|script| script.is_function) {
+    let running = layer.long_scripts.running(layer.space.database);
+    if running.is_some_and(|script| script.is_function) {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
     } else {
         "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."

@@ -8,6 +8,7 @@ use crate::commands::help::help_command;
 use crate::config::Change;
 use crate::config::table::Parameter;
 use crate::context::Context;
+use crate::gate::PARAMETERS_OF_TENANTS;
 use crate::glob;
 
 pub const COMMANDS: &[Command] = &[container(
@@ -99,6 +100,10 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
             other.name == parameter.name && arguments[position].eq_ignore_ascii_case(&arguments[*other_position])
         }) {
             return Err(failed(&name, "duplicate parameter"));
+        }
+        let is_free = context.layer.gate.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        if !is_free {
+            return Err(failed(&name, "can't set protected config"));
         }
         pairs.push((parameter, position));
     }

@@ -1,0 +1,149 @@
+//! How many bytes of keys and values each logical database holds.
+//!
+//! Counted where transactions commit and where cleared ranges are freed, so asking costs one load and needs no lock. What a
+//! range clear took out counts until the flusher has freed it: walking it under the lock would make others wait.
+//!
+//! Invariant: once nothing is left to be freed, each figure is the sum over the rows of that database.
+
+use std::array;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use quartet_model::DatabaseId;
+use quartet_store::{Read, Row};
+
+/// Databases counted side by side; a shelf without any takes no memory.
+const SHELF: usize = 256;
+
+pub(crate) struct StoredBytes {
+    shelves: [OnceLock<Box<[AtomicI64; SHELF]>>; SHELF],
+}
+
+impl Default for StoredBytes {
+    fn default() -> StoredBytes {
+        StoredBytes {
+            shelves: array::from_fn(|_| OnceLock::new()),
+        }
+    }
+}
+
+impl StoredBytes {
+    /// Counts every row there is, once, before anybody changes any.
+    pub fn of(rows: &dyn Read) -> StoredBytes {
+        let stored = StoredBytes::default();
+        let (mut database, mut bytes) = (DatabaseId(0), 0);
+        rows.walk(&mut |row| {
+            if database_of(row) != database {
+                stored.add(database, bytes);
+                (database, bytes) = (database_of(row), 0);
+            }
+            bytes += row_bytes(row);
+            std::ops::ControlFlow::Continue(())
+        });
+        stored.add(database, bytes);
+        stored
+    }
+
+    #[inline]
+    pub fn add(&self, database: DatabaseId, bytes: i64) {
+        if bytes != 0 {
+            self.counter(database).fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub fn freed<'r>(&self, rows: impl Iterator<Item = &'r Row>) {
+        let mut first = None;
+        let mut bytes = 0;
+        for row in rows {
+            first.get_or_insert_with(|| database_of(row));
+            bytes += row_bytes(row);
+        }
+        if let Some(database) = first {
+            self.add(database, -bytes);
+        }
+    }
+
+    pub fn read(&self, database: DatabaseId) -> u64 {
+        let bytes = self.counter(database).load(Ordering::Relaxed);
+        bytes.max(0) as u64
+    }
+
+    fn counter(&self, database: DatabaseId) -> &AtomicI64 {
+        let number = usize::from(database.0);
+        let shelf = self.shelves[number / SHELF].get_or_init(|| Box::new(array::from_fn(|_| AtomicI64::new(0))));
+        &shelf[number % SHELF]
+    }
+}
+
+/// What a row counts for.
+pub(crate) fn row_bytes(row: &Row) -> i64 {
+    (row.key().len() + row.value().len()) as i64
+}
+
+fn database_of(row: &Row) -> DatabaseId {
+    let number = row.key().get(..2).and_then(|bytes| bytes.try_into().ok());
+    DatabaseId(u16::from_be_bytes(number.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_model::{DatabaseId, LayerId};
+
+    use crate::{Durability, Engine, EngineOptions, Space, Transaction};
+
+    fn open(disk: Arc<FaultyDisk>) -> Engine {
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap()
+    }
+
+    fn write(engine: &Engine, database: u16, body: impl Fn(&mut Transaction<'_>)) {
+        let space = Space {
+            database: DatabaseId(database),
+            layer: LayerId::Redis,
+            durability: Durability::None,
+        };
+        let body = |tx: &mut Transaction<'_>| -> Result<(), ()> {
+            body(tx);
+            Ok(())
+        };
+        engine.home().execute(space, body).unwrap();
+    }
+
+    #[test]
+    fn each_database_is_counted_by_itself_and_again_after_a_restart() {
+        let disk = Arc::new(FaultyDisk::new());
+        let engine = open(disk.clone());
+        write(&engine, 1, |tx| drop(tx.set(b"a", b"12345")));
+        write(&engine, 700, |tx| drop(tx.set(b"a", b"1234567")));
+        write(&engine, 700, |tx| drop(tx.set(b"b", b"1")));
+        write(&engine, 700, |tx| drop(tx.set(b"b", b"123")));
+        let stored = |engine: &Engine, database| engine.stored_bytes(DatabaseId(database));
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 11 + 7));
+        let refused = engine.home().execute(
+            Space {
+                database: DatabaseId(1),
+                layer: LayerId::Redis,
+                durability: Durability::None,
+            },
+            |tx| -> Result<(), ()> {
+                tx.set(b"c", b"never");
+                Err(())
+            },
+        );
+        assert!(refused.is_err());
+        assert_eq!(stored(&engine, 1), 9);
+        write(&engine, 700, |tx| drop(tx.clear(b"b")));
+        assert_eq!(stored(&engine, 700), 11);
+        engine.close().unwrap();
+        let engine = open(disk);
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 11));
+        write(&engine, 700, |tx| tx.clear_all());
+        engine.home().free_cleared();
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 0));
+        engine.close().unwrap();
+    }
+}

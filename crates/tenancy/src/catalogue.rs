@@ -1,0 +1,530 @@
+//! All logical databases but the default one: rows of the engine's system space, and an index of them in memory.
+//!
+//! ```text
+//! 'D' id   the definition, as JSON
+//! 'U' id   what the database has used, as JSON
+//! 'I'      the id that was given last
+//! ```
+//!
+//! A change is a transaction like any other: it is in the log before it is in the index, and whoever made it is answered once
+//! it is durable. All that an idle database costs is its entry in the index. An id is given again only after all others, and
+//! only when nothing of the database that had it is left.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+use quartet_engine::{Durability, Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_model::{DatabaseId, LayerId};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
+use crate::definition::{Definition, Hash, KeptCredentials, hexadecimal, is_name};
+use crate::meter::{Meter, Usage};
+use crate::quotas::Limits;
+use crate::share::Turns;
+
+/// An entry of the index. Those who serve the database hold it while they do.
+pub struct Database {
+    pub id: DatabaseId,
+    definition: RwLock<Arc<Definition>>,
+    pub limits: Limits,
+    pub meter: Meter,
+    pub turns: Turns,
+    /// It is being deleted.
+    closed: AtomicBool,
+}
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Full,
+    ReadOnly,
+    /// The admin of Fauna's tree.
+    Fauna,
+}
+
+/// The secrets of a database, as they are shown once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Secrets {
+    pub token: String,
+    pub read_only_token: String,
+    pub fauna_key: String,
+    pub access_key_id: String,
+    pub secret_access_key: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    #[error("a database's name is 1 to 64 lower-case letters, digits and hyphens, and not 'default'")]
+    BadName,
+    #[error("there is a database of this name")]
+    Exists,
+    #[error("there is no database of this name")]
+    Unknown,
+    #[error("there are as many databases as there can be")]
+    Full,
+    #[error("the log has failed")]
+    LogFailed,
+}
+
+/// Fills a buffer with what nobody can guess.
+pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
+pub struct Catalogue {
+    engine: Arc<Engine>,
+    random: Random,
+    index: RwLock<Index>,
+    /// There is none: nobody need take the lock to ask.
+    is_empty: AtomicBool,
+    /// Changes are made one after the other.
+    changing: parking_lot::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Index {
+    by_id: BTreeMap<u16, Arc<Database>>,
+    by_name: HashMap<String, u16>,
+    by_secret: HashMap<Hash, (u16, Access)>,
+    by_access_key: HashMap<String, u16>,
+}
+
+/// Where the catalogue is kept; no client's database has this number.
+const SYSTEM: DatabaseId = DatabaseId(0);
+/// The first that is given: 1 is the default database.
+const FIRST_ID: u16 = 2;
+const LAYERS: [LayerId; 5] = [
+    LayerId::System,
+    LayerId::Redis,
+    LayerId::Fauna,
+    LayerId::DynamoDb,
+    LayerId::KeyValue,
+];
+
+fn space(durability: Durability) -> Space {
+    Space {
+        database: SYSTEM,
+        layer: LayerId::System,
+        durability,
+    }
+}
+
+fn row(tag: u8, id: u16) -> [u8; 3] {
+    let [high, low] = id.to_be_bytes();
+    [tag, high, low]
+}
+
+impl Database {
+    fn new(id: u16, definition: Definition, usage: &Usage) -> Database {
+        Database {
+            id: DatabaseId(id),
+            limits: Limits::of(&definition.quotas),
+            closed: AtomicBool::new(definition.deleted),
+            definition: RwLock::new(Arc::new(definition)),
+            meter: Meter::from_usage(usage),
+            turns: Turns::default(),
+        }
+    }
+
+    pub fn definition(&self) -> Arc<Definition> {
+        self.definition.read().clone()
+    }
+
+    /// Nobody may begin anything any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Where one layer's rows of this database stand.
+    pub fn space(&self, layer: LayerId) -> Space {
+        Space {
+            database: self.id,
+            layer,
+            durability: self.definition.read().durability,
+        }
+    }
+
+    fn define(&self, definition: Definition) {
+        self.limits.set(&definition.quotas);
+        self.closed.store(definition.deleted, Ordering::SeqCst);
+        *self.definition.write() = Arc::new(definition);
+    }
+}
+
+impl Index {
+    fn add(&mut self, database: Arc<Database>) {
+        let (id, definition) = (database.id.0, database.definition());
+        if !definition.deleted {
+            let credentials = &definition.credentials;
+            self.by_secret.insert(credentials.token, (id, Access::Full));
+            self.by_secret.insert(credentials.read_only_token, (id, Access::ReadOnly));
+            self.by_secret.insert(credentials.fauna_key, (id, Access::Fauna));
+            let keys = credentials.access_keys.keys();
+            self.by_access_key.extend(keys.map(|key| (key.clone(), id)));
+        }
+        self.by_name.insert(definition.name.clone(), id);
+        self.by_id.insert(id, database);
+    }
+
+    fn remove(&mut self, id: u16) {
+        self.by_secret.retain(|_, (owner, _)| *owner != id);
+        self.by_access_key.retain(|_, owner| *owner != id);
+        self.by_name.retain(|_, owner| *owner != id);
+        self.by_id.remove(&id);
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Database>> {
+        self.by_id.get(self.by_name.get(name)?)
+    }
+}
+
+impl Catalogue {
+    /// Reads the catalogue. What was being deleted when the server ended is left to [`Catalogue::unfinished`].
+    pub fn open(engine: Arc<Engine>, random: Random) -> Catalogue {
+        let mut index = Index::default();
+        let reader = engine.reader(space(Durability::Always));
+        reader.scan(b"D", b"E", false, &mut |key, value| {
+            let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
+            let id = id.expect("a row of the catalogue carries an id");
+            let definition = read_row(value);
+            let usage = reader.get(&row(b'U', id)).map(|usage| read_row(&usage)).unwrap_or_default();
+            index.add(Arc::new(Database::new(id, definition, &usage)));
+            ControlFlow::Continue(())
+        });
+        Catalogue {
+            engine,
+            random,
+            is_empty: AtomicBool::new(index.by_id.is_empty()),
+            index: RwLock::new(index),
+            changing: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// There is no database but the default one. One load.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.is_empty.load(Ordering::Relaxed)
+    }
+
+    /// In the order of their ids.
+    pub fn list(&self) -> Vec<Arc<Database>> {
+        self.index.read().by_id.values().cloned().collect()
+    }
+
+    pub fn named(&self, name: &str) -> Option<Arc<Database>> {
+        self.find(|index| index.named(name).cloned())
+    }
+
+    pub fn numbered(&self, id: DatabaseId) -> Option<Arc<Database>> {
+        self.find(|index| index.by_id.get(&id.0).cloned())
+    }
+
+    /// The database that a token, a password or Fauna's key opens.
+    pub fn by_secret(&self, secret: &[u8]) -> Option<(Arc<Database>, Access)> {
+        self.find(|index| {
+            let (id, access) = *index.by_secret.get(&Hash::of(secret))?;
+            Some((index.by_id.get(&id)?.clone(), access))
+        })
+    }
+
+    /// The database that has an access key, and the key's secret.
+    pub fn by_access_key(&self, key: &str) -> Option<(Arc<Database>, String)> {
+        self.find(|index| {
+            let database = index.by_id.get(index.by_access_key.get(key)?)?.clone();
+            let secret = database.definition().credentials.access_keys.get(key)?.clone();
+            Some((database, secret))
+        })
+    }
+
+    fn find<T>(&self, look: impl FnOnce(&Index) -> Option<T>) -> Option<T> {
+        if self.is_empty() { None } else { look(&self.index.read()) }
+    }
+
+    /// Makes a database with new credentials. The hash of what is returned is kept, the rest is gone once shown.
+    pub fn create(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
+        let _changing = self.changing.lock();
+        if !is_name(&definition.name) {
+            return Err(CatalogueError::BadName);
+        }
+        if self.index.read().named(&definition.name).is_some() {
+            return Err(CatalogueError::Exists);
+        }
+        let (secrets, kept) = self.make_secrets();
+        definition.credentials = kept;
+        definition.created_micros = self.engine.now_micros();
+        let id = self.free_id()?;
+        self.write(|tx| {
+            tx.set(b"I", &id.to_be_bytes());
+            tx.set(&row(b'D', id), &json(&definition));
+        })?;
+        let database = Arc::new(Database::new(id, definition, &Usage::default()));
+        self.index.write().add(database.clone());
+        self.is_empty.store(false, Ordering::SeqCst);
+        Ok((database, secrets))
+    }
+
+    /// Changes what is decided about a database, its name and credentials aside.
+    pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
+        let _changing = self.changing.lock();
+        let database = self.present(name)?;
+        let mut definition = Definition::clone(&database.definition());
+        change(&mut definition);
+        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
+        database.define(definition);
+        Ok(database)
+    }
+
+    /// Gives a database new credentials in the place of all old ones.
+    pub fn renew_credentials(&self, name: &str) -> Result<(Arc<Database>, Secrets), CatalogueError> {
+        let (secrets, kept) = self.make_secrets();
+        let database = self.change(name, |definition| definition.credentials = kept)?;
+        let mut index = self.index.write();
+        index.remove(database.id.0);
+        index.add(database.clone());
+        Ok((database, secrets))
+    }
+
+    /// Closes a database for good: nobody gets in any more. Its rows are still there until [`Catalogue::forget`].
+    pub fn close(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
+        let database = self.change(name, |definition| definition.deleted = true)?;
+        let mut index = self.index.write();
+        index.remove(database.id.0);
+        index.add(database.clone());
+        Ok(database)
+    }
+
+    /// Databases that were closed and not forgotten before the server ended.
+    pub fn unfinished(&self) -> Vec<Arc<Database>> {
+        self.list().into_iter().filter(|database| database.is_closed()).collect()
+    }
+
+    /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
+    pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
+        assert!(database.is_closed(), "only a closed database is forgotten");
+        for layer in LAYERS {
+            let cleared = self.engine.home().execute(database.space(layer), |tx| {
+                tx.clear_all();
+                Ok(())
+            });
+            outcome(cleared)?;
+        }
+        let id = database.id.0;
+        self.write(|tx| {
+            tx.clear(&row(b'D', id));
+            tx.clear(&row(b'U', id));
+        })?;
+        self.index.write().remove(id);
+        Ok(())
+    }
+
+    /// Writes down what has been used since the last time. `at_the_end`: of every database, durably.
+    pub fn keep_usage(&self, at_the_end: bool) {
+        let now_micros = self.engine.now_micros();
+        let used = |database: &Arc<Database>| database.meter.take_changed() && !database.is_closed();
+        let used: Vec<_> = self.list().into_iter().filter(used).collect();
+        if used.is_empty() {
+            return;
+        }
+        let durability = if at_the_end { Durability::Always } else { Durability::Interval };
+        let written = self.engine.home().execute(space(durability), |tx| {
+            for database in &used {
+                tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome(written) {
+            unreachable!("counters are small and never refused: {error}");
+        }
+    }
+
+    fn present(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
+        let index = self.index.read();
+        let found = index.named(name).filter(|database| !database.is_closed());
+        found.cloned().ok_or(CatalogueError::Unknown)
+    }
+
+    fn free_id(&self) -> Result<u16, CatalogueError> {
+        let reader = self.engine.reader(space(Durability::Always));
+        let last = reader.get(b"I").and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
+        let first = last.and_then(|last| last.checked_add(1)).unwrap_or(FIRST_ID);
+        let index = self.index.read();
+        let mut candidates = (first..=u16::MAX - 1).chain(FIRST_ID..first);
+        candidates
+            .find(|id| !index.by_id.contains_key(id))
+            .ok_or(CatalogueError::Full)
+    }
+
+    /// Runs `body` as a transaction and waits until it is durable.
+    fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
+        let written = self.engine.home().execute(space(Durability::Always), |tx| {
+            body(tx);
+            Ok(())
+        });
+        let hold = outcome(written)?;
+        if self.engine.wait_durable(hold) { Ok(()) } else { Err(CatalogueError::LogFailed) }
+    }
+
+    fn make_secrets(&self) -> (Secrets, KeptCredentials) {
+        let secrets = Secrets {
+            token: format!("qt_{}", self.digits(24)),
+            read_only_token: format!("qr_{}", self.digits(24)),
+            fauna_key: format!("qf_{}", self.digits(24)),
+            access_key_id: format!("QK{}", self.digits(9).to_ascii_uppercase()),
+            secret_access_key: self.digits(24),
+        };
+        let access_key = (secrets.access_key_id.clone(), secrets.secret_access_key.clone());
+        let kept = KeptCredentials {
+            token: Hash::of(secrets.token.as_bytes()),
+            read_only_token: Hash::of(secrets.read_only_token.as_bytes()),
+            fauna_key: Hash::of(secrets.fauna_key.as_bytes()),
+            access_keys: BTreeMap::from([access_key]),
+        };
+        (secrets, kept)
+    }
+
+    /// So many random bytes, two digits each.
+    fn digits(&self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        (self.random)(&mut bytes);
+        hexadecimal(&bytes)
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("names and numbers are JSON")
+}
+
+/// Reads what this or an earlier version wrote.
+fn read_row<T: DeserializeOwned>(value: &[u8]) -> T {
+    serde_json::from_slice(value).expect("a row of the catalogue is what was written")
+}
+
+/// The layer's code never refuses here, and what it writes is small.
+fn outcome(executed: Result<((), Hold), ExecuteError<std::convert::Infallible>>) -> Result<Hold, CatalogueError> {
+    match executed {
+        Ok(((), hold)) => Ok(hold),
+        Err(ExecuteError::TooLarge(_)) => unreachable!("rows of the catalogue are small"),
+        Err(ExecuteError::Layer(never, _)) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_engine::EngineOptions;
+    use quartet_env::{FaultyDisk, ManualClock};
+
+    use super::*;
+    use crate::{Consistency, Quotas};
+
+    const NOW: u64 = 1_700_000_000_000_000;
+
+    fn open(disk: &Arc<FaultyDisk>) -> Catalogue {
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let clock = Arc::new(ManualClock::new(NOW));
+        let engine = Engine::open(disk.clone(), clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        let next = std::sync::atomic::AtomicU64::new(0);
+        let random = move |bytes: &mut [u8]| {
+            let number = next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+            bytes[..8].copy_from_slice(&number);
+        };
+        Catalogue::open(Arc::new(engine), Box::new(random))
+    }
+
+    fn end(catalogue: Catalogue) {
+        catalogue.keep_usage(true);
+        let Some(engine) = Arc::into_inner(catalogue.engine) else {
+            panic!("somebody else has the engine");
+        };
+        engine.close().unwrap();
+    }
+
+    fn definition(name: &str) -> Definition {
+        Definition {
+            name: name.into(),
+            durability: Durability::Always,
+            consistency: Consistency::Strong,
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+        }
+    }
+
+    #[test]
+    fn a_database_is_found_by_what_opens_it_also_after_a_restart() {
+        let disk = Arc::new(FaultyDisk::new());
+        let catalogue = open(&disk);
+        assert!(catalogue.is_empty());
+        let (shop, secrets) = catalogue.create(definition("shop")).unwrap();
+        let (news, _) = catalogue.create(definition("news")).unwrap();
+        assert_ne!(shop.id, news.id);
+        assert!(matches!(catalogue.create(definition("shop")), Err(CatalogueError::Exists)));
+        assert!(matches!(catalogue.create(definition("default")), Err(CatalogueError::BadName)));
+        shop.meter.command(&shop.limits, NOW).unwrap();
+        end(catalogue);
+
+        let catalogue = open(&disk);
+        let (found, access) = catalogue.by_secret(secrets.token.as_bytes()).unwrap();
+        assert_eq!((found.id, access), (shop.id, Access::Full));
+        let (found, access) = catalogue.by_secret(secrets.read_only_token.as_bytes()).unwrap();
+        assert_eq!((found.id, access), (shop.id, Access::ReadOnly));
+        let (found, secret) = catalogue.by_access_key(&secrets.access_key_id).unwrap();
+        assert_eq!((found.id, secret), (shop.id, secrets.secret_access_key));
+        assert!(catalogue.by_secret(b"guess").is_none());
+        assert_eq!(found.meter.usage(NOW).commands_of_day, 1);
+        end(catalogue);
+    }
+
+    #[test]
+    fn old_credentials_end_with_the_new_ones() {
+        let catalogue = open(&Arc::new(FaultyDisk::new()));
+        let (_, old) = catalogue.create(definition("shop")).unwrap();
+        let (_, new) = catalogue.renew_credentials("shop").unwrap();
+        assert!(catalogue.by_secret(old.token.as_bytes()).is_none());
+        assert!(catalogue.by_access_key(&old.access_key_id).is_none());
+        assert!(catalogue.by_secret(new.token.as_bytes()).is_some());
+        end(catalogue);
+    }
+
+    #[test]
+    fn a_change_holds_from_then_on() {
+        let catalogue = open(&Arc::new(FaultyDisk::new()));
+        let (shop, _) = catalogue.create(definition("shop")).unwrap();
+        assert!(shop.limits.check_request(100).is_ok());
+        let change = |definition: &mut Definition| definition.quotas.request_bytes = Some(10);
+        catalogue.change("shop", change).unwrap();
+        assert!(shop.limits.check_request(100).is_err());
+        assert!(matches!(catalogue.change("nosuch", change), Err(CatalogueError::Unknown)));
+        end(catalogue);
+    }
+
+    /// A server that ended between the closing and the forgetting finishes when it opens.
+    #[test]
+    fn nothing_of_a_deleted_database_is_left() {
+        let disk = Arc::new(FaultyDisk::new());
+        let catalogue = open(&disk);
+        let (shop, secrets) = catalogue.create(definition("shop")).unwrap();
+        let written = catalogue.engine.home().execute(shop.space(LayerId::Redis), |tx| {
+            tx.set(b"key", b"value");
+            Ok(())
+        });
+        outcome(written).unwrap();
+        catalogue.close("shop").unwrap();
+        assert!(catalogue.by_secret(secrets.token.as_bytes()).is_none());
+        end(catalogue);
+
+        let catalogue = open(&disk);
+        let unfinished = catalogue.unfinished();
+        assert_eq!(unfinished.len(), 1);
+        catalogue.forget(&unfinished[0]).unwrap();
+        catalogue.engine.home().free_cleared();
+        assert_eq!(catalogue.engine.stored_bytes(unfinished[0].id), 0);
+        assert!(catalogue.named("shop").is_none());
+        let (again, _) = catalogue.create(definition("shop")).unwrap();
+        assert_ne!(again.id, unfinished[0].id);
+        end(catalogue);
+    }
+}

@@ -1,0 +1,165 @@
+//! What an operator decides about a logical database, and the JSON in which the catalogue keeps it.
+//!
+//! Passwords, tokens and Fauna's keys are kept as SHA-256 only: they are made here, of 192 random bits. A secret access key of
+//! DynamoDB is kept as it is, because a signature can only be verified with the secret itself.
+
+use std::collections::BTreeMap;
+
+use quartet_engine::Durability;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use sha2::{Digest, Sha256};
+
+use crate::quotas::Quotas;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Lower-case letters, digits and hyphens.
+    pub name: String,
+    #[serde(serialize_with = "write_durability", deserialize_with = "read_durability")]
+    pub durability: Durability,
+    pub consistency: Consistency,
+    /// Where no room is left, old keys make some, instead of writes being refused. Redis' keys only.
+    pub eviction: bool,
+    pub quotas: Quotas,
+    pub credentials: KeptCredentials,
+    pub created_micros: u64,
+    /// It is being deleted: nobody comes in any more, and its rows go.
+    #[serde(default)]
+    pub deleted: bool,
+}
+
+/// What reads may show. One node has one replica, and all three are the same on it: strong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    #[default]
+    Strong,
+    Session,
+    Eventual,
+}
+
+impl Consistency {
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::Strong => "strong",
+            Consistency::Session => "session",
+            Consistency::Eventual => "eventual",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Consistency> {
+        [Consistency::Strong, Consistency::Session, Consistency::Eventual]
+            .into_iter()
+            .find(|consistency| consistency.name() == text)
+    }
+}
+
+/// What is kept of the secrets of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptCredentials {
+    /// Redis' password, and the token of the REST API.
+    pub token: Hash,
+    /// The same for who may only read.
+    pub read_only_token: Hash,
+    /// The secret of the admin of Fauna's root database.
+    pub fauna_key: Hash,
+    /// DynamoDB's access keys and their secrets.
+    pub access_keys: BTreeMap<String, String>,
+}
+
+/// A SHA-256; 64 hexadecimal digits in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    pub fn of(secret: &[u8]) -> Hash {
+        Hash(Sha256::digest(secret).into())
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hexadecimal(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(D::Error::custom("a hash has 64 hexadecimal digits"));
+        }
+        for (index, byte) in hash.iter_mut().enumerate() {
+            let digits = &text[2 * index..2 * index + 2];
+            *byte = u8::from_str_radix(digits, 16).map_err(D::Error::custom)?;
+        }
+        Ok(Hash(hash))
+    }
+}
+
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Longest name of a database.
+const NAME_BYTES_MAX: usize = 64;
+/// What the database is called that every server has.
+pub const DEFAULT_NAME: &str = "default";
+
+/// Names stand in paths, labels and user names, so they are plain.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && name != DEFAULT_NAME
+}
+
+fn write_durability<S: Serializer>(durability: &Durability, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(durability.name())
+}
+
+fn read_durability<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Durability, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Durability::parse(&text).ok_or_else(|| D::Error::custom("durability is always, interval or none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        for good in ["a", "shop-2", "0"] {
+            assert!(is_name(good), "{good}");
+        }
+        let long = "a".repeat(65);
+        for bad in ["", "default", "Shop", "a/b", "a b", "ä", &long] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_definition_is_read_as_it_was_written() {
+        let definition = Definition {
+            name: "shop".into(),
+            durability: Durability::Interval,
+            consistency: Consistency::Session,
+            eviction: true,
+            quotas: Quotas {
+                stored_bytes: Some(7),
+                ..Quotas::default()
+            },
+            credentials: KeptCredentials {
+                token: Hash::of(b"token"),
+                access_keys: BTreeMap::from([("QK1".into(), "secret".into())]),
+                ..KeptCredentials::default()
+            },
+            created_micros: 5,
+            deleted: false,
+        };
+        let text = serde_json::to_string(&definition).unwrap();
+        assert_eq!(serde_json::from_str::<Definition>(&text).unwrap(), definition);
+        assert!(!text.contains("\"token\":\"token\""));
+    }
+}

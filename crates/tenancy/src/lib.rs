@@ -1,0 +1,24 @@
+//! Logical databases: which there are, whose credentials open them, how much each may use and has used.
+//!
+//! ```text
+//!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
+//!   definition  what an operator decides about a database, and the form in which that is kept
+//!   quotas      how much a database may use, and what it is refused with
+//!   meter       how much it has used: atomics, written to the system space now and then
+//!   share       how long a busy database waits so that the others get their turn
+//! ```
+//!
+//! Knows no protocol, no socket and no clock: time is passed in. The default database, which every server has, is not in the
+//! catalogue: nobody meters it and no quota holds it, so it pays for none of this.
+
+mod catalogue;
+mod definition;
+mod meter;
+mod quotas;
+mod share;
+
+pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
+pub use definition::{Consistency, Definition, KeptCredentials};
+pub use meter::{Charge, Meter, Usage};
+pub use quotas::{Exceeded, Limits, Quotas};
+pub use share::{Share, Turns};

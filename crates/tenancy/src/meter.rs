@@ -1,0 +1,224 @@
+//! How much a logical database has used.
+//!
+//! Relaxed atomics: each figure is exact, no two are read at one moment. The catalogue writes them to the system space now
+//! and then and when the server stops; a crash loses what was counted since, a few seconds' worth at most.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::quotas::{Exceeded, Limits};
+
+/// A request's cost. Units are thousandths, because DynamoDB counts in halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    pub read_milliunits: u64,
+    pub write_milliunits: u64,
+}
+
+impl Charge {
+    pub const READ: Charge = Charge {
+        read_milliunits: 1000,
+        write_milliunits: 0,
+    };
+    pub const WRITE: Charge = Charge {
+        read_milliunits: 0,
+        write_milliunits: 1000,
+    };
+}
+
+#[derive(Default)]
+pub struct Meter {
+    commands: AtomicU64,
+    refused: AtomicU64,
+    read_milliunits: AtomicU64,
+    write_milliunits: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    /// The present day since 1970-01-01 UTC, and what was executed on it.
+    day: AtomicU64,
+    commands_of_day: AtomicU64,
+    /// The present second, modulo 2^32, in the high half; commands of it in the low one.
+    second: AtomicU64,
+    /// When the latest command came, in microseconds since the Unix epoch.
+    active_micros: AtomicU64,
+    /// Changed since it was last written down.
+    changed: std::sync::atomic::AtomicBool,
+}
+
+/// The figures of a meter, as they are written down and shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub commands: u64,
+    /// On the day that `day` counts since 1970-01-01 UTC.
+    pub commands_of_day: u64,
+    pub day: u64,
+    /// Requests that a quota refused.
+    pub refused: u64,
+    pub read_units: f64,
+    pub write_units: f64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
+const MILLIUNITS: f64 = 1000.0;
+
+impl Meter {
+    pub fn from_usage(usage: &Usage) -> Meter {
+        let milliunits = |units: f64| AtomicU64::new((units * MILLIUNITS) as u64);
+        Meter {
+            commands: AtomicU64::new(usage.commands),
+            refused: AtomicU64::new(usage.refused),
+            read_milliunits: milliunits(usage.read_units),
+            write_milliunits: milliunits(usage.write_units),
+            bytes_in: AtomicU64::new(usage.bytes_in),
+            bytes_out: AtomicU64::new(usage.bytes_out),
+            day: AtomicU64::new(usage.day),
+            commands_of_day: AtomicU64::new(usage.commands_of_day),
+            ..Meter::default()
+        }
+    }
+
+    /// The figures at `now_micros`.
+    pub fn usage(&self, now_micros: u64) -> Usage {
+        self.turn_the_day(now_micros);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Usage {
+            commands: read(&self.commands),
+            commands_of_day: read(&self.commands_of_day),
+            day: read(&self.day),
+            refused: read(&self.refused),
+            read_units: read(&self.read_milliunits) as f64 / MILLIUNITS,
+            write_units: read(&self.write_milliunits) as f64 / MILLIUNITS,
+            bytes_in: read(&self.bytes_in),
+            bytes_out: read(&self.bytes_out),
+        }
+    }
+
+    /// Counts a command, unless there have been too many. One that is refused is not counted as executed.
+    pub fn command(&self, limits: &Limits, now_micros: u64) -> Result<(), Exceeded> {
+        self.active_micros.store(now_micros, Ordering::Relaxed);
+        self.changed.store(true, Ordering::Relaxed);
+        let counted = self
+            .check_day(limits, now_micros)
+            .and_then(|()| self.count_second(limits, now_micros));
+        match counted {
+            Ok(()) => {
+                self.commands_of_day.fetch_add(1, Ordering::Relaxed);
+                self.commands.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => self.refuse(),
+        }
+        counted
+    }
+
+    /// A quota has refused a request.
+    pub fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn charge(&self, charge: Charge) {
+        self.read_milliunits.fetch_add(charge.read_milliunits, Ordering::Relaxed);
+        self.write_milliunits.fetch_add(charge.write_milliunits, Ordering::Relaxed);
+    }
+
+    pub fn transferred(&self, bytes_in: usize, bytes_out: usize) {
+        self.bytes_in.fetch_add(bytes_in as u64, Ordering::Relaxed);
+        self.bytes_out.fetch_add(bytes_out as u64, Ordering::Relaxed);
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// When the latest command came.
+    pub fn active_micros(&self) -> u64 {
+        self.active_micros.load(Ordering::Relaxed)
+    }
+
+    /// True once after a change.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::Relaxed)
+    }
+
+    fn check_day(&self, limits: &Limits, now_micros: u64) -> Result<(), Exceeded> {
+        self.turn_the_day(now_micros);
+        let limit = limits.commands_per_day.load(Ordering::Relaxed);
+        let usage = self.commands_of_day.load(Ordering::Relaxed);
+        if usage < limit {
+            return Ok(());
+        }
+        Err(Exceeded::CommandsPerDay { limit, usage })
+    }
+
+    fn turn_the_day(&self, now_micros: u64) {
+        let today = now_micros / DAY_MICROS;
+        if self.day.load(Ordering::Relaxed) != today && self.day.swap(today, Ordering::Relaxed) != today {
+            self.commands_of_day.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn count_second(&self, limits: &Limits, now_micros: u64) -> Result<(), Exceeded> {
+        let limit = limits.commands_per_second.load(Ordering::Relaxed);
+        if limit == u64::MAX {
+            return Ok(());
+        }
+        let present = (now_micros / 1_000_000) << 32;
+        let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
+            let count = if second & !LOW == present & !LOW { second & LOW } else { 0 };
+            (count < limit.min(LOW)).then_some(present | (count + 1))
+        });
+        counted.map(|_| ()).map_err(|_| Exceeded::CommandsPerSecond { limit })
+    }
+}
+
+const LOW: u64 = u32::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quotas;
+
+    const NOON: u64 = 20_000 * DAY_MICROS + DAY_MICROS / 2;
+
+    fn limits(second: Option<u64>, day: Option<u64>) -> Limits {
+        Limits::of(&Quotas {
+            commands_per_second: second,
+            commands_per_day: day,
+            ..Quotas::default()
+        })
+    }
+
+    #[test]
+    fn a_second_and_a_day_end() {
+        let (meter, limits) = (Meter::default(), limits(Some(2), Some(3)));
+        assert_eq!(meter.command(&limits, NOON), Ok(()));
+        assert_eq!(meter.command(&limits, NOON + 999_999), Ok(()));
+        let refused = meter.command(&limits, NOON + 999_999);
+        assert_eq!(refused, Err(Exceeded::CommandsPerSecond { limit: 2 }));
+        assert_eq!(meter.command(&limits, NOON + 1_000_000), Ok(()));
+        let refused = meter.command(&limits, NOON + 2_000_000);
+        assert_eq!(refused, Err(Exceeded::CommandsPerDay { limit: 3, usage: 3 }));
+        assert_eq!(meter.command(&limits, NOON + DAY_MICROS), Ok(()));
+        let usage = meter.usage(NOON + DAY_MICROS);
+        assert_eq!((usage.commands, usage.commands_of_day, usage.refused), (4, 1, 2));
+    }
+
+    #[test]
+    fn what_was_written_down_goes_on() {
+        let meter = Meter::default();
+        assert_eq!(meter.command(&limits(None, None), NOON), Ok(()));
+        meter.charge(Charge::WRITE);
+        meter.charge(Charge {
+            read_milliunits: 500,
+            write_milliunits: 0,
+        });
+        meter.transferred(10, 20);
+        let kept = meter.usage(NOON);
+        let again = Meter::from_usage(&kept);
+        assert_eq!(again.usage(NOON), kept);
+        assert_eq!((kept.read_units, kept.write_units, kept.bytes_in, kept.bytes_out), (0.5, 1.0, 10, 20));
+        let refused = again.command(&limits(None, Some(1)), NOON);
+        assert_eq!(refused, Err(Exceeded::CommandsPerDay { limit: 1, usage: 1 }));
+    }
+}

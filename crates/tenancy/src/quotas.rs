@@ -1,0 +1,148 @@
+//! How much a logical database may use, and which limit a request ran into.
+//!
+//! The words an operator sets are [`Quotas`]; what requests are held against are [`Limits`], the same as atomics, so that a
+//! change holds from the next request on and nobody takes a lock to ask.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// What an operator allows. Absent: no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quotas {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands_per_second: Option<u64>,
+    /// Days begin at midnight UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands_per_day: Option<u64>,
+    /// Keys and values. Reading and deleting go on beyond it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_bytes: Option<u64>,
+    /// Redis connections, and answers over HTTP that go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+    /// How long one script may run; a tenth of a second unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_millis: Option<u64>,
+}
+
+/// How long a script may run if nobody has decided: while it does, nobody else of the partition is served.
+const SCRIPT_MILLIS: u64 = 100;
+const NONE: u64 = u64::MAX;
+
+/// Quotas in force.
+#[derive(Debug)]
+pub struct Limits {
+    pub(crate) commands_per_second: AtomicU64,
+    pub(crate) commands_per_day: AtomicU64,
+    stored_bytes: AtomicU64,
+    request_bytes: AtomicU64,
+    connections: AtomicU64,
+    script_millis: AtomicU64,
+}
+
+impl Limits {
+    pub fn of(quotas: &Quotas) -> Limits {
+        let limits = Limits {
+            commands_per_second: AtomicU64::new(NONE),
+            commands_per_day: AtomicU64::new(NONE),
+            stored_bytes: AtomicU64::new(NONE),
+            request_bytes: AtomicU64::new(NONE),
+            connections: AtomicU64::new(NONE),
+            script_millis: AtomicU64::new(SCRIPT_MILLIS),
+        };
+        limits.set(quotas);
+        limits
+    }
+
+    pub fn set(&self, quotas: &Quotas) {
+        let store = |limit: &AtomicU64, value: Option<u64>| limit.store(value.unwrap_or(NONE), Ordering::Relaxed);
+        store(&self.commands_per_second, quotas.commands_per_second);
+        store(&self.commands_per_day, quotas.commands_per_day);
+        store(&self.stored_bytes, quotas.stored_bytes);
+        store(&self.request_bytes, quotas.request_bytes);
+        store(&self.connections, quotas.connections);
+        store(&self.script_millis, quotas.script_millis.or(Some(SCRIPT_MILLIS)));
+    }
+
+    pub fn check_request(&self, request_bytes: usize) -> Result<(), Exceeded> {
+        within(&self.request_bytes, request_bytes as u64).map_err(|(limit, usage)| Exceeded::RequestBytes { limit, usage })
+    }
+
+    /// Whether `stored_bytes` leave room for more.
+    pub fn check_stored(&self, stored_bytes: u64) -> Result<(), Exceeded> {
+        within(&self.stored_bytes, stored_bytes).map_err(|(limit, usage)| Exceeded::StoredBytes { limit, usage })
+    }
+
+    /// Whether one connection more than `open` may come in.
+    pub fn check_connections(&self, open: usize) -> Result<(), Exceeded> {
+        within(&self.connections, open as u64 + 1).map_err(|(limit, _)| Exceeded::Connections {
+            limit,
+            usage: open as u64,
+        })
+    }
+
+    pub fn stored_bytes(&self) -> Option<u64> {
+        Some(self.stored_bytes.load(Ordering::Relaxed)).filter(|limit| *limit != NONE)
+    }
+
+    pub fn request_bytes(&self) -> Option<u64> {
+        Some(self.request_bytes.load(Ordering::Relaxed)).filter(|limit| *limit != NONE)
+    }
+
+    pub fn script_micros(&self) -> u64 {
+        self.script_millis.load(Ordering::Relaxed).saturating_mul(1000)
+    }
+}
+
+/// The limit and the usage, if that is more.
+fn within(limit: &AtomicU64, usage: u64) -> Result<(), (u64, u64)> {
+    let limit = limit.load(Ordering::Relaxed);
+    if usage <= limit { Ok(()) } else { Err((limit, usage)) }
+}
+
+/// Which quota a request ran into. Each layer tells it in its protocol's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// Waiting a moment helps.
+    CommandsPerSecond { limit: u64 },
+    /// Waiting until midnight UTC helps.
+    CommandsPerDay { limit: u64, usage: u64 },
+    RequestBytes { limit: u64, usage: u64 },
+    /// Deleting helps.
+    StoredBytes { limit: u64, usage: u64 },
+    Connections { limit: u64, usage: u64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_unlimited_and_what_is_unknown_is_refused() {
+        let limits = Limits::of(&Quotas::default());
+        assert_eq!(limits.check_request(usize::MAX), Ok(()));
+        assert_eq!(limits.check_connections(1_000_000), Ok(()));
+        assert_eq!(limits.script_micros(), 100_000);
+        assert!(serde_json::from_str::<Quotas>(r#"{"commands_per_minute": 1}"#).is_err());
+    }
+
+    #[test]
+    fn a_limit_may_be_reached_and_not_exceeded() {
+        let quotas = Quotas {
+            stored_bytes: Some(10),
+            connections: Some(2),
+            ..Quotas::default()
+        };
+        let limits = Limits::of(&quotas);
+        assert_eq!(limits.check_stored(10), Ok(()));
+        assert_eq!(limits.check_stored(11), Err(Exceeded::StoredBytes { limit: 10, usage: 11 }));
+        assert_eq!(limits.check_connections(1), Ok(()));
+        assert_eq!(limits.check_connections(2), Err(Exceeded::Connections { limit: 2, usage: 2 }));
+        limits.set(&Quotas::default());
+        assert_eq!(limits.check_stored(11), Ok(()));
+    }
+}
