@@ -22,6 +22,9 @@ pub enum Exception {
     DuplicateItem,
     LimitExceeded,
     ProvisionedThroughputExceeded,
+    /// Requests come too fast: SDKs wait and retry.
+    Throttling,
+    RequestLimitExceeded,
     PolicyNotFound,
     ContinuousBackupsUnavailable,
     TrimmedDataAccess,
@@ -33,6 +36,7 @@ pub enum Exception {
 
 const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
 const CORAL_SERVICE: &str = "com.amazon.coral.service#";
+const CORAL_AVAILABILITY: &str = "com.amazon.coral.availability#";
 const SERVICE: &str = "com.amazonaws.dynamodb.v20120810#";
 
 impl Exception {
@@ -56,6 +60,8 @@ impl Exception {
             DuplicateItem => (SERVICE, "DuplicateItemException", 400),
             LimitExceeded => (SERVICE, "LimitExceededException", 400),
             ProvisionedThroughputExceeded => (SERVICE, "ProvisionedThroughputExceededException", 400),
+            Throttling => (CORAL_AVAILABILITY, "ThrottlingException", 400),
+            RequestLimitExceeded => (SERVICE, "RequestLimitExceeded", 400),
             PolicyNotFound => (SERVICE, "PolicyNotFoundException", 400),
             ContinuousBackupsUnavailable => (SERVICE, "ContinuousBackupsUnavailableException", 400),
             TrimmedDataAccess => (SERVICE, "TrimmedDataAccessException", 400),

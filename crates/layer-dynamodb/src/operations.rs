@@ -36,6 +36,17 @@ impl Target {
     pub fn name(&self) -> &'static str {
         self.0.name
     }
+
+    /// The operation may change something. PartiQL's may, whatever they turn out to do.
+    pub fn writes(&self) -> bool {
+        let only_reads = ["Get", "List", "Describe", "Query", "Scan", "BatchGet", "TransactGet"];
+        !only_reads.iter().any(|prefix| self.0.name.starts_with(prefix))
+    }
+
+    /// The operation may make the database larger.
+    pub fn makes_larger(&self) -> bool {
+        self.writes() && !self.0.name.starts_with("Delete")
+    }
 }
 
 const fn operation(

@@ -54,6 +54,8 @@ pub enum EmptyReply {
 pub enum After {
     /// Write a checkpoint and answer OK when it is on disk.
     Checkpoint,
+    /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when that is done.
+    SaveUsers,
     /// Shut the server down.
     Shutdown,
     /// Sleep for so many microseconds before the reply is sent.
@@ -66,6 +68,7 @@ impl std::fmt::Debug for After {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             After::Checkpoint => "Checkpoint",
+            After::SaveUsers => "SaveUsers",
             After::Shutdown => "Shutdown",
             After::Sleep { .. } => "Sleep",
             After::Script(_) => "Script",

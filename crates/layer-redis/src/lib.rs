@@ -195,9 +195,12 @@ impl Redis {
         }
     }
 
-    /// Memory in use: what the process began with, and the rows.
+    /// Memory in use: what the process began with, and the rows. Of a database that is one of several, what it holds.
     pub fn used_bytes(&self) -> u64 {
-        self.identity.startup_bytes + quartet_store::all_rows_bytes()
+        match self.gate {
+            None => self.identity.startup_bytes + quartet_store::all_rows_bytes(),
+            Some(_) => self.engine.stored_bytes(self.space.database),
+        }
     }
 
     /// Commands that may need more memory are refused. One load while there is no limit.

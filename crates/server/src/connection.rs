@@ -25,6 +25,8 @@ use tokio::time::Instant;
 use crate::bell::{Bell, Porter};
 use crate::durability::DurableWaiters;
 use crate::settings::Settings;
+use crate::tenants::Tenants;
+use crate::tenants::turns::Player;
 
 /// What a connection's buffers shrink back to once they are empty.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -51,6 +53,7 @@ pub struct Desk {
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
     threads: Vec<Desk>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -65,7 +68,7 @@ pub async fn accept(
     while !*stop.borrow() {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => deal(socket, &layer, &threads, &next),
+                Ok((socket, _)) => deal(socket, &layer, &tenants, &threads, &next),
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection");
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -76,6 +79,7 @@ pub async fn accept(
     }
     // Nobody new arrives; everybody who is there looks at `stop` when woken.
     layer.clients.wake_all();
+    tenants.wake_all();
 }
 
 /// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
@@ -86,8 +90,8 @@ pub struct Accepted {
     bell: Arc<Bell>,
 }
 
-fn deal(socket: TcpStream, layer: &Redis, threads: &[Desk], next: &AtomicUsize) {
-    if layer.clients.count() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
+fn deal(socket: TcpStream, layer: &Redis, tenants: &Tenants, threads: &[Desk], next: &AtomicUsize) {
+    if layer.clients.count() + tenants.redis_connections() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
         layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
         // The peer may not be reading; it is told if its socket takes it at once.
         let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
@@ -109,7 +113,7 @@ fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result
     let now_micros = layer.engine.now_micros();
     let client = layer
         .clients
-        .connect(address, local, now_micros, Box::new(move || ring.ring()));
+        .connect(address, local, now_micros, Arc::new(move || ring.ring()));
     Ok(Accepted { socket, client, bell })
 }
 
@@ -117,11 +121,13 @@ fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result
 pub async fn serve(
     accepted: Accepted,
     layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let Ok(connection) = Connection::new(accepted, layer, settings, waiters, stop) else {
+    let player = Player::new(tenants, None);
+    let Ok(connection) = Connection::new(accepted, layer, player, settings, waiters, stop) else {
         return;
     };
     // A peer that goes away is no event; everything else was answered on the wire.
@@ -131,7 +137,9 @@ pub async fn serve(
 struct Connection {
     socket: TcpStream,
     session: Session,
+    /// Of the logical database that the connection is in.
     layer: Arc<Redis>,
+    player: Player,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
@@ -163,6 +171,7 @@ impl Connection {
     fn new(
         accepted: Accepted,
         layer: Arc<Redis>,
+        player: Player,
         settings: Arc<Settings>,
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
@@ -174,6 +183,7 @@ impl Connection {
             socket,
             session,
             layer,
+            player,
             settings,
             waiters,
             stop,
@@ -338,7 +348,15 @@ impl Connection {
     /// Executes every whole request that has arrived. True if the connection is to be closed.
     async fn execute(&mut self) -> io::Result<bool> {
         loop {
+            if let Some(pause) = self.player.pause() {
+                tokio::time::sleep(pause).await;
+            }
+            let turn = self.player.begin();
             let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
+            self.player.end(turn);
+            if received.moved {
+                self.follow_session();
+            }
             self.consumed += received.consumed;
             self.hold = self.hold.max(received.hold);
             self.forget_consumed();
@@ -361,6 +379,13 @@ impl Connection {
             // Other connections of this thread get their turn between two locks' worth of a long pipeline.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The session went on in another logical database.
+    fn follow_session(&mut self) {
+        self.layer = self.session.layer().clone();
+        let database = self.player.tenants().catalogue.numbered(self.layer.space.database);
+        self.player.moved(database);
     }
 
     /// Drops what was executed from the input, and gives back what an unusually large request took.
@@ -440,14 +465,19 @@ impl Connection {
                 let engine = self.layer.engine.clone();
                 let written = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
                 if !matches!(written, Ok(Ok(()))) {
-                    let ok = b"+OK\r\n".len();
-                    self.output.truncate(self.output.len().saturating_sub(ok));
-                    Reply::new(&mut self.output, Protocol::Resp2)
-                        .error("ERR the checkpoint failed; see the server's log");
+                    self.replace_ok_by("ERR the checkpoint failed; see the server's log");
+                }
+            }
+            After::SaveUsers => {
+                let layer = self.layer.clone();
+                let saved = tokio::task::spawn_blocking(move || layer.save_users()).await;
+                if let Ok(Err(text)) = saved {
+                    self.replace_ok_by(&text);
                 }
             }
             After::Shutdown => (self.layer.shutdown)(),
             After::Script(mut run) => {
+                let turn = self.player.begin();
                 let done = tokio::task::spawn_blocking(move || {
                     run.run();
                     run
@@ -456,9 +486,16 @@ impl Connection {
                     let hold = self.session.take_back(*run, &mut self.output);
                     self.hold = self.hold.max(hold);
                 }
+                self.player.end(turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
         }
+    }
+
+    fn replace_ok_by(&mut self, error: &str) {
+        let ok = b"+OK\r\n".len();
+        self.output.truncate(self.output.len().saturating_sub(ok));
+        Reply::new(&mut self.output, Protocol::Resp2).error(error);
     }
 
     fn replace_output_by(&mut self, error: &str) {

@@ -1,4 +1,4 @@
-//! The HTTP listener: health and metrics.
+//! The HTTP listener: health, metrics and the admin API.
 
 use std::sync::Arc;
 
@@ -9,17 +9,25 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::metrics;
+use crate::tenants::Tenants;
 
 /// Serves until stopped.
-pub async fn serve(listener: std::net::TcpListener, layer: Arc<Redis>, mut stop: watch::Receiver<bool>) {
+pub async fn serve(
+    listener: std::net::TcpListener,
+    layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
+    admin: Router,
+    mut stop: watch::Receiver<bool>,
+) {
     let routes = Router::new()
+        .merge(admin)
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ready\n" }))
         .route("/health", get(|| async { "ok\n" }))
         .route(
             "/metrics",
             get(move || {
-                let text = metrics::render(&layer);
+                let text = metrics::render(&layer, &tenants);
                 async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
             }),
         );

@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::durability::DurableWaiters;
+use crate::tenants::turns::Pause;
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
@@ -257,6 +258,9 @@ async fn respond(
         Some(Err(refusal)) => refusal,
         None => layer.answer(&head, body),
     };
+    if let Some(Pause(pause)) = answer.response.extensions().get() {
+        tokio::time::sleep(*pause).await;
+    }
     if !waiters.is_durable(answer.hold) {
         waiters.durable(answer.hold).await;
     }

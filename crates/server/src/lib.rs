@@ -4,6 +4,7 @@
 //! requests are read, executed and answered there, so nothing is handed between threads on the way to a reply. Only a reply
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
+mod admin;
 mod bell;
 mod connection;
 mod durability;
@@ -11,25 +12,26 @@ mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
+mod layers;
 mod metrics;
 mod resources;
 mod settings;
+mod tenants;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
+use quartet_engine::{Engine, EngineOptions, OpenProgress};
 use quartet_env::{RealDisk, SystemClock};
-use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::{Fauna, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
-use quartet_model::{DatabaseId, LayerId};
+use quartet_model::LayerId;
+use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
 pub use settings::{Credentials, Listen, Settings};
@@ -39,18 +41,22 @@ use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
+use crate::layers::LayerMaker;
+use crate::tenants::Tenants;
 
-/// The logical database that the Redis listener opens.
-const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
 
-/// How often connections are looked through for buffers that nobody uses.
+/// How often connections are looked through for buffers that nobody uses, and databases for layers that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
+
+/// How often the databases' counters are written down.
+const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
     engine: Arc<Engine>,
+    tenants: Arc<Tenants>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     /// Name and connection string of each listener.
@@ -81,6 +87,7 @@ impl StopRequest {
 /// What a thread that serves connections is given.
 struct Worker {
     layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
     settings: Arc<Settings>,
     stop: watch::Receiver<bool>,
     /// The listeners, on the thread that accepts for all.
@@ -108,14 +115,6 @@ impl Server {
         let engine = Arc::new(open_engine(&settings)?);
         let (stop, stopped) = watch::channel(false);
         let stop_requested = Arc::new(StopRequest::default());
-        let mut server = Server {
-            engine,
-            stop,
-            threads: Vec::new(),
-            listeners: Vec::new(),
-            stop_requested,
-        };
-
         let redis_listener = settings
             .redis
             .address()
@@ -124,7 +123,25 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
-        let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes)?);
+        let maker = LayerMaker {
+            engine: engine.clone(),
+            settings: settings.clone(),
+            stop: stop_requested.clone(),
+            identity: identity(&engine, &settings, port, startup_bytes),
+            long_scripts: Arc::default(),
+            dynamodb_endpoint: OnceLock::new(),
+        };
+        let catalogue = Catalogue::open(engine.clone(), Box::new(resources::fill_random));
+        let mut server = Server {
+            engine,
+            tenants: Tenants::new(catalogue, maker),
+            stop,
+            threads: Vec::new(),
+            listeners: Vec::new(),
+            stop_requested,
+        };
+        let tenants = server.tenants.clone();
+        let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
         let metrics_layer = layer.clone();
         if let Some(listener) = &redis_listener {
             server
@@ -136,16 +153,18 @@ impl Server {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
             server.listeners.push(("dynamodb", format!("http://{address}")));
-            let layer = Arc::new(server.dynamodb_layer(&settings, address));
-            http.push((listener, layer));
+            tenants.maker.dynamodb_endpoint.get_or_init(|| address.to_string());
+            let layer = tenants.maker.dynamodb(tenants.maker.default_space(LayerId::DynamoDb));
+            let layer = DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone());
+            http.push((listener, Arc::new(layer)));
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
             server
                 .listeners
                 .push(("fauna", format!("http://{}", listener.local_addr()?)));
-            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
-            http.push((listener, layer));
+            let layer = FaunaHttp::new(tenants.maker.default_fauna(), tenants.clone());
+            http.push((listener, Arc::new(layer)));
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
@@ -155,69 +174,12 @@ impl Server {
                 .listeners
                 .push(("http", format!("http://{}", listener.local_addr()?)));
             let stopped = stopped.clone();
-            server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
+            let admin = admin::routes(tenants.clone(), metrics_layer.clone(), &settings.credentials);
+            let tenants = tenants.clone();
+            server.spawn("http", move || http::serve(listener, metrics_layer, tenants, admin, stopped))?;
         }
-        server.spawn("cycles", move || run_cycles(layer, http_layers, stopped))?;
+        server.spawn("cycles", move || run_cycles(layer, tenants, http_layers, stopped))?;
         Ok(server)
-    }
-
-    fn redis_layer(&self, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Result<Redis> {
-        let space = Space {
-            database: DEFAULT_DATABASE,
-            layer: LayerId::Redis,
-            durability: settings.durability,
-        };
-        let identity = Identity {
-            quartet_version: env!("CARGO_PKG_VERSION").into(),
-            run_id: resources::random_hexadecimal(40),
-            process_id: std::process::id(),
-            tcp_port,
-            started_micros: self.engine.now_micros(),
-            startup_bytes,
-            executable: resources::executable(),
-            config_file: settings.config_file.clone().unwrap_or_default(),
-        };
-        let stop = self.stop_requested.clone();
-        let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
-        layer.resources = Box::new(resources::used);
-        layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
-        layer.log = Arc::new(log_of_scripts);
-        settings.tell(&layer.config);
-        let file = users::UsersInDirectory::new(&settings.data);
-        layer.config.start_with("aclfile", file.path().display().to_string());
-        let has_users = file.path().exists();
-        layer.user_file = Some(Box::new(file));
-        if has_users && let Err(error) = layer.load_users() {
-            bail!("the file of users: {error}");
-        }
-        if let Credentials::Key { sha256 } = settings.credentials {
-            layer.users.require_password(Some(sha256));
-        }
-        Ok(layer)
-    }
-
-    fn dynamodb_layer(&self, settings: &Settings, address: SocketAddr) -> DynamoDbHttp {
-        let space = Space {
-            database: DEFAULT_DATABASE,
-            layer: LayerId::DynamoDb,
-            durability: settings.durability,
-        };
-        let mut layer = DynamoDb::new(self.engine.clone(), space);
-        layer.endpoint = address.to_string();
-        DynamoDbHttp::new(layer, &settings.access_keys)
-    }
-
-    fn fauna_layer(&self, settings: &Settings) -> Fauna {
-        let space = Space {
-            database: DEFAULT_DATABASE,
-            layer: LayerId::Fauna,
-            durability: settings.durability,
-        };
-        let root = match settings.credentials {
-            Credentials::Key { sha256 } => RootSecret { sha256 },
-            Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
-        };
-        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -250,6 +212,7 @@ impl Server {
         for (index, ((connections, porter), http_connections)) in receivers.enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
+                tenants: self.tenants.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
                 listening: listening.take(),
@@ -286,6 +249,8 @@ impl Server {
                 tracing::error!("a serving thread panicked");
             }
         }
+        self.tenants.close();
+        drop(self.tenants);
         let Some(engine) = Arc::into_inner(self.engine) else {
             bail!("something still uses the engine")
         };
@@ -305,7 +270,7 @@ impl Worker {
         loop {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
-                    let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
+                    let serving = connection::serve(accepted, self.layer.clone(), self.tenants.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
                     tasks.spawn(serving);
                 }
                 Some(accepted) = self.http_connections.recv() => {
@@ -322,8 +287,8 @@ impl Worker {
 
     fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
         if let Some(listener) = listening.redis {
-            let (layer, stop) = (self.layer.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, listening.desks, stop));
+            let (layer, tenants, stop) = (self.layer.clone(), self.tenants.clone(), self.stop.clone());
+            tasks.spawn(connection::accept(listener, layer, tenants, listening.desks, stop));
         }
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
@@ -333,28 +298,42 @@ impl Worker {
     }
 }
 
-async fn run_cycles(layer: Arc<Redis>, http_layers: Vec<Arc<dyn HttpLayer>>, mut stop: watch::Receiver<bool>) {
+async fn run_cycles(
+    layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
+    http_layers: Vec<Arc<dyn HttpLayer>>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
     let mut idle_cycle = tokio::time::interval(IDLE_CYCLE);
+    let mut usage_cycle = tokio::time::interval(USAGE_CYCLE);
     while !*stop.borrow() {
         tokio::select! {
             _ = cycle.tick() => {
                 layer.expire_due();
                 http_layers.iter().for_each(|layer| layer.maintain());
+                tenants.maintain();
             }
-            _ = idle_cycle.tick() => connection::wake_idle(&layer),
+            _ = idle_cycle.tick() => {
+                connection::wake_idle(&layer);
+                tenants.tidy();
+            }
+            _ = usage_cycle.tick() => tenants.keep_usage(false),
             _ = stop.changed() => {}
         }
     }
 }
 
-/// What `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
-fn log_of_scripts(level: u8, line: &str) {
-    match level {
-        0 => tracing::trace!("script: {line}"),
-        1 => tracing::debug!("script: {line}"),
-        2 => tracing::info!("script: {line}"),
-        _ => tracing::warn!("script: {line}"),
+fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
+    Identity {
+        quartet_version: env!("CARGO_PKG_VERSION").into(),
+        run_id: resources::random_hexadecimal(40),
+        process_id: std::process::id(),
+        tcp_port,
+        started_micros: engine.now_micros(),
+        startup_bytes,
+        executable: resources::executable(),
+        config_file: settings.config_file.clone().unwrap_or_default(),
     }
 }
 

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::commands::table;
+use quartet_tenancy::{Database, Usage};
 
+use crate::layers::DEFAULT_DATABASE;
 use crate::resources;
+use crate::tenants::Tenants;
 
 /// All metrics as text.
-pub fn render(layer: &Redis) -> String {
+pub fn render(layer: &Redis, tenants: &Tenants) -> String {
     let mut text = String::new();
     let engine = layer.engine.statistics();
     let redis = &layer.statistics;
@@ -135,7 +138,53 @@ pub fn render(layer: &Redis) -> String {
          quartet_redis_durability{{mode=\"{durability}\"}} 1"
     );
     commands(layer, &mut text);
+    databases(tenants, &mut text);
     text
+}
+
+/// What is shown of each database beside the default one.
+const OF_A_DATABASE: [(&str, &str, &str, fn(&Usage) -> f64); 7] = [
+    ("commands_total", "counter", "Commands that a database executed.", |usage| usage.commands as f64),
+    ("commands_today", "gauge", "Commands of the present day, UTC.", |usage| usage.commands_of_day as f64),
+    ("refused_total", "counter", "Requests that a quota of the database refused.", |usage| usage.refused as f64),
+    ("read_units_total", "counter", "Units read.", |usage| usage.read_units),
+    ("write_units_total", "counter", "Units written.", |usage| usage.write_units),
+    ("received_bytes_total", "counter", "Bytes of requests.", |usage| usage.bytes_in as f64),
+    ("sent_bytes_total", "counter", "Bytes of replies.", |usage| usage.bytes_out as f64),
+];
+
+fn databases(tenants: &Tenants, text: &mut String) {
+    let engine = &tenants.maker.engine;
+    let now_micros = engine.now_micros();
+    let all = tenants.catalogue.list();
+    let usages: Vec<(String, Usage)> = all
+        .iter()
+        .map(|database| (database.definition().name.clone(), database.meter.usage(now_micros)))
+        .collect();
+    for (name, kind, help, figure) in OF_A_DATABASE {
+        let rows = usages.iter().map(|(database, usage)| (database.as_str(), figure(usage)));
+        family(text, name, kind, help, rows);
+    }
+    let stored = |database: &Database| engine.stored_bytes(database.id) as f64;
+    let rows = all.iter().zip(&usages).map(|(database, (name, _))| (name.as_str(), stored(database)));
+    let default = ("default", engine.stored_bytes(DEFAULT_DATABASE) as f64);
+    let help = "Bytes of keys and values.";
+    family(text, "stored_bytes", "gauge", help, std::iter::once(default).chain(rows));
+    let connections = |database: &Database| tenants.connections_of(database.id) as f64;
+    let rows = all.iter().zip(&usages).map(|(database, (name, _))| (name.as_str(), connections(database)));
+    family(text, "connections", "gauge", "Open Redis connections.", rows);
+}
+
+/// One metric of all databases; nothing if there is none.
+fn family<'r>(text: &mut String, name: &str, kind: &str, help: &str, rows: impl Iterator<Item = (&'r str, f64)>) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "# HELP quartet_database_{name} {help}\n# TYPE quartet_database_{name} {kind}");
+    for (database, value) in rows {
+        let _ = writeln!(text, "quartet_database_{name}{{database=\"{database}\"}} {value}");
+    }
 }
 
 fn commands(layer: &Redis, text: &mut String) {

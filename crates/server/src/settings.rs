@@ -8,6 +8,8 @@ use anyhow::{Result, bail};
 use quartet_engine::Durability;
 use quartet_layer_redis::config::Config;
 
+use crate::layers::appendfsync;
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub data: PathBuf,
@@ -124,15 +126,6 @@ impl Settings {
             Credentials::None => format!("{scheme}://{address}"),
             Credentials::Key { .. } => format!("{scheme}://default:<root key>@{address}"),
         }
-    }
-}
-
-/// Redis' word for how durable an acknowledged write is.
-fn appendfsync(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Always => "always",
-        Durability::Interval => "everysec",
-        Durability::None => "no",
     }
 }
 

@@ -143,6 +143,10 @@ pub struct Users {
     all: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
     default: Arc<User>,
     pub log: Mutex<DenialLog>,
+    /// Somebody was made, changed or removed since users were last saved.
+    pub is_changed: AtomicBool,
+    /// Held while users are saved, so that the newest are the ones that stay.
+    pub(crate) saving: Mutex<()>,
 }
 
 impl Default for Users {
@@ -152,6 +156,8 @@ impl Default for Users {
             all: RwLock::new(BTreeMap::from([(DEFAULT_USER.to_vec(), default.clone())])),
             default,
             log: Mutex::default(),
+            is_changed: AtomicBool::new(false),
+            saving: Mutex::default(),
         }
     }
 }
@@ -184,6 +190,7 @@ impl Users {
 
     /// Gives the user new rules. He is made if there is none of the name.
     pub fn set(&self, name: &[u8], rules: Rules) {
+        self.is_changed.store(true, Ordering::SeqCst);
         let mut all = self.all.write();
         match all.get(name) {
             Some(user) => user.set_rules(rules),
@@ -192,6 +199,7 @@ impl Users {
     }
 
     pub fn remove(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.is_changed.store(true, Ordering::SeqCst);
         self.all.write().remove(name)
     }
 
@@ -201,6 +209,15 @@ impl Users {
         rules.passwords = hash.into_iter().collect();
         rules.any_password = hash.is_none();
         self.default.set_rules(rules);
+    }
+
+    /// Makes a user who may only read, and that nothing that concerns others, with this password.
+    pub fn admit_reader(&self, name: &[u8], hash: [u8; 32]) {
+        let words: [&[u8]; 7] = [b"reset", b"on", b"~*", b"+@read", b"+@connection", b"-@dangerous", b"-@admin"];
+        let mut rules = Rules::new(false).changed(&words, false).expect("rules that exist");
+        rules.passwords = [hash].into_iter().collect();
+        let mut all = self.all.write();
+        all.insert(name.to_vec(), Arc::new(User::new(name, rules)));
     }
 
     /// The user, if he may come in with this password.

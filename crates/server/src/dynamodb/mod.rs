@@ -5,6 +5,7 @@
 mod compression;
 mod signature;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -14,8 +15,11 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use quartet_engine::Hold;
 use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
+use quartet_tenancy::{Charge, Database};
 
 use crate::http_connection::{HttpAnswer, HttpLayer};
+use crate::tenants::turns::Player;
+use crate::tenants::{Tenants, gate};
 use compression::Unreadable;
 use signature::Verifier;
 
@@ -27,17 +31,19 @@ const JSON: &str = "application/x-amz-json-1.0";
 /// The layer as HTTP sees it.
 pub struct DynamoDbHttp {
     pub layer: DynamoDb,
+    tenants: Arc<Tenants>,
     verifier: Verifier,
     request_ids: RequestIds,
 }
 
 impl DynamoDbHttp {
-    /// With no `access_keys` any is accepted.
-    pub fn new(layer: DynamoDb, access_keys: &[(String, String)]) -> DynamoDbHttp {
+    /// With no `access_keys` any is accepted, unless it is a database's own.
+    pub fn new(layer: DynamoDb, access_keys: &[(String, String)], tenants: Arc<Tenants>) -> DynamoDbHttp {
         let seed = layer.engine.now_micros();
         DynamoDbHttp {
             layer,
-            verifier: Verifier::new(access_keys),
+            verifier: Verifier::new(access_keys, tenants.clone()),
+            tenants,
             request_ids: RequestIds(AtomicU64::new(seed)),
         }
     }
@@ -61,15 +67,49 @@ impl DynamoDbHttp {
         self.json(head, kind, reply)
     }
 
+    /// Whose turn the request is, as far as it says itself.
+    fn player(&self, head: &Parts) -> Player {
+        let catalogue = &self.tenants.catalogue;
+        let key = if catalogue.is_empty() { None } else { signature::claimed_key(head) };
+        let owner = key.and_then(|key| catalogue.by_access_key(&key));
+        Player::new(self.tenants.clone(), owner.map(|(database, _)| database))
+    }
+
     fn reply(&self, head: &Parts, sent: &[u8], body: &[u8]) -> Reply {
         let target = head.headers.get("x-amz-target").and_then(|value| value.to_str().ok());
         let checked = Target::parse(target.unwrap_or_default()).and_then(|target| {
             let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
-            self.verifier.check(head, sent, now_seconds)?;
+            let database = self.verifier.check(head, sent, now_seconds)?;
             let request = Json::parse(body).map_err(|_| Failure::serialization(""))?;
-            Ok(self.layer.answer(&target, &request))
+            match database {
+                None => Ok(self.layer.answer(&target, &request)),
+                Some(database) => self.answer_in(&database, &target, &request, sent.len()),
+            }
         });
         checked.unwrap_or_else(|failure| refused(&failure))
+    }
+
+    /// Answers in the name of a database that is one of several: within its quotas, and metered.
+    fn answer_in(
+        &self,
+        database: &Arc<Database>,
+        target: &Target,
+        request: &Json<'_>,
+        sent_bytes: usize,
+    ) -> Result<Reply, Failure> {
+        let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
+        let engine = &self.layer.engine;
+        gate::admit(database, sent_bytes, engine.now_micros()).map_err(gate::dynamodb_failure)?;
+        if target.makes_larger()
+            && let Some(exceeded) = gate::has_no_room(database, engine)
+        {
+            database.meter.refuse();
+            return Err(gate::dynamodb_failure(exceeded));
+        }
+        let reply = entered.dynamodb(&self.tenants.maker).answer(target, request);
+        database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
+        database.meter.transferred(sent_bytes, reply.body.len());
+        Ok(reply)
     }
 
     fn json(&self, head: &Parts, kind: &'static str, reply: Reply) -> HttpAnswer {
@@ -117,7 +157,7 @@ impl HttpLayer for DynamoDbHttp {
             return plain(StatusCode::BAD_REQUEST, "");
         }
         let mut answer = match (&head.method, head.uri.path()) {
-            (&Method::POST, "/") => self.post(head, body),
+            (&Method::POST, "/") => self.player(head).answer(|| self.post(head, body)),
             (&Method::GET, "/") => plain(StatusCode::OK, format!("healthy: {} ", host(head))),
             (&Method::OPTIONS, _) if head.headers.contains_key(ORIGIN) => preflight(&head.headers),
             _ => plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n"),
@@ -129,6 +169,21 @@ impl HttpLayer for DynamoDbHttp {
             headers.insert("access-control-expose-headers", exposed);
         }
         answer
+    }
+}
+
+/// What a request costs: a unit for each 4 KiB that were read, or 1 KiB that were written, of what went over the wire.
+fn charge_of(target: &Target, sent_bytes: usize, answered_bytes: usize) -> Charge {
+    let milliunits = |bytes: usize, unit_bytes: usize| 1000 * bytes.div_ceil(unit_bytes).max(1) as u64;
+    match target.writes() {
+        true => Charge {
+            read_milliunits: 0,
+            write_milliunits: milliunits(sent_bytes, 1024),
+        },
+        false => Charge {
+            read_milliunits: milliunits(answered_bytes, 4096),
+            write_milliunits: 0,
+        },
     }
 }
 

@@ -5,13 +5,17 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use hyper::http::HeaderMap;
 use hyper::http::request::Parts;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure};
+use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
+
+use crate::tenants::Tenants;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "dynamodb";
@@ -28,6 +32,15 @@ pub struct Verifier {
     secrets: HashMap<String, String>,
     /// Under access key, date and region, joined by a slash.
     derived: RwLock<HashMap<String, Signer>>,
+    /// Databases have access keys of their own.
+    tenants: Option<Arc<Tenants>>,
+}
+
+/// A known access key.
+struct Known {
+    secret: String,
+    /// Whose it is; `None`: the default database's.
+    database: Option<Arc<Database>>,
 }
 
 /// What a request says about its own signature.
@@ -48,15 +61,24 @@ struct Scope<'r> {
 }
 
 impl Verifier {
-    pub fn new(access_keys: &[(String, String)]) -> Verifier {
+    pub fn new(access_keys: &[(String, String)], tenants: Arc<Tenants>) -> Verifier {
         Verifier {
-            secrets: access_keys.iter().cloned().collect(),
-            derived: RwLock::default(),
+            tenants: Some(tenants),
+            ..Verifier::of(access_keys)
         }
     }
 
-    /// Refuses a request that nobody known has signed. `body` is as it was sent.
-    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
+    fn of(access_keys: &[(String, String)]) -> Verifier {
+        Verifier {
+            secrets: access_keys.iter().cloned().collect(),
+            derived: RwLock::default(),
+            tenants: None,
+        }
+    }
+
+    /// Refuses a request that nobody known has signed; tells whose the key is, `None` being the default database. `body` is as
+    /// it was sent.
+    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<Option<Arc<Database>>, Failure> {
         let query = QueryParameters::parse(head.uri.query().unwrap_or_default());
         let header = header(&head.headers, "authorization");
         let presigned = query.get("X-Amz-Algorithm").is_some();
@@ -80,14 +102,16 @@ impl Verifier {
         head: &Parts,
         body: &[u8],
         now_seconds: i64,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Arc<Database>>, Failure> {
         claim.check_time(now_seconds)?;
-        if self.secrets.is_empty() {
-            return Ok(());
+        let known = self.known(claim.credential.split('/').next().unwrap_or_default());
+        if self.secrets.is_empty() && known.is_none() {
+            return Ok(None);
         }
         claim.check_signed_headers(head)?;
         let scope = Scope::parse(claim)?;
-        let signer = self.signer(&scope)?;
+        let known = known.ok_or_else(unknown_key)?;
+        let signer = self.signer(&scope, &known.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
         let mut to_sign = format!(
             "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/aws4_request\n",
@@ -96,21 +120,30 @@ impl Verifier {
         write_hexadecimal(&Sha256::digest(&canonical), &mut to_sign);
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(to_sign.as_bytes()).verify_slice(&signature);
-        signed.map_err(|_| mismatch())
+        signed.map_err(|_| mismatch())?;
+        Ok(known.database)
+    }
+
+    fn known(&self, access_key: &str) -> Option<Known> {
+        if let Some(secret) = self.secrets.get(access_key) {
+            return Some(Known {
+                secret: secret.clone(),
+                database: None,
+            });
+        }
+        let (database, secret) = self.tenants.as_ref()?.catalogue.by_access_key(access_key)?;
+        Some(Known {
+            secret,
+            database: Some(database),
+        })
     }
 
     /// The HMAC of the key that the secret gives for this day and region.
-    fn signer(&self, scope: &Scope<'_>) -> Result<Signer, Failure> {
+    fn signer(&self, scope: &Scope<'_>, secret: &str) -> Signer {
         let name = format!("{}/{}/{}", scope.access_key, scope.date, scope.region);
         if let Some(signer) = self.derived.read().get(&name) {
-            return Ok(signer.clone());
+            return signer.clone();
         }
-        let secret = self.secrets.get(scope.access_key).ok_or_else(|| {
-            Failure::new(
-                Exception::UnrecognizedClient,
-                "The security token included in the request is invalid.",
-            )
-        })?;
         let mut key = format!("AWS4{secret}").into_bytes();
         for part in [scope.date, scope.region, SERVICE, "aws4_request"] {
             key = signer_of(&key)
@@ -125,8 +158,28 @@ impl Verifier {
             derived.clear();
         }
         derived.insert(name, signer.clone());
-        Ok(signer)
+        signer
     }
+}
+
+/// The access key that a request names, whether or not the signature is right.
+pub fn claimed_key(head: &Parts) -> Option<String> {
+    let credential = match header(&head.headers, "authorization") {
+        Some(header) => header.split_once("Credential=")?.1.to_owned(),
+        None => {
+            let query = QueryParameters::parse(head.uri.query()?);
+            query.get("X-Amz-Credential")?.to_owned()
+        }
+    };
+    credential.split('/').next().map(str::to_owned)
+}
+
+/// Nobody has this access key.
+pub fn unknown_key() -> Failure {
+    Failure::new(
+        Exception::UnrecognizedClient,
+        "The security token included in the request is invalid.",
+    )
 }
 
 fn signer_of(key: &[u8]) -> Signer {

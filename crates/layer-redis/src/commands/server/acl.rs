@@ -1,5 +1,6 @@
 //! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::acl`].
 
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use quartet_wire_resp::Arguments;
@@ -191,7 +192,7 @@ fn are_channels_free(layer: &Redis) -> bool {
     layer
         .config
         .acl_pubsub_allchannels
-        .load(std::sync::atomic::Ordering::Relaxed)
+        .load(Ordering::Relaxed)
         != 0
 }
 
@@ -332,18 +333,12 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in \
                        order to store users in the Redis configuration.";
 
+/// Writing a file takes long: it is done behind the lock.
 fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let file = context.layer.user_file.as_ref().ok_or(NO_FILE)?;
-    let mut text = Vec::new();
-    for user in context.layer.users.list() {
-        text.extend_from_slice(&user.rules().line(&user.name));
-        text.push(b'\n');
+    match context.layer.user_file {
+        None => Err(NO_FILE.into()),
+        Some(_) => Err(Failure::After(After::SaveUsers)),
     }
-    let text = String::from_utf8(text).map_err(|_| "ERR A user or pattern that is not UTF-8 cannot be saved")?;
-    file.write(&text)
-        .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))?;
-    context.reply.ok();
-    Ok(())
 }
 
 /// All users of the file, or no change.
@@ -355,6 +350,21 @@ fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 }
 
 impl Redis {
+    /// Writes all users to the file, as they are now. Not to be called with the partition's lock held. The error is a reply.
+    pub fn save_users(&self) -> Result<(), String> {
+        let file = self.user_file.as_ref().ok_or(NO_FILE)?;
+        let _one_at_a_time = self.users.saving.lock();
+        self.users.is_changed.store(false, Ordering::SeqCst);
+        let mut text = Vec::new();
+        for user in self.users.list() {
+            text.extend_from_slice(&user.rules().line(&user.name));
+            text.push(b'\n');
+        }
+        let text = String::from_utf8(text).map_err(|_| "ERR A user or pattern that is not UTF-8 cannot be saved")?;
+        file.write(&text)
+            .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))
+    }
+
     /// Replaces the users by those of the file. Returns those that are no longer there, or no longer the same.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
         let file = self.user_file.as_ref().ok_or(NO_FILE)?;

@@ -1,0 +1,170 @@
+//! Makes the layers over one logical database: those of the default one when the server starts, those of another when somebody
+//! comes in.
+
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Result, bail};
+use quartet_engine::{Durability, Engine, Space};
+use quartet_layer_dynamodb::DynamoDb;
+use quartet_layer_fauna::{Fauna, RootSecret};
+use quartet_layer_redis::commands::scripting::budget::LongScripts;
+use quartet_layer_redis::gate::Directory;
+use quartet_layer_redis::{Identity, Redis};
+use quartet_model::{DatabaseId, LayerId};
+use quartet_tenancy::Database;
+
+use crate::StopRequest;
+use crate::fauna::DEVELOPMENT_SECRET;
+use crate::resources;
+use crate::settings::{Credentials, Settings};
+use crate::tenants::gate::{RedisGate, has_no_room};
+use crate::tenants::users::UsersInDatabase;
+use crate::users::UsersInDirectory;
+
+/// The database that every server has, and that connections are in until they say otherwise.
+pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
+/// The user who comes in with a database's read-only token.
+pub const READER: &[u8] = b"default_ro";
+/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database means.
+const EVICTION_POLICY: &str = "optimistic-volatile";
+
+pub struct LayerMaker {
+    pub engine: Arc<Engine>,
+    pub settings: Arc<Settings>,
+    pub stop: Arc<StopRequest>,
+    pub identity: Identity,
+    /// One for all, as they share the lock that a long script holds.
+    pub long_scripts: Arc<LongScripts>,
+    /// Host and port at which DynamoDB's clients reach the server.
+    pub dynamodb_endpoint: OnceLock<String>,
+}
+
+impl LayerMaker {
+    /// The layer of the default database, which is the operator's.
+    pub fn default_redis(&self, directory: Box<dyn Directory>) -> Result<Redis> {
+        let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());
+        layer.directory = Some(directory);
+        self.settings.tell(&layer.config);
+        let file = UsersInDirectory::new(&self.settings.data);
+        layer.config.start_with("aclfile", file.path().display().to_string());
+        let has_users = file.path().exists();
+        layer.user_file = Some(Box::new(file));
+        if has_users && let Err(error) = layer.load_users() {
+            bail!("the file of users: {error}");
+        }
+        if let Credentials::Key { sha256 } = self.settings.credentials {
+            layer.users.require_password(Some(sha256));
+        }
+        Ok(layer)
+    }
+
+    /// The layer of another database, behind its gate.
+    pub fn redis_of(&self, database: &Arc<Database>, directory: Box<dyn Directory>) -> Redis {
+        let identity = Identity {
+            startup_bytes: 0,
+            executable: String::new(),
+            config_file: String::new(),
+            ..self.identity.clone()
+        };
+        let mut layer = self.redis(database.space(LayerId::Redis), identity);
+        layer.directory = Some(directory);
+        layer.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
+        let kept = UsersInDatabase::new(self.engine.clone(), database.space(LayerId::System));
+        let has_users = kept.has_users();
+        layer.user_file = Some(Box::new(kept));
+        if has_users && let Err(error) = layer.load_users() {
+            tracing::error!(database = database.definition().name, error, "users that cannot be read are left out");
+        }
+        configure(&layer, database);
+        layer
+    }
+
+    fn redis(&self, space: Space, identity: Identity) -> Redis {
+        let stop = self.stop.clone();
+        let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
+        layer.resources = Box::new(resources::used);
+        layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
+        layer.log = Arc::new(log_of_scripts);
+        layer.long_scripts = self.long_scripts.clone();
+        layer
+    }
+
+    pub fn dynamodb(&self, space: Space) -> DynamoDb {
+        let mut layer = DynamoDb::new(self.engine.clone(), space);
+        if let Some(endpoint) = self.dynamodb_endpoint.get() {
+            layer.endpoint.clone_from(endpoint);
+        }
+        layer
+    }
+
+    pub fn default_fauna(&self) -> Fauna {
+        let root = match self.settings.credentials {
+            Credentials::Key { sha256 } => RootSecret { sha256 },
+            Credentials::None => RootSecret::of(DEVELOPMENT_SECRET),
+        };
+        self.fauna(self.default_space(LayerId::Fauna), root)
+    }
+
+    pub fn fauna_of(&self, database: &Arc<Database>) -> Fauna {
+        let root = RootSecret {
+            sha256: database.definition().credentials.fauna_key.0,
+        };
+        let mut layer = self.fauna(database.space(LayerId::Fauna), root);
+        layer.is_one_of_several = true;
+        let (engine, database) = (self.engine.clone(), database.clone());
+        layer.is_full = Box::new(move || has_no_room(&database, &engine).is_some());
+        layer
+    }
+
+    fn fauna(&self, space: Space, root: RootSecret) -> Fauna {
+        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+    }
+
+    pub fn default_space(&self, layer: LayerId) -> Space {
+        Space {
+            database: DEFAULT_DATABASE,
+            layer,
+            durability: self.settings.durability,
+        }
+    }
+}
+
+/// Makes a layer follow what is decided about its database.
+pub fn configure(layer: &Redis, database: &Database) {
+    let definition = database.definition();
+    layer.users.require_password(Some(definition.credentials.token.0));
+    layer.users.admit_reader(READER, definition.credentials.read_only_token.0);
+    let config = &layer.config;
+    config.start_with("appendfsync", appendfsync(definition.durability).into());
+    // Up to twice the limit is read, so that the refusal can say what was sent.
+    let query_bytes_max = database.limits.request_bytes().map_or(i64::MAX as u64, |bytes| bytes.saturating_mul(2));
+    let query_bytes_max = query_bytes_max.clamp(QUERY_BYTES_MIN, QUERY_BYTES_MAX);
+    config.start_with("client-query-buffer-limit", query_bytes_max.to_string());
+    let evicted_from = database.limits.stored_bytes().filter(|_| definition.eviction);
+    config.start_with("maxmemory", evicted_from.unwrap_or(0).min(i64::MAX as u64).to_string());
+    if definition.eviction && config.text_of("maxmemory-policy") == "noeviction" {
+        config.start_with("maxmemory-policy", EVICTION_POLICY.into());
+    }
+}
+
+const QUERY_BYTES_MIN: u64 = 1 << 20;
+const QUERY_BYTES_MAX: u64 = 1 << 30;
+
+/// Redis' word for how durable an acknowledged write is.
+pub fn appendfsync(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Always => "always",
+        Durability::Interval => "everysec",
+        Durability::None => "no",
+    }
+}
+
+/// What `redis.log` writes, at the levels of Redis: debug, verbose, notice, warning.
+fn log_of_scripts(level: u8, line: &str) {
+    match level {
+        0 => tracing::trace!("script: {line}"),
+        1 => tracing::debug!("script: {line}"),
+        2 => tracing::info!("script: {line}"),
+        _ => tracing::warn!("script: {line}"),
+    }
+}

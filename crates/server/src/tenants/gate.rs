@@ -1,0 +1,164 @@
+//! What a logical database's requests are held against, and the words of each protocol for what was exceeded.
+//!
+//! Redis' texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are those of its "Error handling"
+//! page, of which SDKs retry the throttling ones; Fauna answers 429.
+
+use std::sync::Arc;
+
+use quartet_engine::Engine;
+use quartet_layer_dynamodb::{Exception, Failure};
+use quartet_layer_redis::gate::{Admission, Cost, Gate};
+use quartet_tenancy::{Charge, Database, Exceeded};
+
+/// Stands around the Redis layer of one database.
+pub struct RedisGate {
+    database: Arc<Database>,
+    engine: Arc<Engine>,
+}
+
+impl RedisGate {
+    pub fn new(database: Arc<Database>, engine: Arc<Engine>) -> RedisGate {
+        RedisGate { database, engine }
+    }
+
+    fn check(&self, admission: &Admission) -> Result<(), Exceeded> {
+        self.database.limits.check_request(admission.request_bytes)?;
+        // A database that evicts makes room by itself.
+        if admission.grows
+            && !self.database.definition().eviction
+            && let Some(exceeded) = has_no_room(&self.database, &self.engine)
+        {
+            return Err(exceeded);
+        }
+        Ok(())
+    }
+}
+
+impl Gate for RedisGate {
+    fn admit(&self, admission: &Admission) -> Result<(), String> {
+        if self.database.is_closed() {
+            return Err("ERR the database was deleted".into());
+        }
+        let meter = &self.database.meter;
+        if let Err(exceeded) = self.check(admission) {
+            meter.refuse();
+            return Err(redis_text(exceeded));
+        }
+        let charge = match admission.cost {
+            Cost::Free => return Ok(()),
+            Cost::Read => Charge::READ,
+            Cost::Write => Charge::WRITE,
+        };
+        meter
+            .command(&self.database.limits, admission.now_micros)
+            .map_err(redis_text)?;
+        meter.charge(charge);
+        Ok(())
+    }
+
+    fn transferred(&self, bytes_in: usize, bytes_out: usize) {
+        if bytes_in + bytes_out > 0 {
+            self.database.meter.transferred(bytes_in, bytes_out);
+        }
+    }
+
+    fn check_connections(&self, open: usize) -> Result<(), String> {
+        let checked = self.database.limits.check_connections(open);
+        checked.map_err(|exceeded| {
+            self.database.meter.refuse();
+            redis_text(exceeded)
+        })
+    }
+
+    fn script_micros_max(&self) -> u64 {
+        self.database.limits.script_micros()
+    }
+}
+
+/// What is exceeded, if the database holds as much as it may.
+pub fn has_no_room(database: &Database, engine: &Engine) -> Option<Exceeded> {
+    database.limits.check_stored(engine.stored_bytes(database.id)).err()
+}
+
+/// Counts a request over HTTP, or tells what it exceeds.
+pub fn admit(database: &Database, request_bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
+    if let Err(exceeded) = database.limits.check_request(request_bytes) {
+        database.meter.refuse();
+        return Err(exceeded);
+    }
+    database.meter.command(&database.limits, now_micros)
+}
+
+fn redis_text(exceeded: Exceeded) -> String {
+    format!("ERR {}", text(exceeded))
+}
+
+/// What was exceeded, in a sentence.
+pub fn text(exceeded: Exceeded) -> String {
+    match exceeded {
+        Exceeded::CommandsPerSecond { limit } => format!("max commands per second exceeded. Limit: {limit}"),
+        Exceeded::CommandsPerDay { limit, usage } => {
+            format!("max daily request limit exceeded. Limit: {limit}, Usage: {usage}")
+        }
+        Exceeded::RequestBytes { limit, usage } => {
+            format!("max request size exceeded. Limit: {limit} bytes, Actual: {usage} bytes")
+        }
+        Exceeded::StoredBytes { limit, usage } => {
+            format!("DB capacity quota exceeded. Limit: {limit} bytes, Usage: {usage} bytes")
+        }
+        Exceeded::Connections { limit, usage } => {
+            format!("max concurrent connections exceeded. Limit: {limit}, Usage: {usage}")
+        }
+    }
+}
+
+/// The same as DynamoDB's exception.
+pub fn dynamodb_failure(exceeded: Exceeded) -> Failure {
+    let exception = match exceeded {
+        Exceeded::CommandsPerSecond { .. } => Exception::Throttling,
+        Exceeded::CommandsPerDay { .. } => Exception::RequestLimitExceeded,
+        Exceeded::RequestBytes { .. } | Exceeded::StoredBytes { .. } | Exceeded::Connections { .. } => {
+            Exception::LimitExceeded
+        }
+    };
+    Failure::new(exception, text(exceeded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_has_its_own_words() {
+        for (exceeded, redis, exception) in [
+            (
+                Exceeded::CommandsPerSecond { limit: 5 },
+                "ERR max commands per second exceeded. Limit: 5",
+                Exception::Throttling,
+            ),
+            (
+                Exceeded::CommandsPerDay { limit: 5, usage: 5 },
+                "ERR max daily request limit exceeded. Limit: 5, Usage: 5",
+                Exception::RequestLimitExceeded,
+            ),
+            (
+                Exceeded::RequestBytes { limit: 5, usage: 7 },
+                "ERR max request size exceeded. Limit: 5 bytes, Actual: 7 bytes",
+                Exception::LimitExceeded,
+            ),
+            (
+                Exceeded::StoredBytes { limit: 5, usage: 7 },
+                "ERR DB capacity quota exceeded. Limit: 5 bytes, Usage: 7 bytes",
+                Exception::LimitExceeded,
+            ),
+            (
+                Exceeded::Connections { limit: 5, usage: 5 },
+                "ERR max concurrent connections exceeded. Limit: 5, Usage: 5",
+                Exception::LimitExceeded,
+            ),
+        ] {
+            assert_eq!(redis_text(exceeded), redis);
+            assert_eq!(dynamodb_failure(exceeded).exception, exception);
+        }
+    }
+}

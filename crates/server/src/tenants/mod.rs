@@ -1,0 +1,378 @@
+//! The logical databases as the server serves them.
+//!
+//! A database's layers are made when somebody comes in and dropped once nobody has been there for a while, so an idle one
+//! costs its entry in the catalogue and nothing else. What a layer must not forget is in the engine; what its database's keys
+//! owe to time (expiry, indexes being filled) waits until somebody comes in again, and no reader sees the difference.
+//!
+//! ```text
+//!   password, signature, secret --catalogue--> database --open--> its layers, made or found
+//! ```
+//!
+//! Never two layers of one kind for one database: connections would not hear of each other. Both making and dropping hold the
+//! lock of `open`, and what somebody still holds is not dropped.
+
+pub mod gate;
+pub mod turns;
+pub mod users;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quartet_layer_dynamodb::DynamoDb;
+use quartet_layer_fauna::Fauna;
+use quartet_layer_redis::Redis;
+use quartet_layer_redis::acl::DEFAULT_USER;
+use quartet_layer_redis::gate::{Directory, Door};
+use quartet_model::{DatabaseId, LayerId};
+use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
+
+use crate::connection;
+use crate::fauna;
+use crate::layers::{LayerMaker, READER, configure};
+
+pub struct Tenants {
+    pub catalogue: Catalogue,
+    pub maker: LayerMaker,
+    share: Share,
+    /// Of the default database.
+    turns: Turns,
+    active_micros: AtomicU64,
+    open: Mutex<HashMap<DatabaseId, Arc<OpenDatabase>>>,
+    itself: Weak<Tenants>,
+}
+
+/// A database that somebody uses, or used lately, with those of its layers that were asked for.
+pub struct OpenDatabase {
+    pub database: Arc<Database>,
+    redis: OnceLock<Arc<Redis>>,
+    dynamodb: OnceLock<Arc<DynamoDb>>,
+    fauna: OnceLock<Arc<Fauna>>,
+    /// Requests over HTTP that are being answered.
+    in_use: AtomicUsize,
+    used_micros: AtomicU64,
+}
+
+/// A request over HTTP that is being answered: while it is there, the database's rows stay.
+pub struct Entered {
+    open: Arc<OpenDatabase>,
+}
+
+/// How long a database's layers stay when nobody uses them.
+const IDLE_MICROS: u64 = 30_000_000;
+/// A database is active if it executed something so lately.
+const ACTIVE_MICROS: u64 = 300_000;
+/// How long a deletion is waited for. It goes on by itself.
+const DELETION_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Tenants {
+    pub fn new(catalogue: Catalogue, maker: LayerMaker) -> Arc<Tenants> {
+        Arc::new_cyclic(|itself| Tenants {
+            catalogue,
+            maker,
+            share: Share::default(),
+            turns: Turns::default(),
+            active_micros: AtomicU64::new(0),
+            open: Mutex::default(),
+            itself: itself.clone(),
+        })
+    }
+
+    pub fn directory(&self) -> Box<dyn Directory> {
+        Box::new(Doors(self.itself.clone()))
+    }
+
+    /// The Redis layer of a database, and the user that its token opens: for transports that carry a token.
+    pub fn redis_of_token(&self, token: &str) -> Option<(Arc<Redis>, &'static [u8])> {
+        let (database, access) = self.catalogue.by_secret(token.as_bytes())?;
+        let user = redis_user(access)?;
+        Some((self.redis(&database)?, user))
+    }
+
+    /// The Redis layer of a database. Not to be called with the partition's lock held.
+    pub fn redis(&self, database: &Arc<Database>) -> Option<Arc<Redis>> {
+        let mut open = self.open.lock();
+        let entry = self.entry(&mut open, database)?;
+        let make = || Arc::new(self.maker.redis_of(database, self.directory()));
+        Some(entry.redis.get_or_init(make).clone())
+    }
+
+    /// Begins to answer a request over HTTP; `None` if the database is being deleted.
+    pub fn enter(&self, database: &Arc<Database>) -> Option<Entered> {
+        let open = self.entry(&mut self.open.lock(), database)?;
+        open.in_use.fetch_add(1, Ordering::SeqCst);
+        Some(Entered { open }).filter(|entered| !entered.open.database.is_closed())
+    }
+
+    fn entry(
+        &self,
+        open: &mut HashMap<DatabaseId, Arc<OpenDatabase>>,
+        database: &Arc<Database>,
+    ) -> Option<Arc<OpenDatabase>> {
+        if database.is_closed() {
+            return None;
+        }
+        let make = || {
+            Arc::new(OpenDatabase {
+                database: database.clone(),
+                redis: OnceLock::new(),
+                dynamodb: OnceLock::new(),
+                fauna: OnceLock::new(),
+                in_use: AtomicUsize::new(0),
+                used_micros: AtomicU64::new(0),
+            })
+        };
+        let entry = open.entry(database.id).or_insert_with(make);
+        entry.used_micros.store(self.maker.engine.now_micros(), Ordering::Relaxed);
+        Some(entry.clone())
+    }
+
+    fn list_open(&self) -> Vec<Arc<OpenDatabase>> {
+        self.open.lock().values().cloned().collect()
+    }
+
+    /// Redis connections that are in other databases than the default one.
+    pub fn redis_connections(&self) -> usize {
+        if self.catalogue.is_empty() {
+            return 0;
+        }
+        self.open.lock().values().map(|open| open.connections()).sum()
+    }
+
+    /// Redis connections of one database.
+    pub fn connections_of(&self, database: DatabaseId) -> usize {
+        self.open.lock().get(&database).map_or(0, |open| open.connections())
+    }
+
+    /// Wakes every connection: what it waits for may be over.
+    pub fn wake_all(&self) {
+        let redis = |open: &Arc<OpenDatabase>| open.redis.get().inspect(|layer| layer.clients.wake_all()).is_some();
+        self.list_open().iter().for_each(|open| drop(redis(open)));
+    }
+
+    /// Work in the background, a little at a time, called about ten times a second.
+    pub fn maintain(&self) {
+        if self.catalogue.is_empty() {
+            return;
+        }
+        self.count_active();
+        for open in self.list_open() {
+            open.maintain(self.maker.engine.now_micros());
+        }
+    }
+
+    fn count_active(&self) {
+        let since_micros = self.maker.engine.now_micros().saturating_sub(ACTIVE_MICROS);
+        let open = self.list_open();
+        let active = open.iter().filter(|open| open.database.meter.active_micros() >= since_micros);
+        let default = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
+        self.share.set_active(active.count() + default);
+    }
+
+    /// Gives back what idle connections and idle databases hold, and finishes deletions. Called about once a second.
+    pub fn tidy(&self) {
+        if self.catalogue.is_empty() {
+            return;
+        }
+        for open in self.list_open() {
+            if let Some(layer) = open.redis.get() {
+                connection::wake_idle(layer);
+                save_users(layer);
+            }
+        }
+        self.drop_idle();
+        for database in self.catalogue.unfinished() {
+            self.finish_deletion(&database);
+        }
+    }
+
+    fn drop_idle(&self) {
+        let since_micros = self.maker.engine.now_micros().saturating_sub(IDLE_MICROS);
+        let mut open = self.open.lock();
+        open.retain(|_, entry| entry.used_micros.load(Ordering::Relaxed) > since_micros || !entry.is_unused());
+    }
+
+    /// Writes down what was used: now and then, and when the server stops.
+    pub fn keep_usage(&self, at_the_end: bool) {
+        if !self.catalogue.is_empty() {
+            self.catalogue.keep_usage(at_the_end);
+        }
+    }
+
+    /// Changes what is decided about a database. A new durability holds for connections that come in afterwards: those that
+    /// are there are closed.
+    pub fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Definition),
+    ) -> Result<Arc<Database>, CatalogueError> {
+        let before = self.catalogue.named(name).map(|database| database.definition().durability);
+        let database = self.catalogue.change(name, change)?;
+        if before != Some(database.definition().durability) {
+            self.close_layers(&database);
+        } else if let Some(layer) = self.open.lock().get(&database.id).and_then(|open| open.redis.get()) {
+            configure(layer, &database);
+        }
+        Ok(database)
+    }
+
+    /// Makes the connections of a database come in anew.
+    pub fn close_layers(&self, database: &Database) {
+        if let Some(open) = self.open.lock().remove(&database.id) {
+            open.redis.get().inspect(|layer| kill_all(layer));
+        }
+    }
+
+    /// Deletes a database and waits until nothing of it is left, or for as long as is reasonable.
+    pub fn delete(&self, name: &str) -> Result<(), CatalogueError> {
+        let database = self.catalogue.close(name)?;
+        let started = std::time::Instant::now();
+        while !self.finish_deletion(&database) && started.elapsed() < DELETION_PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Removes a closed database's rows, once nobody uses its layers. True if it is gone.
+    fn finish_deletion(&self, database: &Database) -> bool {
+        let mut open = self.open.lock();
+        if let Some(entry) = open.get(&database.id) {
+            entry.redis.get().inspect(|layer| kill_all(layer));
+            if !entry.writes_nothing() {
+                return false;
+            }
+        }
+        open.remove(&database.id);
+        // With the lock: two that finish the same deletion would both count on being the only one.
+        if self.catalogue.numbered(database.id).is_none() {
+            return true;
+        }
+        match self.catalogue.forget(database) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, "deleting a database");
+                false
+            }
+        }
+    }
+
+    /// Drops every layer: the server stops.
+    pub fn close(&self) {
+        for open in self.list_open() {
+            open.redis.get().inspect(|layer| save_users(layer));
+        }
+        self.keep_usage(true);
+        self.open.lock().clear();
+    }
+}
+
+/// Users that changed are written down.
+fn save_users(layer: &Redis) {
+    if layer.users.is_changed.load(Ordering::SeqCst)
+        && let Err(error) = layer.save_users()
+    {
+        tracing::warn!(error, "saving the users of a database");
+    }
+}
+
+fn kill_all(layer: &Redis) {
+    layer.clients.list().iter().for_each(|client| client.kill());
+}
+
+impl OpenDatabase {
+    fn connections(&self) -> usize {
+        self.redis.get().map_or(0, |layer| layer.clients.count())
+    }
+
+    /// Nobody holds any layer.
+    fn is_unused(&self) -> bool {
+        let is_own = |count: Option<usize>| count.is_none_or(|count| count == 1);
+        self.in_use.load(Ordering::SeqCst) == 0
+            && is_own(self.redis.get().map(Arc::strong_count))
+            && is_own(self.dynamodb.get().map(Arc::strong_count))
+            && is_own(self.fauna.get().map(Arc::strong_count))
+    }
+
+    /// Nobody is left who could write: streams, which only read, do not count.
+    fn writes_nothing(&self) -> bool {
+        self.in_use.load(Ordering::SeqCst) == 0 && self.redis.get().is_none_or(|layer| Arc::strong_count(layer) == 1)
+    }
+
+    fn maintain(&self, now_micros: u64) {
+        if self.database.is_closed() {
+            return;
+        }
+        if let Some(layer) = self.redis.get() {
+            layer.expire_due();
+        }
+        if let Some(layer) = self.dynamodb.get() {
+            layer.maintain();
+        }
+        if let Some(layer) = self.fauna.get()
+            && fauna::maintain(layer)
+        {
+            self.used_micros.store(now_micros, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Entered {
+    pub fn dynamodb(&self, maker: &LayerMaker) -> &Arc<DynamoDb> {
+        let space = || self.open.database.space(LayerId::DynamoDb);
+        self.open.dynamodb.get_or_init(|| Arc::new(maker.dynamodb(space())))
+    }
+
+    pub fn fauna(&self, maker: &LayerMaker) -> &Arc<Fauna> {
+        let make = || Arc::new(maker.fauna_of(&self.open.database));
+        self.open.fauna.get_or_init(make)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.open.in_use.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What the Redis layers know of the databases.
+struct Doors(Weak<Tenants>);
+
+impl Directory for Doors {
+    /// The token is the password of the user `default` and of the one named as the database; the read-only token that of
+    /// `default_ro`. A user of the database's own comes in as `DATABASE/USER`.
+    fn find(&self, name: &[u8], password: &[u8]) -> Option<Door> {
+        let tenants = self.0.upgrade()?;
+        if tenants.catalogue.is_empty() {
+            return None;
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        let door = |database: &Database, user: &[u8]| Door {
+            database: database.id,
+            user: user.to_vec(),
+            password: password.to_vec(),
+        };
+        if let Some((database, user)) = name.split_once('/') {
+            let database = tenants.catalogue.named(database)?;
+            return Some(door(&database, user.as_bytes()));
+        }
+        let (database, access) = tenants.catalogue.by_secret(password)?;
+        let user = redis_user(access)?;
+        let is_its = name.as_bytes() == DEFAULT_USER || name.as_bytes() == user || name == database.definition().name;
+        is_its.then(|| door(&database, user))
+    }
+
+    fn open(&self, database: DatabaseId) -> Option<Arc<Redis>> {
+        let tenants = self.0.upgrade()?;
+        tenants.redis(&tenants.catalogue.numbered(database)?)
+    }
+}
+
+fn redis_user(access: Access) -> Option<&'static [u8]> {
+    match access {
+        Access::Full => Some(DEFAULT_USER),
+        Access::ReadOnly => Some(READER),
+        Access::Fauna => None,
+    }
+}

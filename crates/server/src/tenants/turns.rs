@@ -1,0 +1,86 @@
+//! Whose turn it is: measures what a database executes, and makes one that has had more than its share wait.
+//!
+//! While there is only the default database, taking a turn is one load.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quartet_tenancy::{Database, Turns};
+
+use crate::http_connection::HttpAnswer;
+use crate::tenants::Tenants;
+
+/// Takes turns for one connection, or one request, of a database; `None` is the default one.
+#[derive(Clone)]
+pub struct Player {
+    tenants: Arc<Tenants>,
+    database: Option<Arc<Database>>,
+}
+
+/// Added to an answer over HTTP: it is sent this much later, because its database has had more than its share.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause(pub Duration);
+
+/// When a turn began, in microseconds; `None`: nobody else wants one, and it is not measured.
+pub type Turn = Option<u64>;
+
+impl Player {
+    pub fn new(tenants: Arc<Tenants>, database: Option<Arc<Database>>) -> Player {
+        Player { tenants, database }
+    }
+
+    /// The connection went on in another database.
+    pub fn moved(&mut self, database: Option<Arc<Database>>) {
+        self.database = database;
+    }
+
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    pub fn begin(&self) -> Turn {
+        if self.tenants.catalogue.is_empty() {
+            return None;
+        }
+        let now_micros = self.tenants.maker.engine.now_micros();
+        if self.database.is_none() {
+            self.tenants.active_micros.store(now_micros, Ordering::Relaxed);
+        }
+        self.tenants.share.is_contended().then_some(now_micros)
+    }
+
+    pub fn end(&self, turn: Turn) {
+        if let Some(started_micros) = turn {
+            let now_micros = self.tenants.maker.engine.now_micros();
+            self.tenants.share.took_turn(self.turns(), started_micros, now_micros);
+        }
+    }
+
+    /// How long to wait before the next turn.
+    pub fn pause(&self) -> Option<Duration> {
+        if self.tenants.catalogue.is_empty() || !self.tenants.share.is_contended() {
+            return None;
+        }
+        let micros = self.turns().pause_micros(self.tenants.maker.engine.now_micros());
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    /// Answers a request over HTTP as one turn; a database that owes the others time is answered later.
+    pub fn answer(&self, answer: impl FnOnce() -> HttpAnswer) -> HttpAnswer {
+        let turn = self.begin();
+        let mut answer = answer();
+        self.end(turn);
+        if let Some(pause) = self.pause() {
+            answer.response.extensions_mut().insert(Pause(pause));
+        }
+        answer
+    }
+
+    fn turns(&self) -> &Turns {
+        match &self.database {
+            Some(database) => &database.turns,
+            None => &self.tenants.turns,
+        }
+    }
+}

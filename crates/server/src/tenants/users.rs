@@ -1,0 +1,47 @@
+//! The Redis users of a logical database: one row of its system space.
+
+use std::io;
+use std::sync::Arc;
+
+use quartet_engine::{Engine, ExecuteError, Space};
+use quartet_layer_redis::acl::UserFile;
+
+pub struct UsersInDatabase {
+    engine: Arc<Engine>,
+    space: Space,
+}
+
+const ROW: &[u8] = b"users";
+
+impl UsersInDatabase {
+    pub fn new(engine: Arc<Engine>, space: Space) -> UsersInDatabase {
+        UsersInDatabase { engine, space }
+    }
+
+    pub fn has_users(&self) -> bool {
+        self.engine.reader(self.space).get(ROW).is_some()
+    }
+}
+
+impl UserFile for UsersInDatabase {
+    fn read(&self) -> io::Result<Option<String>> {
+        let text = self.engine.reader(self.space).get(ROW);
+        text.map(|text| String::from_utf8(text).map_err(io::Error::other)).transpose()
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let written = self.engine.home().execute(self.space, |tx| -> Result<(), std::convert::Infallible> {
+            tx.set(ROW, text.as_bytes());
+            Ok(())
+        });
+        let hold = match written {
+            Ok(((), hold)) => hold,
+            Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
+            Err(ExecuteError::Layer(never, _)) => match never {},
+        };
+        if self.engine.wait_durable(hold) {
+            return Ok(());
+        }
+        Err(io::Error::other("the log has failed"))
+    }
+}
