@@ -84,13 +84,6 @@ impl Tenants {
         Box::new(Doors(self.itself.clone()))
     }
 
-    /// The Redis layer of a database, and the user that its token opens: for transports that carry a token.
-    pub fn redis_of_token(&self, token: &str) -> Option<(Arc<Redis>, &'static [u8])> {
-        let (database, access) = self.catalogue.by_secret(token.as_bytes())?;
-        let user = redis_user(access)?;
-        Some((self.redis(&database)?, user))
-    }
-
     /// The Redis layer of a database. Not to be called with the partition's lock held.
     pub fn redis(&self, database: &Arc<Database>) -> Option<Arc<Redis>> {
         let mut open = self.open.lock();
@@ -148,8 +141,9 @@ impl Tenants {
 
     /// Wakes every connection: what it waits for may be over.
     pub fn wake_all(&self) {
-        let redis = |open: &Arc<OpenDatabase>| open.redis.get().inspect(|layer| layer.clients.wake_all()).is_some();
-        self.list_open().iter().for_each(|open| drop(redis(open)));
+        for open in self.list_open() {
+            open.redis.get().inspect(|layer| layer.clients.wake_all());
+        }
     }
 
     /// Work in the background, a little at a time, called about ten times a second.

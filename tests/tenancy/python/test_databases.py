@@ -1,0 +1,324 @@
+"""Several logical databases in one server, through redis-py, boto3 and the faunadb driver."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+from botocore.exceptions import ClientError
+from faunadb import query as q
+from faunadb.errors import FaunaError, Unauthorized
+from harness import dynamodb, fauna
+from harness.admin import Admin, Refused
+from harness.server import Server
+
+pytestmark = pytest.mark.quartet_only
+
+
+@pytest.fixture(scope="module")
+def host():
+    server = Server(durability="always").start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def admin(host):
+    admin = Admin(host)
+    yield admin
+    for database in admin.ask("GET", "")["databases"]:
+        if database["name"] != "default":
+            admin.delete(database["name"])
+    assert host.alive()
+
+
+def connect(host, database, user=None, password=None, **options) -> redis.Redis:
+    password = password or database["credentials"]["token"]
+    return redis.Redis(port=host.port, username=user, password=password, decode_responses=True, socket_timeout=20, **options)
+
+
+def access_key(database):
+    credentials = database["credentials"]
+    return credentials["access_key_id"], credentials["secret_access_key"]
+
+
+def make_table(client):
+    client.create_table(
+        TableName="t",
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_same_keys_in_two_databases_of_redis(host, admin, protocol):
+    shop, news = admin.create("shop"), admin.create("news")
+    with connect(host, shop, protocol=protocol) as one, connect(host, news, protocol=protocol) as other:
+        default = redis.Redis(port=host.port, decode_responses=True, protocol=protocol)
+        default.delete("k")
+        one.set("k", "of shop")
+        other.rpush("k", "of", "news")
+        assert one.get("k") == "of shop"
+        assert other.lrange("k", 0, -1) == ["of", "news"]
+        assert default.get("k") is None
+        one.flushall()
+        assert (one.dbsize(), other.dbsize()) == (0, 1)
+        assert len(other.client_list()) == 1
+        listener = other.pubsub()
+        listener.subscribe("news")
+        assert listener.get_message(timeout=5)["type"] == "subscribe"
+        assert one.publish("news", "x") == 0
+        assert other.publish("news", "x") == 1
+        default.close()
+
+
+def test_a_connection_goes_on_in_the_database_of_its_password(host, admin):
+    shop, news = admin.create("shop"), admin.create("news")
+    connection = redis.Redis(port=host.port, decode_responses=True, single_connection_client=True)
+    connection.execute_command("CLIENT", "SETNAME", "wanderer")
+    connection.execute_command("AUTH", shop["credentials"]["token"])
+    connection.set("k", "shop")
+    connection.execute_command("AUTH", "news", news["credentials"]["token"])
+    assert connection.get("k") is None
+    assert connection.execute_command("CLIENT", "GETNAME") == "wanderer"
+    connection.execute_command("AUTH", "default", shop["credentials"]["token"])
+    assert connection.get("k") == "shop"
+    pipeline = connection.pipeline(transaction=False)
+    pipeline.set("k", "2").execute_command("AUTH", news["credentials"]["token"]).get("k").execute_command(
+        "AUTH", shop["credentials"]["token"]
+    ).get("k")
+    assert pipeline.execute()[2::2] == [None, "2"]
+    connection.close()
+
+
+def test_wrong_credentials(host, admin):
+    shop = admin.create("shop")
+    token = shop["credentials"]["token"]
+    for user, password in [("shop", "wrong"), ("shop/default", "wrong"), ("news", token), ("shop", shop["credentials"]["fauna_key"])]:
+        with pytest.raises(redis.AuthenticationError), connect(host, shop, user, password) as client:
+            client.ping()
+    default_ro = connect(host, shop, "default_ro", shop["credentials"]["read_only_token"])
+    assert default_ro.get("k") is None
+    for command in [("SET", "k", "v"), ("KEYS", "*"), ("EVAL", "return 1", "0"), ("FLUSHALL",), ("ACL", "LIST")]:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            default_ro.execute_command(*command)
+    stranger = dynamodb.connect(host, key=(access_key(shop)[0], "wrong"))
+    with pytest.raises(ClientError) as refused:
+        stranger.list_tables()
+    assert refused.value.response["Error"]["Code"] == "InvalidSignatureException"
+    with pytest.raises(Unauthorized):
+        fauna.connect(host, "qf_wrong").query(q.now())
+    for key in ["", "wrong"]:
+        with pytest.raises(Refused) as denied:
+            Admin(host, key).ask("GET", "")
+        assert denied.value.status == 401
+
+
+def test_what_is_the_operators_alone(host, admin):
+    shop = admin.create("shop")
+    with connect(host, shop) as client:
+        for command in [("SHUTDOWN", "NOSAVE"), ("DEBUG", "SLEEP", "0"), ("SAVE",), ("CONFIG", "REWRITE"), ("ACL", "LOAD")]:
+            with pytest.raises(redis.ResponseError, match="Command is not available"):
+                client.execute_command(*command)
+        with pytest.raises(redis.ResponseError, match="protected config"):
+            client.config_set("maxmemory", "1gb")
+        client.config_set("notify-keyspace-events", "KEA")
+
+
+def test_the_same_table_in_two_databases_of_dynamodb(host, admin):
+    shop, news = admin.create("shop"), admin.create("news")
+    one, other = (dynamodb.connect(host, key=access_key(database)) for database in (shop, news))
+    for client, value in [(one, "1"), (other, "2")]:
+        make_table(client)
+        client.put_item(TableName="t", Item={"k": {"S": "k"}, "v": {"S": value}})
+    for client, value in [(one, "1"), (other, "2")]:
+        assert client.get_item(TableName="t", Key={"k": {"S": "k"}})["Item"]["v"]["S"] == value
+    assert dynamodb.connect(host).list_tables()["TableNames"] == []
+
+
+def test_the_same_collection_in_two_databases_of_fauna(host, admin):
+    shop, news = admin.create("shop"), admin.create("news")
+    one, other = (fauna.connect(host, database["credentials"]["fauna_key"]) for database in (shop, news))
+    for client, value in [(one, 1), (other, 2)]:
+        client.query(q.create_collection({"name": "c"}))
+        client.query(q.create(q.ref(q.collection("c"), "1"), {"data": {"v": value}}))
+    for client, value in [(one, 1), (other, 2)]:
+        assert client.query(q.select(["data", "v"], q.get(q.ref(q.collection("c"), "1")))) == value
+    server_key = one.query(q.create_key({"role": "server"}))["secret"]
+    assert fauna.connect(host, server_key).query(q.exists(q.ref(q.collection("c"), "1"))) is True
+    assert fauna.connect(host).query(q.exists(q.collection("c"))) is False
+    admin.delete("shop")
+    with pytest.raises(Unauthorized):
+        fauna.connect(host, server_key).query(q.now())
+
+
+def test_quotas_of_redis(host, admin):
+    shop = admin.create("shop", quotas={"request_bytes": 1000, "stored_bytes": 20_000, "connections": 2})
+    with connect(host, shop) as client:
+        with pytest.raises(redis.ResponseError, match=r"^max request size exceeded. Limit: 1000 bytes, Actual: \d+ bytes"):
+            client.set("k", "x" * 1000)
+        with pytest.raises(redis.ResponseError, match=r"^DB capacity quota exceeded. Limit: 20000 bytes, Usage: \d+ bytes"):
+            for number in range(100):
+                client.set(f"k{number}", "x" * 900)
+        assert client.get("k1") == "x" * 900
+        assert client.delete("k1", "k2", "k3") == 3
+        client.set("k", "fits again")
+        with connect(host, shop) as second, connect(host, shop) as third:
+            assert second.ping()
+            with pytest.raises(redis.ConnectionError, match="max concurrent connections exceeded. Limit: 2, Usage: 2"):
+                third.ping()
+        admin.change("shop", quotas={"commands_per_day": admin.usage("shop")["commands_of_day"] + 2, "stored_bytes": None})
+        client.get("a"), client.get("b")
+        assert client.ping()
+        with pytest.raises(redis.ResponseError, match=r"^max daily request limit exceeded. Limit: (\d+), Usage: \1"):
+            client.get("c")
+        pipeline = client.pipeline()
+        pipeline.set("k", "1").get("k")
+        with pytest.raises(redis.ResponseError, match="max daily request limit exceeded"):
+            pipeline.execute()
+        admin.change("shop", quotas={"commands_per_day": None, "commands_per_second": 5})
+        with pytest.raises(redis.ResponseError, match="^max commands per second exceeded. Limit: 5"):
+            for _ in range(20):
+                client.get("k")
+
+
+def test_quotas_of_dynamodb_and_fauna(host, admin):
+    shop = admin.create("shop")
+    client = dynamodb.connect(host, key=access_key(shop))
+    tree = fauna.connect(host, shop["credentials"]["fauna_key"])
+    make_table(client)
+
+    def refusal(**quotas):
+        absent = dict.fromkeys(["commands_per_second", "commands_per_day", "request_bytes", "stored_bytes"])
+        admin.change("shop", quotas=absent | quotas)
+        with pytest.raises(ClientError) as refused:
+            for _ in range(20):
+                client.put_item(TableName="t", Item={"k": {"S": "k"}, "v": {"S": "v" * 200}})
+        with pytest.raises(FaunaError) as limited:
+            for _ in range(20):
+                tree.query(q.create_collection({"name": "c"}) if "stored_bytes" in quotas else q.now())
+        return refused.value.response["Error"]["Code"], limited.value.request_result.status_code
+
+    assert refusal(commands_per_second=3) == ("ThrottlingException", 429)
+    assert refusal(commands_per_day=1) == ("RequestLimitExceeded", 429)
+    assert refusal(request_bytes=1) == ("LimitExceededException", 429)
+    assert refusal(stored_bytes=1) == ("LimitExceededException", 429)
+    assert client.get_item(TableName="t", Key={"k": {"S": "k"}})["Item"]["k"]["S"] == "k"
+    client.delete_item(TableName="t", Key={"k": {"S": "k"}})
+
+
+def test_metering_and_metrics(host, admin):
+    shop, _ = admin.create("shop"), admin.create("quiet")
+    with connect(host, shop) as client:
+        for number in range(10):
+            client.set(f"k{number}", "v" * 100)
+        client.get("k1")
+        client.ping()
+        client.eval("redis.call('set', KEYS[1], '1') return redis.call('get', KEYS[1])", 1, "k1")
+        usage = admin.usage("shop")
+        # One for each SET and GET, also of the script, and one for EVAL itself.
+        assert (usage["commands"], usage["commands_of_day"]) == (14, 14)
+        assert (usage["write_units"], usage["read_units"]) == (11.0, 3.0)
+        assert 10 * 100 < usage["stored_bytes"] < 10 * 100 + 1000
+        assert usage["bytes_in"] > 1000 and usage["bytes_out"] > 100
+        assert usage["connections"] == 1
+        metrics = admin.metrics()
+        assert 'quartet_database_commands_total{database="shop"} 14\n' in metrics
+        assert 'quartet_database_commands_total{database="quiet"} 0\n' in metrics
+        assert f'quartet_database_stored_bytes{{database="shop"}} {usage["stored_bytes"]}\n' in metrics
+    table = dynamodb.connect(host, key=access_key(shop))
+    make_table(table)
+    table.put_item(TableName="t", Item={"k": {"S": "k"}, "v": {"S": "v" * 3000}})
+    written = admin.usage("shop")
+    assert written["commands"] == 16 and written["write_units"] == 11.0 + 1.0 + 3.0 + (written["write_units"] - 15.0)
+    tree = fauna.connect(host, shop["credentials"]["fauna_key"])
+    tree.query(q.create_collection({"name": "c"}))
+    tree.query(q.create(q.collection("c"), {"data": {}}))
+    assert admin.usage("shop")["commands"] == 18
+    assert admin.usage("shop")["write_units"] > written["write_units"]
+
+
+def test_a_restart_keeps_catalogue_users_and_counters(host, admin):
+    shop = admin.create("shop", durability="interval", quotas={"commands_per_day": 1000})
+    with connect(host, shop) as client:
+        client.set("k", "v")
+        client.acl_setuser("alice", enabled=True, passwords=["+sesame"], categories=["+@all"], keys=["*"])
+    host.restart()
+    shown = admin.show("shop")
+    assert shown["durability"] == "interval" and shown["quotas"] == {"commands_per_day": 1000}
+    assert shown["usage"]["commands_of_day"] == 2
+    with connect(host, shop) as client, connect(host, shop, "shop/alice", "sesame") as alice:
+        assert client.get("k") == "v"
+        assert alice.get("k") == "v"
+        assert client.config_get("appendfsync") == {"appendfsync": "everysec"}
+    deadline = time.monotonic() + 15
+    before = admin.usage("shop")["commands"]
+    time.sleep(6)
+    host.kill()
+    host.start()
+    assert admin.usage("shop")["commands"] >= before and time.monotonic() < deadline + 60
+
+
+def test_new_credentials_and_deletion(host, admin):
+    shop = admin.create("shop")
+    client = connect(host, shop, single_connection_client=True)
+    client.set("k", "v")
+    renewed = admin.ask("POST", "/shop/credentials")
+    with pytest.raises(redis.RedisError):
+        client.get("k")
+        client.get("k")
+    with pytest.raises(redis.AuthenticationError), connect(host, shop, "shop") as old:
+        old.ping()
+    with connect(host, renewed) as new:
+        assert new.get("k") == "v"
+        admin.delete("shop")
+        with pytest.raises(redis.RedisError):
+            new.get("k")
+            new.get("k")
+    again = admin.create("shop")
+    assert again["id"] != shop["id"]
+    with connect(host, again) as fresh:
+        assert fresh.dbsize() == 0
+    with pytest.raises(Refused) as unknown:
+        admin.delete("nosuch")
+    assert unknown.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"name": "Shop"}, 400),
+        ({"name": "default"}, 400),
+        ({}, 400),
+        ({"name": "a", "quota": {}}, 400),
+        ({"name": "a", "quotas": {"x": 1}}, 400),
+        ({"name": "a", "durability": "often"}, 400),
+        ({"name": "a", "eviction": True}, 400),
+        ([], 400),
+    ],
+)
+def test_requests_that_are_refused(admin, body, status):
+    with pytest.raises(Refused) as refused:
+        admin.ask("POST", "", body)
+    assert refused.value.status == status
+
+
+def test_a_script_that_takes_too_long_is_taken_back(host, admin):
+    shop = admin.create("shop")
+    with connect(host, shop) as client:
+        with pytest.raises(redis.ResponseError, match="max script duration exceeded"):
+            client.eval("redis.call('set', KEYS[1], '1') while true do end", 1, "k")
+        assert client.get("k") is None
+
+
+def test_many_databases_cost_little(host, admin):
+    for number in range(200):
+        admin.create(f"d{number}", durability="none")
+    databases = admin.ask("GET", "")["databases"]
+    assert len(databases) == 201
+    before = host.rss_bytes()
+    with connect(host, admin.ask("POST", "/d7/credentials")) as client:
+        client.set("k", "v")
+    assert host.rss_bytes() - before < 32 << 20
