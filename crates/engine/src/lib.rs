@@ -236,9 +236,14 @@ impl Engine {
         &self.shared.statistics
     }
 
-    /// Bytes of the keys and values that a logical database holds, those of cleared ranges included until they are freed.
+    /// What the rows of a logical database take, those of cleared ranges included until they are freed.
     pub fn stored_bytes(&self, database: DatabaseId) -> u64 {
         self.shared.stored.read(database)
+    }
+
+    /// What the rows of all databases take; not those that only a snapshot still holds.
+    pub fn live_bytes(&self) -> u64 {
+        self.shared.stored.total()
     }
 
     pub fn now_micros(&self) -> u64 {

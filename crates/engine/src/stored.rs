@@ -1,4 +1,4 @@
-//! How many bytes of keys and values each logical database holds.
+//! How many bytes the rows of each logical database take.
 //!
 //! Counted where transactions commit and where cleared ranges are freed, so asking costs one load and needs no lock. What a
 //! range clear took out counts until the flusher has freed it: walking it under the lock would make others wait.
@@ -17,12 +17,15 @@ const SHELF: usize = 256;
 
 pub(crate) struct StoredBytes {
     shelves: [OnceLock<Box<[AtomicI64; SHELF]>>; SHELF],
+    /// Of all databases.
+    total: AtomicI64,
 }
 
 impl Default for StoredBytes {
     fn default() -> StoredBytes {
         StoredBytes {
             shelves: array::from_fn(|_| OnceLock::new()),
+            total: AtomicI64::new(0),
         }
     }
 }
@@ -48,6 +51,7 @@ impl StoredBytes {
     pub fn add(&self, database: DatabaseId, bytes: i64) {
         if bytes != 0 {
             self.counter(database).fetch_add(bytes, Ordering::Relaxed);
+            self.total.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -68,6 +72,10 @@ impl StoredBytes {
         bytes.max(0) as u64
     }
 
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed).max(0) as u64
+    }
+
     fn counter(&self, database: DatabaseId) -> &AtomicI64 {
         let number = usize::from(database.0);
         let shelf = self.shelves[number / SHELF].get_or_init(|| Box::new(array::from_fn(|_| AtomicI64::new(0))));
@@ -77,7 +85,7 @@ impl StoredBytes {
 
 /// What a row counts for.
 pub(crate) fn row_bytes(row: &Row) -> i64 {
-    (row.key().len() + row.value().len()) as i64
+    row.memory_bytes() as i64
 }
 
 fn database_of(row: &Row) -> DatabaseId {
@@ -122,7 +130,9 @@ mod tests {
         write(&engine, 700, |tx| drop(tx.set(b"b", b"1")));
         write(&engine, 700, |tx| drop(tx.set(b"b", b"123")));
         let stored = |engine: &Engine, database| engine.stored_bytes(DatabaseId(database));
-        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 11 + 7));
+        // A row takes 36 bytes beside its key and value, and a key three beside the layer's part.
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 36 + 11 + 36 + 7));
+        assert_eq!(engine.live_bytes(), stored(&engine, 1) + stored(&engine, 700));
         let refused = engine.home().execute(
             Space {
                 database: DatabaseId(1),
@@ -135,15 +145,15 @@ mod tests {
             },
         );
         assert!(refused.is_err());
-        assert_eq!(stored(&engine, 1), 9);
+        assert_eq!(stored(&engine, 1), 36 + 9);
         write(&engine, 700, |tx| drop(tx.clear(b"b")));
-        assert_eq!(stored(&engine, 700), 11);
+        assert_eq!(stored(&engine, 700), 36 + 11);
         engine.close().unwrap();
         let engine = open(disk);
-        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 11));
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 36 + 11));
         write(&engine, 700, |tx| tx.clear_all());
         engine.home().free_cleared();
-        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (9, 0));
+        assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 0));
         engine.close().unwrap();
     }
 }

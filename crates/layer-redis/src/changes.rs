@@ -15,6 +15,8 @@ pub enum What {
     Removed,
     /// Removed, or found to be dead, because its time was over.
     Expired,
+    /// Removed because memory is short.
+    Evicted,
     /// A reader looked for it in vain.
     Missed,
 }

@@ -84,7 +84,18 @@ impl<'c, 't> Context<'c, 't> {
 
     fn note_use(&self, name: &[u8]) {
         if !self.client.shared.no_touch.load(Ordering::Relaxed) {
-            self.layer.recency.note(self.client.db, name, self.now_ms);
+            let (layer, db) = (self.layer, self.client.db);
+            if layer.eviction_policy().counts_frequency() {
+                let config = &layer.config;
+                let decay_minutes = config.lfu_decay_time.load(Ordering::Relaxed) as u64;
+                let log_factor = config.lfu_log_factor.load(Ordering::Relaxed) as u64;
+                let recency = &layer.recency;
+                recency.note_often(db, name, self.now_ms, decay_minutes, |rarity| {
+                    layer.random.below(rarity.saturating_mul(log_factor).saturating_add(1)) == 0
+                });
+            } else {
+                layer.recency.note(db, name, self.now_ms);
+            }
         }
     }
 

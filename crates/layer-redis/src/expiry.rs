@@ -78,7 +78,7 @@ impl Redis {
         self.changes.take();
     }
 
-    fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
+    pub(crate) fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
         let changes = &self.changes;
         Keyspace {
             tx,
@@ -88,8 +88,8 @@ impl Redis {
         }
     }
 
-    /// Tells of the keys that a committed transaction has removed because their time was over.
-    fn tell_expired(&self, hold: Hold) {
+    /// Tells of the keys that a committed transaction has removed because their time was over, or memory short.
+    pub(crate) fn tell_removed(&self, hold: Hold) {
         if self.changes.are_wanted() {
             let changes = self.changes.take();
             self.notify(None, &changes);
@@ -112,6 +112,9 @@ impl Redis {
         }
         loop {
             let mut home = self.engine.home();
+            if self.is_out_of_memory() {
+                self.make_room(&mut home);
+            }
             let removed = self.expire_keys(&mut home) + self.expire_fields(&mut home);
             self.blocking.serve(&mut home, self);
             self.send_outbox();
@@ -134,7 +137,7 @@ impl Redis {
         self.statistics
             .expired_keys
             .fetch_add(removed as u64, Ordering::Relaxed);
-        self.tell_expired(hold);
+        self.tell_removed(hold);
         removed
     }
 

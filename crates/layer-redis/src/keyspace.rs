@@ -299,6 +299,11 @@ impl Keyspace<'_, '_> {
 
     /// Removes the key and all that belongs to it. False if it was absent (or had expired: its rows go all the same).
     pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.remove_because(name, What::Removed)
+    }
+
+    /// The same; `what` is what those who want to hear of it are told, unless the key had expired.
+    pub fn remove_because(&mut self, name: &[u8], what: What) -> bool {
         let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else {
             return false;
         };
@@ -307,7 +312,7 @@ impl Keyspace<'_, '_> {
             old.elements().clear_all(self.tx);
         }
         let was_there = !old.is_expired(self.now_ms);
-        let what = if was_there { What::Removed } else { What::Expired };
+        let what = if was_there { what } else { What::Expired };
         self.changes.note(self.db, name, what);
         was_there
     }
@@ -441,6 +446,18 @@ pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: us
         }
     });
     due
+}
+
+/// How many keys have a deadline.
+pub fn keys_with_deadlines(tx: &mut Transaction<'_>) -> u64 {
+    tx.count(b"T", b"U")
+}
+
+/// Database and name of the key with the deadline at `index`, the soonest first.
+pub fn key_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<(u8, Vec<u8>)> {
+    let row = tx.nth(b"T", b"U", index)?;
+    let key = Transaction::layer_key(&row);
+    Some((key[9], key[10..].to_vec()))
 }
 
 /// The row of the key `name`; also what the engine's watches of that key are registered under.

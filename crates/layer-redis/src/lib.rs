@@ -20,6 +20,7 @@ pub mod config;
 pub mod context;
 pub mod cursors;
 pub mod errors;
+pub mod eviction;
 pub mod expiry;
 pub mod gate;
 pub mod glob;
@@ -203,10 +204,27 @@ impl Redis {
         }
     }
 
-    /// Commands that may need more memory are refused. One load while there is no limit.
+    /// The same without the rows that only a snapshot holds.
+    pub fn live_bytes(&self) -> u64 {
+        match self.gate {
+            None => self.identity.startup_bytes + self.engine.live_bytes(),
+            Some(_) => self.engine.stored_bytes(self.space.database),
+        }
+    }
+
+    /// Something must be evicted, or commands that may need more memory are refused. One load while there is no limit.
+    #[inline]
     pub fn is_out_of_memory(&self) -> bool {
         let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
-        maxmemory > 0 && self.used_bytes() > maxmemory
+        maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory
+    }
+
+    fn bytes_against_maxmemory(&self) -> u64 {
+        if self.eviction_policy().evicts() {
+            self.live_bytes()
+        } else {
+            self.used_bytes()
+        }
     }
 
     /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.

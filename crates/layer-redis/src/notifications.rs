@@ -187,6 +187,7 @@ impl Redis {
         for change in changes {
             match change.what {
                 What::Expired => teller.tell(EXPIRED, "expired", change.db, &change.name),
+                What::Evicted => teller.tell(EVICTED, "evicted", change.db, &change.name),
                 What::Missed => teller.tell(MISSED, "keymiss", change.db, &change.name),
                 What::Created | What::Written | What::Removed => {}
             }
@@ -216,7 +217,7 @@ fn effects(changes: &[Change]) -> Vec<Effect<'_>> {
     let mut effects: Vec<Effect<'_>> = Vec::new();
     let mut by_key: FxHashMap<(u8, &[u8]), usize> = FxHashMap::default();
     for change in changes {
-        if matches!(change.what, What::Expired | What::Missed) {
+        if matches!(change.what, What::Expired | What::Evicted | What::Missed) {
             continue;
         }
         let created = change.what == What::Created;

@@ -1,20 +1,37 @@
-//! When keys were last read, roughly: what OBJECT IDLETIME tells besides the time of the last write, which the row knows.
+//! When keys were last read, or how often, roughly: what OBJECT IDLETIME tells besides the time of the last write, which the
+//! row knows, and OBJECT FREQ.
 //!
-//! A table of fixed size, a second in each slot; a key's slot is a hash of its name. Keys that share a slot share its time, so
-//! a key may look read more recently than it was, never less. Noting a read is one relaxed store. Nothing is kept over a
-//! restart.
+//! A table of fixed size; a key's slot is a hash of its name. Keys that share a slot share what it says, so a key may look read
+//! more recently or more often than it was, never less. Noting a read is one relaxed store. Nothing is kept over a restart.
+//!
+//! ```text
+//!   0 seconds since 2020 (31 bits)                          while the policy looks at recency
+//!   1 unused (7 bits)  minutes (16 bits)  counter (8 bits)  while it looks at frequency: Redis' logarithmic counter
+//! ```
+//!
+//! A slot of the other kind says nothing. The counter begins at 5, grows the more rarely the larger it is, and loses one for
+//! each `lfu-decay-time` minutes in which nobody looked (<https://redis.io/docs/latest/develop/reference/eviction/>).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub struct Recency {
-    /// Seconds since the Unix epoch.
     slots: Box<[AtomicU32]>,
 }
 
 /// A power of two. All slots together take one megabyte.
 const SLOTS: usize = 1 << 18;
+/// Marks a slot that holds a counter.
+const FREQUENCY: u32 = 1 << 31;
+/// 2020-01-01.
+const START_SECONDS: u64 = 1_577_836_800;
+/// A new key is not the first to go.
+const COUNTER_START: u8 = 5;
+
+fn minutes(now_ms: u64) -> u16 {
+    (now_ms / 60_000) as u16
+}
 
 impl Default for Recency {
     fn default() -> Recency {
@@ -27,12 +44,44 @@ impl Default for Recency {
 impl Recency {
     /// The key was read.
     pub fn note(&self, db: u8, name: &[u8], now_ms: u64) {
-        self.slot(db, name).store((now_ms / 1000) as u32, Ordering::Relaxed);
+        let seconds = (now_ms / 1000).saturating_sub(START_SECONDS) as u32;
+        self.slot(db, name).store(seconds & !FREQUENCY, Ordering::Relaxed);
+    }
+
+    /// The key was read; `grows` is asked how the dice fall, for a counter so far above where it began.
+    pub fn note_often(
+        &self,
+        db: u8,
+        name: &[u8],
+        now_ms: u64,
+        decay_minutes: u64,
+        grows: impl FnOnce(u64) -> bool,
+    ) {
+        let counter = self.frequency(db, name, now_ms, decay_minutes);
+        let rarity = counter.saturating_sub(COUNTER_START);
+        let counter = if grows(rarity.into()) { counter.saturating_add(1) } else { counter };
+        let slot = FREQUENCY | u32::from(minutes(now_ms)) << 8 | u32::from(counter);
+        self.slot(db, name).store(slot, Ordering::Relaxed);
+    }
+
+    /// How often the key, or another one of its slot, was read of late.
+    pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64, decay_minutes: u64) -> u8 {
+        let slot = self.slot(db, name).load(Ordering::Relaxed);
+        if slot & FREQUENCY == 0 {
+            return COUNTER_START;
+        }
+        let idle_minutes = minutes(now_ms).wrapping_sub((slot >> 8) as u16);
+        let lost = u64::from(idle_minutes).checked_div(decay_minutes).unwrap_or(0);
+        (slot as u8).saturating_sub(lost.min(255) as u8)
     }
 
     /// When the key, or another one of its slot, was last read, in seconds since the Unix epoch. Zero: never.
     pub fn read_seconds(&self, db: u8, name: &[u8]) -> u64 {
-        self.slot(db, name).load(Ordering::Relaxed).into()
+        match self.slot(db, name).load(Ordering::Relaxed) {
+            0 => 0,
+            slot if slot & FREQUENCY != 0 => 0,
+            seconds => START_SECONDS + u64::from(seconds),
+        }
     }
 
     fn slot(&self, db: u8, name: &[u8]) -> &AtomicU32 {
@@ -43,6 +92,21 @@ impl Recency {
 #[cfg(test)]
 mod tests {
     use crate::testing::Fixture;
+
+    #[test]
+    fn a_counter_grows_with_reads_and_falls_with_time() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        connection.check("SET a 1 => OK\nGET a => 1\nCONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0 => OK");
+        connection.check("OBJECT FREQ a => 5\nGET a => 1\nGET a => 1\nOBJECT FREQ a => 7");
+        fixture.advance_ms(4 * 60_000);
+        connection.check(
+            "OBJECT FREQ a => 3
+             OBJECT IDLETIME a => !ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between maxmemory policies at runtime LRU and LFU data will take some time to adjust.
+             CONFIG SET maxmemory-policy allkeys-lru => OK
+             OBJECT IDLETIME a => 240",
+        );
+    }
 
     /// OBJECT IDLETIME used to know of writes only.
     #[test]

@@ -341,6 +341,10 @@ impl Session {
         received: &mut Received,
     ) {
         layer.trim_tracking();
+        if layer.is_out_of_memory() {
+            layer.make_room(home);
+            layer.send_outbox();
+        }
         self.fetch_own_mail(out, received);
         let replies_start = out.len();
         let outcome = self.dispatch(home, layer, arguments, raw, out);

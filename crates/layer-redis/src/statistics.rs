@@ -18,6 +18,7 @@ pub struct Statistics {
     pub keyspace_misses: AtomicU64,
     pub expired_keys: AtomicU64,
     pub expired_fields: AtomicU64,
+    pub evicted_keys: AtomicU64,
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
     /// Reads from and writes to sockets.
@@ -108,6 +109,7 @@ impl Statistics {
             &self.keyspace_misses,
             &self.expired_keys,
             &self.expired_fields,
+            &self.evicted_keys,
             &self.bytes_read,
             &self.bytes_written,
             &self.reads,

@@ -7,11 +7,31 @@ use quartet_env::{FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::{Value, decode, encode_command};
 
+use crate::gate::{Admission, Gate};
 use crate::{Identity, Redis, Session};
 
 pub struct Fixture {
     pub layer: Arc<Redis>,
     pub clock: Arc<ManualClock>,
+}
+
+/// Lets everything through and counts nothing.
+struct OpenGate;
+
+impl Gate for OpenGate {
+    fn admit(&self, _: &Admission) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn transferred(&self, _: usize, _: usize) {}
+
+    fn check_connections(&self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn script_micros_max(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// One connection of a fixture.
@@ -41,6 +61,14 @@ impl Fixture {
             Box::new(|| {}),
         ));
         Fixture { layer, clock }
+    }
+
+    /// A layer that is one of several: memory is what its own database holds, whatever other tests of the process do.
+    pub fn of_several() -> Fixture {
+        let mut fixture = Fixture::new();
+        let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
+        layer.gate = Some(Arc::new(OpenGate));
+        fixture
     }
 
     pub fn connect(&self) -> Connection {

@@ -19,7 +19,7 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 18] = [
+    let rows: [(&str, &str, &str, f64); 19] = [
         (
             "quartet_transactions_total",
             "counter",
@@ -103,6 +103,12 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
             "counter",
             "Keys removed because they expired.",
             read(&redis.expired_keys),
+        ),
+        (
+            "quartet_redis_evicted_keys_total",
+            "counter",
+            "Keys removed because memory was short.",
+            read(&redis.evicted_keys),
         ),
         (
             "quartet_redis_error_replies_total",

@@ -149,6 +149,14 @@ impl Drop for Row {
     }
 }
 
+impl Row {
+    /// What this row takes in memory, the tree's pointer to it included: its part of [`all_rows_bytes`].
+    pub fn memory_bytes(&self) -> u64 {
+        let header = self.header();
+        layout(header.key_bytes, header.value_bytes).size() as u64 + TREE_BYTES
+    }
+}
+
 impl PartialEq for Row {
     fn eq(&self, other: &Row) -> bool {
         self.version() == other.version() && self.key() == other.key() && self.value() == other.value()

@@ -35,7 +35,7 @@ pub const COMMANDS: &[Command] = &[
     command("swapdb", 3, WRITE | FAST | DANGEROUS, NO_KEYS, Group::Server, "4.0.0", "O(N) in the number of keys of both databases", "Exchanges two databases.", swapdb),
     container("object", Group::Generic, "2.2.3", "Looks behind a key.", &[
         command("object|encoding", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Names the encoding that Redis would report.", object_encoding),
-        command("object|freq", 3, READONLY, SECOND_KEY, Group::Generic, "4.0.0", "O(1)", "Refused: access frequency is not tracked.", object_freq),
+        command("object|freq", 3, READONLY, SECOND_KEY, Group::Generic, "4.0.0", "O(1)", "Tells how often the key was read of late, on a logarithmic scale.", object_freq),
         command("object|idletime", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Tells how many seconds ago the key was written.", object_idletime),
         command("object|refcount", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Answers the number of references that Redis would report.", object_refcount),
         help_command("object|help", Group::Generic, "6.2.0"),
@@ -382,6 +382,11 @@ fn string_encoding(entry: &Entry) -> &'static str {
 
 fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     match object(context, arguments) {
+        Some(_) if context.layer.eviction_policy().counts_frequency() => {
+            let frequency = context.layer.frequency(context.client.db, &arguments[2], context.now_ms);
+            context.reply.integer(frequency.into());
+            Ok(())
+        }
         Some(_) => Err(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
                         switching between maxmemory policies at runtime LFU and LRU data will take some time to adjust."
@@ -393,6 +398,13 @@ fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 
 fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     if let Some(entry) = object(context, arguments) {
+        if context.layer.eviction_policy().counts_frequency() {
+            return Err(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
+                 maxmemory policies at runtime LRU and LFU data will take some time to adjust."
+                    .into(),
+            );
+        }
         let idle_seconds = idle_seconds(context, &arguments[2], &entry);
         context.reply.integer(idle_seconds as i64);
     }

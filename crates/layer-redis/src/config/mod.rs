@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::table::{Access, Effect, PARAMETERS, Parameter};
+use crate::eviction::Policy;
 use crate::notifications;
 
 macro_rules! parameters {
@@ -50,6 +51,11 @@ parameters! {
     latency_monitor_threshold = 0;
     maxclients = 10_000;
     maxmemory = 0;
+    // A number of `eviction::Policy`.
+    maxmemory_policy = 0;
+    maxmemory_samples = 5;
+    lfu_log_factor = 10;
+    lfu_decay_time = 1;
     min_replicas_to_write = 0;
     min_replicas_max_lag = 10;
     timeout = 0;
@@ -145,6 +151,11 @@ impl Config {
                 field.store(values::number(number), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Keeps which keys go when memory is short.
+    pub(crate) fn evict_by(&self, text: &str) {
+        self.maxmemory_policy.store(Policy::number(text), Ordering::Relaxed);
     }
 
     /// Keeps which classes of events are told.

@@ -276,7 +276,7 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("sync_partial_err", 0),
             ("expired_subkeys", load(&statistics.expired_fields)),
             ("expired_keys", load(&statistics.expired_keys)),
-            ("evicted_keys", 0),
+            ("evicted_keys", load(&statistics.evicted_keys)),
             ("evicted_clients", 0),
             ("expired_time_cap_reached_count", 0),
             ("total_eviction_exceeded_time", 0),

@@ -1,0 +1,314 @@
+//! Making room: removes keys when memory is short, as `maxmemory-policy` says.
+//!
+//! Of `maxmemory-samples` keys picked at random the one goes that the policy likes least, and so on until there is room, as in
+//! Redis (<https://redis.io/docs/latest/develop/reference/eviction/>). `volatile-ttl` needs no sample: deadlines are in order.
+//! An eviction is a transaction like any other, so a replay evicts the same keys without knowing of memory or policies.
+//!
+//! What counts is what live rows take. Rows that only a snapshot holds, while a checkpoint is written, cannot be given back by
+//! evicting more.
+
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Home, Transaction};
+
+use crate::Redis;
+use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
+
+/// Which keys may go, and which of them first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pool: Pool,
+    order: Order,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pool {
+    Nothing,
+    All,
+    /// Keys with a deadline.
+    Volatile,
+    /// Keys with a deadline, and when there are none any.
+    VolatileFirst,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    LeastRecent,
+    LeastFrequent,
+    Random,
+    SoonestDeadline,
+}
+
+const fn policy(pool: Pool, order: Order) -> Policy {
+    Policy { pool, order }
+}
+
+/// The last is no parameter of Redis': it is what `eviction` of a database means, as Upstash has it.
+const POLICIES: [(&str, Policy); 9] = [
+    ("noeviction", policy(Pool::Nothing, Order::Random)),
+    ("allkeys-lru", policy(Pool::All, Order::LeastRecent)),
+    ("allkeys-lfu", policy(Pool::All, Order::LeastFrequent)),
+    ("allkeys-random", policy(Pool::All, Order::Random)),
+    ("volatile-lru", policy(Pool::Volatile, Order::LeastRecent)),
+    ("volatile-lfu", policy(Pool::Volatile, Order::LeastFrequent)),
+    ("volatile-random", policy(Pool::Volatile, Order::Random)),
+    ("volatile-ttl", policy(Pool::Volatile, Order::SoonestDeadline)),
+    ("optimistic-volatile", policy(Pool::VolatileFirst, Order::Random)),
+];
+
+/// Keys removed before one command, so that the others need not wait long for the lock; the next command goes on.
+const EVICTED_AT_ONCE: usize = 1000;
+
+impl Policy {
+    /// The number by which the configuration keeps a policy. Panics on an unknown name.
+    pub fn number(name: &str) -> i64 {
+        let position = POLICIES.iter().position(|(known, _)| *known == name);
+        position.expect("a policy of the table") as i64
+    }
+
+    pub fn numbered(number: i64) -> Policy {
+        POLICIES[number as usize].1
+    }
+
+    pub fn evicts(self) -> bool {
+        self.pool != Pool::Nothing
+    }
+
+    pub fn counts_frequency(self) -> bool {
+        self.order == Order::LeastFrequent
+    }
+}
+
+/// A key that may go.
+struct Candidate {
+    db: u8,
+    name: Vec<u8>,
+}
+
+impl Redis {
+    pub fn eviction_policy(&self) -> Policy {
+        Policy::numbered(self.config.maxmemory_policy.load(Ordering::Relaxed))
+    }
+
+    /// Evicts until there is room, nothing may go any more, or so much went that others are to have their turn. Called with
+    /// the lock held, before a command, when memory is short.
+    pub fn make_room(&self, home: &mut Home<'_>) {
+        let policy = self.eviction_policy();
+        let is_paused = self.pause.holds_back(true, home.now_micros() / 1000).is_some();
+        if !policy.evicts() || is_paused {
+            return;
+        }
+        for _ in 0..EVICTED_AT_ONCE {
+            if !self.is_out_of_memory() || !self.evict(home, policy) {
+                return;
+            }
+        }
+    }
+
+    /// Evicts one key. False if none may go.
+    fn evict(&self, home: &mut Home<'_>, policy: Policy) -> bool {
+        let now_ms = home.now_micros() / 1000;
+        let executed = home.execute(self.space, |tx| -> Result<bool, ()> {
+            let Some(victim) = self.victim(tx, policy, now_ms) else {
+                return Ok(false);
+            };
+            self.keyspace(tx, victim.db, now_ms).evict(&victim.name);
+            Ok(true)
+        });
+        let (evicted, hold) = executed.unwrap_or_default();
+        if evicted {
+            home.free_cleared();
+            self.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);
+            self.tell_removed(hold);
+        }
+        evicted
+    }
+
+    fn victim(&self, tx: &mut Transaction<'_>, policy: Policy, now_ms: u64) -> Option<Candidate> {
+        if policy.order == Order::SoonestDeadline {
+            return candidate_with_deadline(tx, 0);
+        }
+        let volatile = keys_with_deadlines(tx);
+        let counts: Vec<u64> = match policy.pool {
+            Pool::Nothing => return None,
+            Pool::Volatile => Vec::new(),
+            Pool::VolatileFirst if volatile > 0 => Vec::new(),
+            Pool::All | Pool::VolatileFirst => (0..crate::DATABASES)
+                .map(|db| self.keyspace(tx, db, now_ms).key_count())
+                .collect(),
+        };
+        let total = if counts.is_empty() { volatile } else { counts.iter().sum() };
+        if total == 0 {
+            return None;
+        }
+        let samples = match policy.order {
+            Order::Random => 1,
+            _ => self.config.maxmemory_samples.load(Ordering::Relaxed).clamp(1, SAMPLES_MAX),
+        };
+        let picked = (0..samples).filter_map(|_| {
+            let index = self.random.below(total);
+            let candidate = match counts.is_empty() {
+                true => candidate_with_deadline(tx, index)?,
+                false => self.candidate_among_all(tx, &counts, index, now_ms)?,
+            };
+            Some((self.uselessness(tx, &candidate, policy.order, now_ms), candidate))
+        });
+        picked.max_by_key(|(uselessness, _)| *uselessness).map(|(_, candidate)| candidate)
+    }
+
+    /// The key at `index` of all databases, one behind the other.
+    fn candidate_among_all(
+        &self,
+        tx: &mut Transaction<'_>,
+        counts: &[u64],
+        mut index: u64,
+        now_ms: u64,
+    ) -> Option<Candidate> {
+        for (db, &count) in (0..).zip(counts) {
+            if index < count {
+                let (name, _) = self.keyspace(tx, db, now_ms).key_at(index)?;
+                return Some(Candidate { db, name });
+            }
+            index -= count;
+        }
+        None
+    }
+
+    /// The larger, the sooner the key goes.
+    fn uselessness(&self, tx: &mut Transaction<'_>, candidate: &Candidate, order: Order, now_ms: u64) -> u64 {
+        let (db, name) = (candidate.db, candidate.name.as_slice());
+        match order {
+            Order::LeastRecent => {
+                let entry = self.keyspace(tx, db, now_ms).find(name);
+                let written_micros = entry.map_or(0, |entry| entry.written_micros());
+                let read_micros = self.recency.read_seconds(db, name) * 1_000_000;
+                (now_ms * 1000).saturating_sub(written_micros.max(read_micros))
+            }
+            Order::LeastFrequent => u64::from(u8::MAX - self.frequency(db, name, now_ms)),
+            Order::Random | Order::SoonestDeadline => 0,
+        }
+    }
+
+    /// How often a key was read of late, on the scale of OBJECT FREQ.
+    pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64) -> u8 {
+        let decay_minutes = self.config.lfu_decay_time.load(Ordering::Relaxed) as u64;
+        self.recency.frequency(db, name, now_ms, decay_minutes)
+    }
+}
+
+/// More samples than this cost time and gain nothing.
+const SAMPLES_MAX: i64 = 64;
+
+fn candidate_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<Candidate> {
+    let (db, name) = key_with_deadline(tx, index)?;
+    Some(Candidate { db, name })
+}
+
+impl Keyspace<'_, '_> {
+    /// Removes a key because memory is short.
+    fn evict(&mut self, name: &[u8]) {
+        self.remove_because(name, crate::changes::What::Evicted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use crate::testing::{Connection, Fixture};
+
+    /// Fills the layer beyond its limit: `volatile` of the keys have a deadline.
+    fn fill(fixture: &Fixture, connection: &mut Connection, policy: &str) {
+        connection.run(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let value = "x".repeat(10_000);
+        for number in 0..20 {
+            let name = format!("key:{number}");
+            connection.run(&["SET", &name, &value]);
+            if number % 2 == 0 {
+                connection.run(&["EXPIRE", &name, &(1000 - number).to_string()]);
+            }
+            fixture.advance_ms(1000);
+        }
+        let limit = fixture.layer.live_bytes() - 50_000;
+        fixture.layer.config.start_with("maxmemory", limit.to_string());
+    }
+
+    /// Names that are still there, as numbers.
+    fn left(connection: &mut Connection) -> Vec<usize> {
+        let is_there = |number: &usize| {
+            let shown = connection.run(&["EXISTS", &format!("key:{number}")]);
+            crate::testing::show(&shown) == "1"
+        };
+        (0..20).filter(is_there).collect()
+    }
+
+    #[test]
+    fn each_policy_takes_its_own() {
+        for (policy, may_go) in [
+            ("volatile-ttl", [18, 16, 14, 12, 10, 8].as_slice()),
+            ("volatile-random", &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]),
+            ("volatile-lru", &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]),
+            ("volatile-lfu", &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]),
+            ("optimistic-volatile", &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]),
+        ] {
+            let fixture = Fixture::of_several();
+            let mut connection = fixture.connect();
+            let own = if policy.starts_with("optimistic") { "noeviction" } else { policy };
+            fill(&fixture, &mut connection, own);
+            if own != policy {
+                fixture.layer.config.start_with("maxmemory-policy", policy.into());
+            }
+            connection.check("GET nosuch => nil");
+            let left = left(&mut connection);
+            let gone: Vec<usize> = (0..20).filter(|number| !left.contains(number)).collect();
+            assert!((4..=6).contains(&gone.len()), "{policy}: {gone:?}");
+            assert!(gone.iter().all(|number| may_go.contains(number)), "{policy}: {gone:?}");
+            let evicted = fixture.layer.statistics.evicted_keys.load(Ordering::Relaxed);
+            assert_eq!(evicted, gone.len() as u64);
+        }
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        for (policy, reads) in [("allkeys-lru", 1), ("allkeys-lfu", 100)] {
+            let fixture = Fixture::of_several();
+            let mut connection = fixture.connect();
+            connection.check("CONFIG SET maxmemory-samples 64 => OK\nCONFIG SET lfu-log-factor 0 => OK");
+            fill(&fixture, &mut connection, policy);
+            let limit = fixture.layer.config.text_of("maxmemory");
+            fixture.layer.config.start_with("maxmemory", "0".into());
+            for _ in 0..reads {
+                connection.run(&["GET", "key:0"]);
+            }
+            fixture.layer.config.start_with("maxmemory", limit);
+            connection.check("GET nosuch => nil");
+            let left = left(&mut connection);
+            assert!(left.contains(&0) && left.len() < 17, "{policy}: {left:?}");
+        }
+    }
+
+    #[test]
+    fn without_eviction_writes_are_refused_and_deleting_goes_on() {
+        let fixture = Fixture::of_several();
+        let mut connection = fixture.connect();
+        fill(&fixture, &mut connection, "noeviction");
+        connection.check(
+            "SET k v => !OOM command not allowed when used memory > 'maxmemory'.
+             EXISTS key:1 => 1
+             DEL key:1 key:2 key:3 key:4 key:5 key:6 => 6
+             SET k v => OK",
+        );
+    }
+
+    #[test]
+    fn nothing_volatile_is_left_and_writes_are_refused() {
+        let fixture = Fixture::of_several();
+        let mut connection = fixture.connect();
+        fill(&fixture, &mut connection, "volatile-lru");
+        fixture.layer.config.start_with("maxmemory", "1".into());
+        connection.check(
+            "SET k v => !OOM command not allowed when used memory > 'maxmemory'.
+             DBSIZE => 10",
+        );
+    }
+}
