@@ -241,7 +241,7 @@ mod tests {
         let elsewhere = fixture
             .layer
             .clients
-            .connect("10.0.0.1:1".into(), String::new(), 0, Box::new(|| {}));
+            .connect("10.0.0.1:1".into(), String::new(), 0, std::sync::Arc::new(|| {}));
         let mut connection = fixture.connect();
         connection.check("DEBUG CHANGE-REPL-ID => OK");
         connection.session = crate::Session::new(fixture.layer.clone(), elsewhere);
