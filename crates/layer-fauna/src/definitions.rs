@@ -562,7 +562,12 @@ fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fie
         let failure = Failure::new(&["instance"], "invalid reference", "Cannot read reference.");
         return Err(Errors::validation(vec![failure]));
     }
-    let secret = Secret::token(evaluation.fauna.elsewhere(), place.id, place.database().0, &evaluation.fauna.random());
+    let secret = Secret::token(
+        evaluation.fauna.elsewhere(),
+        place.id,
+        place.database().0,
+        &evaluation.fauna.random(),
+    );
     let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
     evaluation
         .view

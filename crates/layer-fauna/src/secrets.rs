@@ -128,7 +128,10 @@ mod tests {
         let elsewhere = Secret::token(Some(700), 43, 1, &[9; 20]);
         assert_eq!(claim(&elsewhere.text), Some(Claim::Token(43)));
         assert_eq!(claim(&key.text), Some(Claim::Key(42)));
-        assert_eq!(claim(&Secret::token(None, 43, 1, &[9; 20]).text), Some(Claim::Token(43)));
+        assert_eq!(
+            claim(&Secret::token(None, 43, 1, &[9; 20]).text),
+            Some(Claim::Token(43))
+        );
         for garbage in ["", "garbage", "secret", "fnAEpY1ZWaACQOJh6JZ8t4qB0eNN1l-8r1gFFFFF!"] {
             assert_eq!(claim(garbage), None);
         }

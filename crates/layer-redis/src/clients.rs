@@ -319,13 +319,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    pub fn connect(
-        &self,
-        address: String,
-        local_address: String,
-        now_micros: u64,
-        wake: Wake,
-    ) -> Arc<Client> {
+    pub fn connect(&self, address: String, local_address: String, now_micros: u64, wake: Wake) -> Arc<Client> {
         let client = Arc::new(Client {
             id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
             address,
@@ -359,7 +353,9 @@ impl Clients {
     pub fn admit(&self, client: &Client, now_micros: u64) -> Arc<Client> {
         let (address, local_address) = (client.address.clone(), client.local_address.clone());
         let admitted = self.connect(address, local_address, now_micros, client.wake.clone());
-        admitted.resp.store(client.resp.load(Ordering::Relaxed), Ordering::Relaxed);
+        admitted
+            .resp
+            .store(client.resp.load(Ordering::Relaxed), Ordering::Relaxed);
         *admitted.details.lock() = client.details.lock().clone();
         admitted
     }

@@ -137,13 +137,21 @@ impl Redis {
                 .map(|db| self.keyspace(tx, db, now_ms).key_count())
                 .collect(),
         };
-        let total = if counts.is_empty() { volatile } else { counts.iter().sum() };
+        let total = if counts.is_empty() {
+            volatile
+        } else {
+            counts.iter().sum()
+        };
         if total == 0 {
             return None;
         }
         let samples = match policy.order {
             Order::Random => 1,
-            _ => self.config.maxmemory_samples.load(Ordering::Relaxed).clamp(1, SAMPLES_MAX),
+            _ => self
+                .config
+                .maxmemory_samples
+                .load(Ordering::Relaxed)
+                .clamp(1, SAMPLES_MAX),
         };
         let picked = (0..samples).filter_map(|_| {
             let index = self.random.below(total);
@@ -153,7 +161,9 @@ impl Redis {
             };
             Some((self.uselessness(tx, &candidate, policy.order, now_ms), candidate))
         });
-        picked.max_by_key(|(uselessness, _)| *uselessness).map(|(_, candidate)| candidate)
+        picked
+            .max_by_key(|(uselessness, _)| *uselessness)
+            .map(|(_, candidate)| candidate)
     }
 
     /// The key at `index` of all databases, one behind the other.
@@ -253,7 +263,11 @@ mod tests {
         ] {
             let fixture = Fixture::of_several();
             let mut connection = fixture.connect();
-            let own = if policy.starts_with("optimistic") { "noeviction" } else { policy };
+            let own = if policy.starts_with("optimistic") {
+                "noeviction"
+            } else {
+                policy
+            };
             fill(&fixture, &mut connection, own);
             if own != policy {
                 fixture.layer.config.start_with("maxmemory-policy", policy.into());

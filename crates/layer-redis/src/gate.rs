@@ -132,7 +132,9 @@ fn is_operators(command: &'static Command) -> bool {
             let mut containers = name.split('|');
             OPERATORS.contains(&name) || containers.next().is_some_and(|first| OPERATORS.contains(&first))
         };
-        (0..table().size()).map(|index| is_named(table().at(index).name)).collect()
+        (0..table().size())
+            .map(|index| is_named(table().at(index).name))
+            .collect()
     });
     by_index[table().index(command)]
 }

@@ -49,17 +49,14 @@ impl Recency {
     }
 
     /// The key was read; `grows` is asked how the dice fall, for a counter so far above where it began.
-    pub fn note_often(
-        &self,
-        db: u8,
-        name: &[u8],
-        now_ms: u64,
-        decay_minutes: u64,
-        grows: impl FnOnce(u64) -> bool,
-    ) {
+    pub fn note_often(&self, db: u8, name: &[u8], now_ms: u64, decay_minutes: u64, grows: impl FnOnce(u64) -> bool) {
         let counter = self.frequency(db, name, now_ms, decay_minutes);
         let rarity = counter.saturating_sub(COUNTER_START);
-        let counter = if grows(rarity.into()) { counter.saturating_add(1) } else { counter };
+        let counter = if grows(rarity.into()) {
+            counter.saturating_add(1)
+        } else {
+            counter
+        };
         let slot = FREQUENCY | u32::from(minutes(now_ms)) << 8 | u32::from(counter);
         self.slot(db, name).store(slot, Ordering::Relaxed);
     }

@@ -182,7 +182,10 @@ impl Session {
     /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
     fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> bool {
         let here = self.layer.clone();
-        let there = here.directory.as_ref().and_then(|directory| directory.open(door.database));
+        let there = here
+            .directory
+            .as_ref()
+            .and_then(|directory| directory.open(door.database));
         let Some(there) = there else {
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return false;

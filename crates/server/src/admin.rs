@@ -104,7 +104,9 @@ async fn check_key(key: [u8; 32], request: Request, next: Next) -> Response {
 /// Hashes are compared, so how much of a guess is right does not show in the time.
 fn has_key(headers: &HeaderMap, key: [u8; 32]) -> bool {
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = given.and_then(|given| given.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = given
+        .and_then(|given| given.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     token.is_some_and(|(_, token)| <[u8; 32]>::from(Sha256::digest(token.trim())) == key)
 }
 
@@ -120,7 +122,11 @@ async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answ
     if name == "default" {
         return Ok(answer(StatusCode::OK, &admin.show_default()));
     }
-    let database = admin.tenants.catalogue.named(&name).filter(|database| !database.is_closed());
+    let database = admin
+        .tenants
+        .catalogue
+        .named(&name)
+        .filter(|database| !database.is_closed());
     let database = database.ok_or(CatalogueError::Unknown)?;
     Ok(answer(StatusCode::OK, &admin.show(&database)))
 }
@@ -281,7 +287,10 @@ mod tests {
         };
         let change = |text: &str| merged(&quotas, serde_json::from_str(text).unwrap());
         let changed = change(r#"{"connections": null, "request_bytes": 9}"#).ok().unwrap();
-        assert_eq!((changed.connections, changed.stored_bytes, changed.request_bytes), (None, Some(7), Some(9)));
+        assert_eq!(
+            (changed.connections, changed.stored_bytes, changed.request_bytes),
+            (None, Some(7), Some(9))
+        );
         assert!(change(r#"{"conections": 1}"#).is_err());
         assert!(change(r#"{"connections": -1}"#).is_err());
     }

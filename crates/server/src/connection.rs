@@ -477,6 +477,7 @@ impl Connection {
             }
             After::Shutdown => (self.layer.shutdown)(),
             After::Script(mut run) => {
+                let long_turn = self.player.begin_long().await;
                 let turn = self.player.begin();
                 let done = tokio::task::spawn_blocking(move || {
                     run.run();
@@ -487,6 +488,7 @@ impl Connection {
                     self.hold = self.hold.max(hold);
                 }
                 self.player.end(turn);
+                drop(long_turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
         }

@@ -51,10 +51,14 @@ impl FaunaHttp {
     }
 
     fn answer_default(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        whole(with_request(head, body.as_deref().unwrap_or_default(), |request| match &body {
-            Some(_) => self.layer.answer(request),
-            None => self.layer.refuse(request, Refusal::TooLarge),
-        }))
+        whole(with_request(
+            head,
+            body.as_deref().unwrap_or_default(),
+            |request| match &body {
+                Some(_) => self.layer.answer(request),
+                None => self.layer.refuse(request, Refusal::TooLarge),
+            },
+        ))
     }
 
     /// Answers in the name of a database that is one of several: within its quotas, and metered.
@@ -152,7 +156,10 @@ impl HttpLayer for FaunaHttp {
             let entered = self.tenants.enter(&database)?;
             Some((database, entered))
         });
-        let player = Player::new(self.tenants.clone(), entered.as_ref().map(|(database, _)| database.clone()));
+        let player = Player::new(
+            self.tenants.clone(),
+            entered.as_ref().map(|(database, _)| database.clone()),
+        );
         player.answer(|| match &entered {
             Some((database, entered)) => self.answer_in(database, entered, head, body),
             None => self.answer_default(head, body),
@@ -163,7 +170,9 @@ impl HttpLayer for FaunaHttp {
         let body = body.as_deref()?;
         let database = self.database_of(head);
         let entered = database.as_ref().and_then(|database| self.tenants.enter(database));
-        let layer = entered.as_ref().map_or(&self.layer, |entered| entered.fauna(&self.tenants.maker));
+        let layer = entered
+            .as_ref()
+            .map_or(&self.layer, |entered| entered.fauna(&self.tenants.maker));
         let opened = with_request(head, body, |request| layer.stream(request, wake))?;
         Some(match opened {
             Ok((reply, stream)) => {

@@ -73,7 +73,11 @@ impl LayerMaker {
         let has_users = kept.has_users();
         layer.user_file = Some(Box::new(kept));
         if has_users && let Err(error) = layer.load_users() {
-            tracing::error!(database = database.definition().name, error, "users that cannot be read are left out");
+            tracing::error!(
+                database = database.definition().name,
+                error,
+                "users that cannot be read are left out"
+            );
         }
         configure(&layer, database);
         layer
@@ -133,11 +137,16 @@ impl LayerMaker {
 pub fn configure(layer: &Redis, database: &Database) {
     let definition = database.definition();
     layer.users.require_password(Some(definition.credentials.token.0));
-    layer.users.admit_reader(READER, definition.credentials.read_only_token.0);
+    layer
+        .users
+        .admit_reader(READER, definition.credentials.read_only_token.0);
     let config = &layer.config;
     config.start_with("appendfsync", appendfsync(definition.durability).into());
     // Up to twice the limit is read, so that the refusal can say what was sent.
-    let query_bytes_max = database.limits.request_bytes().map_or(i64::MAX as u64, |bytes| bytes.saturating_mul(2));
+    let query_bytes_max = database
+        .limits
+        .request_bytes()
+        .map_or(i64::MAX as u64, |bytes| bytes.saturating_mul(2));
     let query_bytes_max = query_bytes_max.clamp(QUERY_BYTES_MIN, QUERY_BYTES_MAX);
     config.start_with("client-query-buffer-limit", query_bytes_max.to_string());
     let evicted_from = database.limits.stored_bytes().filter(|_| definition.eviction);

@@ -20,8 +20,8 @@ mod tenants;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -176,7 +176,9 @@ impl Server {
             let stopped = stopped.clone();
             let admin = admin::routes(tenants.clone(), metrics_layer.clone(), &settings.credentials);
             let tenants = tenants.clone();
-            server.spawn("http", move || http::serve(listener, metrics_layer, tenants, admin, stopped))?;
+            server.spawn("http", move || {
+                http::serve(listener, metrics_layer, tenants, admin, stopped)
+            })?;
         }
         server.spawn("cycles", move || run_cycles(layer, tenants, http_layers, stopped))?;
         Ok(server)

@@ -150,13 +150,34 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
 
 /// What is shown of each database beside the default one.
 const OF_A_DATABASE: [(&str, &str, &str, fn(&Usage) -> f64); 7] = [
-    ("commands_total", "counter", "Commands that a database executed.", |usage| usage.commands as f64),
-    ("commands_today", "gauge", "Commands of the present day, UTC.", |usage| usage.commands_of_day as f64),
-    ("refused_total", "counter", "Requests that a quota of the database refused.", |usage| usage.refused as f64),
+    (
+        "commands_total",
+        "counter",
+        "Commands that a database executed.",
+        |usage| usage.commands as f64,
+    ),
+    (
+        "commands_today",
+        "gauge",
+        "Commands of the present day, UTC.",
+        |usage| usage.commands_of_day as f64,
+    ),
+    (
+        "refused_total",
+        "counter",
+        "Requests that a quota of the database refused.",
+        |usage| usage.refused as f64,
+    ),
     ("read_units_total", "counter", "Units read.", |usage| usage.read_units),
-    ("write_units_total", "counter", "Units written.", |usage| usage.write_units),
-    ("received_bytes_total", "counter", "Bytes of requests.", |usage| usage.bytes_in as f64),
-    ("sent_bytes_total", "counter", "Bytes of replies.", |usage| usage.bytes_out as f64),
+    ("write_units_total", "counter", "Units written.", |usage| {
+        usage.write_units
+    }),
+    ("received_bytes_total", "counter", "Bytes of requests.", |usage| {
+        usage.bytes_in as f64
+    }),
+    ("sent_bytes_total", "counter", "Bytes of replies.", |usage| {
+        usage.bytes_out as f64
+    }),
 ];
 
 fn databases(tenants: &Tenants, text: &mut String) {
@@ -168,16 +189,30 @@ fn databases(tenants: &Tenants, text: &mut String) {
         .map(|database| (database.definition().name.clone(), database.meter.usage(now_micros)))
         .collect();
     for (name, kind, help, figure) in OF_A_DATABASE {
-        let rows = usages.iter().map(|(database, usage)| (database.as_str(), figure(usage)));
+        let rows = usages
+            .iter()
+            .map(|(database, usage)| (database.as_str(), figure(usage)));
         family(text, name, kind, help, rows);
     }
     let stored = |database: &Database| engine.stored_bytes(database.id) as f64;
-    let rows = all.iter().zip(&usages).map(|(database, (name, _))| (name.as_str(), stored(database)));
+    let rows = all
+        .iter()
+        .zip(&usages)
+        .map(|(database, (name, _))| (name.as_str(), stored(database)));
     let default = ("default", engine.stored_bytes(DEFAULT_DATABASE) as f64);
     let help = "Bytes of keys and values.";
-    family(text, "stored_bytes", "gauge", help, std::iter::once(default).chain(rows));
+    family(
+        text,
+        "stored_bytes",
+        "gauge",
+        help,
+        std::iter::once(default).chain(rows),
+    );
     let connections = |database: &Database| tenants.connections_of(database.id) as f64;
-    let rows = all.iter().zip(&usages).map(|(database, (name, _))| (name.as_str(), connections(database)));
+    let rows = all
+        .iter()
+        .zip(&usages)
+        .map(|(database, (name, _))| (name.as_str(), connections(database)));
     family(text, "connections", "gauge", "Open Redis connections.", rows);
 }
 
@@ -187,7 +222,10 @@ fn family<'r>(text: &mut String, name: &str, kind: &str, help: &str, rows: impl 
     if rows.peek().is_none() {
         return;
     }
-    let _ = writeln!(text, "# HELP quartet_database_{name} {help}\n# TYPE quartet_database_{name} {kind}");
+    let _ = writeln!(
+        text,
+        "# HELP quartet_database_{name} {help}\n# TYPE quartet_database_{name} {kind}"
+    );
     for (database, value) in rows {
         let _ = writeln!(text, "quartet_database_{name}{{database=\"{database}\"}} {value}");
     }

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use quartet_engine::{Durability, Engine, ExecuteError, Hold, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::definition::{Definition, Hash, KeptCredentials, hexadecimal, is_name};
 use crate::meter::{Meter, Usage};
@@ -159,7 +159,8 @@ impl Index {
         if !definition.deleted {
             let credentials = &definition.credentials;
             self.by_secret.insert(credentials.token, (id, Access::Full));
-            self.by_secret.insert(credentials.read_only_token, (id, Access::ReadOnly));
+            self.by_secret
+                .insert(credentials.read_only_token, (id, Access::ReadOnly));
             self.by_secret.insert(credentials.fauna_key, (id, Access::Fauna));
             let keys = credentials.access_keys.keys();
             self.by_access_key.extend(keys.map(|key| (key.clone(), id)));
@@ -189,7 +190,10 @@ impl Catalogue {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
             let definition = read_row(value);
-            let usage = reader.get(&row(b'U', id)).map(|usage| read_row(&usage)).unwrap_or_default();
+            let usage = reader
+                .get(&row(b'U', id))
+                .map(|usage| read_row(&usage))
+                .unwrap_or_default();
             index.add(Arc::new(Database::new(id, definition, &usage)));
             ControlFlow::Continue(())
         });
@@ -239,7 +243,11 @@ impl Catalogue {
     }
 
     fn find<T>(&self, look: impl FnOnce(&Index) -> Option<T>) -> Option<T> {
-        if self.is_empty() { None } else { look(&self.index.read()) }
+        if self.is_empty() {
+            None
+        } else {
+            look(&self.index.read())
+        }
     }
 
     /// Makes a database with new credentials. The hash of what is returned is kept, the rest is gone once shown.
@@ -297,7 +305,10 @@ impl Catalogue {
 
     /// Databases that were closed and not forgotten before the server ended.
     pub fn unfinished(&self) -> Vec<Arc<Database>> {
-        self.list().into_iter().filter(|database| database.is_closed()).collect()
+        self.list()
+            .into_iter()
+            .filter(|database| database.is_closed())
+            .collect()
     }
 
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
@@ -327,7 +338,11 @@ impl Catalogue {
         if used.is_empty() {
             return;
         }
-        let durability = if at_the_end { Durability::Always } else { Durability::Interval };
+        let durability = if at_the_end {
+            Durability::Always
+        } else {
+            Durability::Interval
+        };
         let written = self.engine.home().execute(space(durability), |tx| {
             for database in &used {
                 tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
@@ -347,7 +362,10 @@ impl Catalogue {
 
     fn free_id(&self) -> Result<u16, CatalogueError> {
         let reader = self.engine.reader(space(Durability::Always));
-        let last = reader.get(b"I").and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
+        let last = reader
+            .get(b"I")
+            .and_then(|id| id.try_into().ok())
+            .map(u16::from_be_bytes);
         let first = last.and_then(|last| last.checked_add(1)).unwrap_or(FIRST_ID);
         let index = self.index.read();
         let mut candidates = (first..=u16::MAX - 1).chain(FIRST_ID..first);
@@ -363,7 +381,11 @@ impl Catalogue {
             Ok(())
         });
         let hold = outcome(written)?;
-        if self.engine.wait_durable(hold) { Ok(()) } else { Err(CatalogueError::LogFailed) }
+        if self.engine.wait_durable(hold) {
+            Ok(())
+        } else {
+            Err(CatalogueError::LogFailed)
+        }
     }
 
     fn make_secrets(&self) -> (Secrets, KeptCredentials) {
@@ -461,8 +483,14 @@ mod tests {
         let (shop, secrets) = catalogue.create(definition("shop")).unwrap();
         let (news, _) = catalogue.create(definition("news")).unwrap();
         assert_ne!(shop.id, news.id);
-        assert!(matches!(catalogue.create(definition("shop")), Err(CatalogueError::Exists)));
-        assert!(matches!(catalogue.create(definition("default")), Err(CatalogueError::BadName)));
+        assert!(matches!(
+            catalogue.create(definition("shop")),
+            Err(CatalogueError::Exists)
+        ));
+        assert!(matches!(
+            catalogue.create(definition("default")),
+            Err(CatalogueError::BadName)
+        ));
         shop.meter.command(&shop.limits, NOW).unwrap();
         end(catalogue);
 
@@ -497,7 +525,10 @@ mod tests {
         let change = |definition: &mut Definition| definition.quotas.request_bytes = Some(10);
         catalogue.change("shop", change).unwrap();
         assert!(shop.limits.check_request(100).is_err());
-        assert!(matches!(catalogue.change("nosuch", change), Err(CatalogueError::Unknown)));
+        assert!(matches!(
+            catalogue.change("nosuch", change),
+            Err(CatalogueError::Unknown)
+        ));
         end(catalogue);
     }
 

@@ -121,8 +121,10 @@ impl Meter {
     }
 
     pub fn charge(&self, charge: Charge) {
-        self.read_milliunits.fetch_add(charge.read_milliunits, Ordering::Relaxed);
-        self.write_milliunits.fetch_add(charge.write_milliunits, Ordering::Relaxed);
+        self.read_milliunits
+            .fetch_add(charge.read_milliunits, Ordering::Relaxed);
+        self.write_milliunits
+            .fetch_add(charge.write_milliunits, Ordering::Relaxed);
     }
 
     pub fn transferred(&self, bytes_in: usize, bytes_out: usize) {
@@ -164,10 +166,16 @@ impl Meter {
             return Ok(());
         }
         let present = (now_micros / 1_000_000) << 32;
-        let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
-            let count = if second & !LOW == present & !LOW { second & LOW } else { 0 };
-            (count < limit.min(LOW)).then_some(present | (count + 1))
-        });
+        let counted = self
+            .second
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
+                let count = if second & !LOW == present & !LOW {
+                    second & LOW
+                } else {
+                    0
+                };
+                (count < limit.min(LOW)).then_some(present | (count + 1))
+            });
         counted.map(|_| ()).map_err(|_| Exceeded::CommandsPerSecond { limit })
     }
 }
@@ -217,7 +225,10 @@ mod tests {
         let kept = meter.usage(NOON);
         let again = Meter::from_usage(&kept);
         assert_eq!(again.usage(NOON), kept);
-        assert_eq!((kept.read_units, kept.write_units, kept.bytes_in, kept.bytes_out), (0.5, 1.0, 10, 20));
+        assert_eq!(
+            (kept.read_units, kept.write_units, kept.bytes_in, kept.bytes_out),
+            (0.5, 1.0, 10, 20)
+        );
         let refused = again.command(&limits(None, Some(1)), NOON);
         assert_eq!(refused, Err(Exceeded::CommandsPerDay { limit: 1, usage: 1 }));
     }

@@ -69,7 +69,8 @@ impl Limits {
     }
 
     pub fn check_request(&self, request_bytes: usize) -> Result<(), Exceeded> {
-        within(&self.request_bytes, request_bytes as u64).map_err(|(limit, usage)| Exceeded::RequestBytes { limit, usage })
+        within(&self.request_bytes, request_bytes as u64)
+            .map_err(|(limit, usage)| Exceeded::RequestBytes { limit, usage })
     }
 
     /// Whether `stored_bytes` leave room for more.
@@ -108,13 +109,27 @@ fn within(limit: &AtomicU64, usage: u64) -> Result<(), (u64, u64)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
     /// Waiting a moment helps.
-    CommandsPerSecond { limit: u64 },
+    CommandsPerSecond {
+        limit: u64,
+    },
     /// Waiting until midnight UTC helps.
-    CommandsPerDay { limit: u64, usage: u64 },
-    RequestBytes { limit: u64, usage: u64 },
+    CommandsPerDay {
+        limit: u64,
+        usage: u64,
+    },
+    RequestBytes {
+        limit: u64,
+        usage: u64,
+    },
     /// Deleting helps.
-    StoredBytes { limit: u64, usage: u64 },
-    Connections { limit: u64, usage: u64 },
+    StoredBytes {
+        limit: u64,
+        usage: u64,
+    },
+    Connections {
+        limit: u64,
+        usage: u64,
+    },
 }
 
 #[cfg(test)]
@@ -139,9 +154,15 @@ mod tests {
         };
         let limits = Limits::of(&quotas);
         assert_eq!(limits.check_stored(10), Ok(()));
-        assert_eq!(limits.check_stored(11), Err(Exceeded::StoredBytes { limit: 10, usage: 11 }));
+        assert_eq!(
+            limits.check_stored(11),
+            Err(Exceeded::StoredBytes { limit: 10, usage: 11 })
+        );
         assert_eq!(limits.check_connections(1), Ok(()));
-        assert_eq!(limits.check_connections(2), Err(Exceeded::Connections { limit: 2, usage: 2 }));
+        assert_eq!(
+            limits.check_connections(2),
+            Err(Exceeded::Connections { limit: 2, usage: 2 })
+        );
         limits.set(&Quotas::default());
         assert_eq!(limits.check_stored(11), Ok(()));
     }

@@ -7,7 +7,7 @@
 //! A start-time fair queue in spirit (Goyal, Vin, Cheng 1996) without a queue: each database has one figure, the time at which
 //! its next turn begins.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How many databases were active lately; set about ten times a second.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub struct Share {
 #[derive(Default)]
 pub struct Turns {
     next_micros: AtomicU64,
+    /// One of its connections has a turn that takes long.
+    is_long: AtomicBool,
 }
 
 /// Small debts are let stand: a pause is no shorter than a timer's tick.
@@ -41,19 +43,35 @@ impl Share {
     pub fn took_turn(&self, turns: &Turns, started_micros: u64, ended_micros: u64) {
         let active = self.active.load(Ordering::Relaxed).max(1);
         let taken = ended_micros.saturating_sub(started_micros);
-        let _ = turns.next_micros.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
-            // Its own turn and one as long for each of the others. What passes during its own turns pays nothing back.
-            let next = next.max(started_micros).saturating_add(taken.saturating_mul(active));
-            Some(next.min(ended_micros + DEBT_MICROS_MAX))
-        });
+        let _ = turns
+            .next_micros
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                // Its own turn and one as long for each of the others. What passes during its own turns pays nothing back.
+                let next = next.max(started_micros).saturating_add(taken.saturating_mul(active));
+                Some(next.min(ended_micros + DEBT_MICROS_MAX))
+            });
     }
 }
 
 impl Turns {
+    /// Begins a turn that takes long, unless another one is running: many connections that each begin one before any has ended
+    /// would owe nothing yet. True: [`Turns::end_long`] is to follow.
+    pub fn begin_long(&self) -> bool {
+        !self.is_long.swap(true, Ordering::SeqCst)
+    }
+
+    pub fn end_long(&self) {
+        self.is_long.store(false, Ordering::SeqCst);
+    }
+
     /// How long to wait before the next turn; zero if it may begin at once.
     pub fn pause_micros(&self, now_micros: u64) -> u64 {
         let owed = self.next_micros.load(Ordering::Relaxed).saturating_sub(now_micros);
-        if owed < DEBT_MICROS_MIN { 0 } else { owed.min(DEBT_MICROS_MAX) }
+        if owed < DEBT_MICROS_MIN {
+            0
+        } else {
+            owed.min(DEBT_MICROS_MAX)
+        }
     }
 }
 

@@ -213,7 +213,15 @@ impl Users {
 
     /// Makes a user who may only read, and that nothing that concerns others, with this password.
     pub fn admit_reader(&self, name: &[u8], hash: [u8; 32]) {
-        let words: [&[u8]; 7] = [b"reset", b"on", b"~*", b"+@read", b"+@connection", b"-@dangerous", b"-@admin"];
+        let words: [&[u8]; 7] = [
+            b"reset",
+            b"on",
+            b"~*",
+            b"+@read",
+            b"+@connection",
+            b"-@dangerous",
+            b"-@admin",
+        ];
         let mut rules = Rules::new(false).changed(&words, false).expect("rules that exist");
         rules.passwords = [hash].into_iter().collect();
         let mut all = self.all.write();

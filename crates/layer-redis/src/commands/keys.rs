@@ -383,7 +383,9 @@ fn string_encoding(entry: &Entry) -> &'static str {
 fn object_freq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     match object(context, arguments) {
         Some(_) if context.layer.eviction_policy().counts_frequency() => {
-            let frequency = context.layer.frequency(context.client.db, &arguments[2], context.now_ms);
+            let frequency = context
+                .layer
+                .frequency(context.client.db, &arguments[2], context.now_ms);
             context.reply.integer(frequency.into());
             Ok(())
         }

@@ -70,7 +70,11 @@ impl DynamoDbHttp {
     /// Whose turn the request is, as far as it says itself.
     fn player(&self, head: &Parts) -> Player {
         let catalogue = &self.tenants.catalogue;
-        let key = if catalogue.is_empty() { None } else { signature::claimed_key(head) };
+        let key = if catalogue.is_empty() {
+            None
+        } else {
+            signature::claimed_key(head)
+        };
         let owner = key.and_then(|key| catalogue.by_access_key(&key));
         Player::new(self.tenants.clone(), owner.map(|(database, _)| database))
     }

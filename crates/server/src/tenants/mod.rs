@@ -118,7 +118,9 @@ impl Tenants {
             })
         };
         let entry = open.entry(database.id).or_insert_with(make);
-        entry.used_micros.store(self.maker.engine.now_micros(), Ordering::Relaxed);
+        entry
+            .used_micros
+            .store(self.maker.engine.now_micros(), Ordering::Relaxed);
         Some(entry.clone())
     }
 
@@ -160,7 +162,9 @@ impl Tenants {
     fn count_active(&self) {
         let since_micros = self.maker.engine.now_micros().saturating_sub(ACTIVE_MICROS);
         let open = self.list_open();
-        let active = open.iter().filter(|open| open.database.meter.active_micros() >= since_micros);
+        let active = open
+            .iter()
+            .filter(|open| open.database.meter.active_micros() >= since_micros);
         let default = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
         self.share.set_active(active.count() + default);
     }
@@ -197,12 +201,11 @@ impl Tenants {
 
     /// Changes what is decided about a database. A new durability holds for connections that come in afterwards: those that
     /// are there are closed.
-    pub fn change(
-        &self,
-        name: &str,
-        change: impl FnOnce(&mut Definition),
-    ) -> Result<Arc<Database>, CatalogueError> {
-        let before = self.catalogue.named(name).map(|database| database.definition().durability);
+    pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
+        let before = self
+            .catalogue
+            .named(name)
+            .map(|database| database.definition().durability);
         let database = self.catalogue.change(name, change)?;
         if before != Some(database.definition().durability) {
             self.close_layers(&database);

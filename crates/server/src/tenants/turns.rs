@@ -22,6 +22,20 @@ pub struct Player {
 #[derive(Clone, Copy, Debug)]
 pub struct Pause(pub Duration);
 
+/// How often a connection looks whether a long turn of its database has ended.
+const LONG_TURN_RETRY: Duration = Duration::from_millis(2);
+
+/// A turn that takes long; it ends when this is dropped.
+pub struct LongTurn(Option<Arc<Database>>);
+
+impl Drop for LongTurn {
+    fn drop(&mut self) {
+        if let Some(database) = &self.0 {
+            database.turns.end_long();
+        }
+    }
+}
+
 /// When a turn began, in microseconds; `None`: nobody else wants one, and it is not measured.
 pub type Turn = Option<u64>;
 
@@ -54,6 +68,23 @@ impl Player {
         if let Some(started_micros) = turn {
             let now_micros = self.tenants.maker.engine.now_micros();
             self.tenants.share.took_turn(self.turns(), started_micros, now_micros);
+        }
+    }
+
+    /// Waits until a turn that takes long may begin: alone of its database, and once nothing is owed. The default database's
+    /// are its operator's, and begin at once.
+    pub async fn begin_long(&self) -> LongTurn {
+        if self.database.is_none() {
+            return LongTurn(None);
+        }
+        loop {
+            if let Some(pause) = self.pause() {
+                tokio::time::sleep(pause).await;
+            } else if self.turns().begin_long() {
+                return LongTurn(self.database.clone());
+            } else {
+                tokio::time::sleep(LONG_TURN_RETRY).await;
+            }
         }
     }
 

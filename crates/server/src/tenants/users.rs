@@ -26,14 +26,18 @@ impl UsersInDatabase {
 impl UserFile for UsersInDatabase {
     fn read(&self) -> io::Result<Option<String>> {
         let text = self.engine.reader(self.space).get(ROW);
-        text.map(|text| String::from_utf8(text).map_err(io::Error::other)).transpose()
+        text.map(|text| String::from_utf8(text).map_err(io::Error::other))
+            .transpose()
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        let written = self.engine.home().execute(self.space, |tx| -> Result<(), std::convert::Infallible> {
-            tx.set(ROW, text.as_bytes());
-            Ok(())
-        });
+        let written = self
+            .engine
+            .home()
+            .execute(self.space, |tx| -> Result<(), std::convert::Infallible> {
+                tx.set(ROW, text.as_bytes());
+                Ok(())
+            });
         let hold = match written {
             Ok(((), hold)) => hold,
             Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),

@@ -114,7 +114,11 @@ fn is_no_password_needed(context: &Context<'_, '_>, password: &[u8]) -> bool {
 /// The user's name in this logical database; or the way to the one that the password opens.
 fn user_here(context: &Context<'_, '_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
     let layer = context.layer;
-    match layer.directory.as_ref().and_then(|directory| directory.find(name, password)) {
+    match layer
+        .directory
+        .as_ref()
+        .and_then(|directory| directory.find(name, password))
+    {
         Some(door) if door.database == layer.space.database => Ok(door.user),
         Some(door) => Err(Failure::Elsewhere(door)),
         None => Ok(name.to_vec()),

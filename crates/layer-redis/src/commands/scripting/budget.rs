@@ -89,7 +89,9 @@ impl LongScripts {
 
     pub fn kill(&self, database: DatabaseId, is_function: bool) -> Result<(), NotKilled> {
         let running = self.running.lock();
-        let own = running.as_ref().filter(|script| script.database == database && self.is_busy());
+        let own = running
+            .as_ref()
+            .filter(|script| script.database == database && self.is_busy());
         let script = own.ok_or(NotKilled::NotBusy)?;
         if self.wrote.load(Ordering::SeqCst) {
             return Err(NotKilled::HasWritten);

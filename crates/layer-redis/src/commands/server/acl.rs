@@ -1,7 +1,7 @@
 //! ACL: users and their rules, and the log of what was refused. What rules mean stands in [`crate::acl`].
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
@@ -189,11 +189,7 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 /// New users may use every channel.
 fn are_channels_free(layer: &Redis) -> bool {
-    layer
-        .config
-        .acl_pubsub_allchannels
-        .load(Ordering::Relaxed)
-        != 0
+    layer.config.acl_pubsub_allchannels.load(Ordering::Relaxed) != 0
 }
 
 fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {

@@ -238,10 +238,11 @@ mod tests {
     fn debug_is_refused_from_elsewhere() {
         let fixture = Fixture::new();
         fixture.layer.config.start_with("enable-debug-command", "local".into());
-        let elsewhere = fixture
-            .layer
-            .clients
-            .connect("10.0.0.1:1".into(), String::new(), 0, std::sync::Arc::new(|| {}));
+        let elsewhere =
+            fixture
+                .layer
+                .clients
+                .connect("10.0.0.1:1".into(), String::new(), 0, std::sync::Arc::new(|| {}));
         let mut connection = fixture.connect();
         connection.check("DEBUG CHANGE-REPL-ID => OK");
         connection.session = crate::Session::new(fixture.layer.clone(), elsewhere);
