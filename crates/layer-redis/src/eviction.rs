@@ -235,7 +235,7 @@ mod tests {
             let name = format!("key:{number}");
             connection.run(&["SET", &name, &value]);
             if number % 2 == 0 {
-                connection.run(&["EXPIRE", &name, &(1000 - number).to_string()]);
+                connection.run(&["EXPIRE", &name, &(1000 - 10 * number).to_string()]);
             }
             fixture.advance_ms(1000);
         }
