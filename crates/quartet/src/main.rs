@@ -1,6 +1,7 @@
 //! The `quartet` command.
 
 mod access_key;
+mod admin;
 mod bench;
 mod check;
 mod root_key;
@@ -29,6 +30,8 @@ enum Command {
     /// Tells whether a data directory is sound and what it holds; changes nothing. Exits with 0: sound, 1: damaged,
     /// 2: cannot tell.
     Check(check::CheckArguments),
+    /// Makes, changes, lists and deletes the logical databases of a running server.
+    Admin(admin::AdminArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
     Bench(quartet_bench::BenchArguments),
 }
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),
+        Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
     }
     Ok(ExitCode::SUCCESS)

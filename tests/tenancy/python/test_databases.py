@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 
 import pytest
@@ -12,7 +14,7 @@ from faunadb.errors import FaunaError, Unauthorized
 from harness import dynamodb, fauna
 from harness.admin import Admin, Refused
 from harness.resp import Connection
-from harness.server import Server
+from harness.server import Server, binary
 
 pytestmark = pytest.mark.quartet_only
 
@@ -314,6 +316,38 @@ def test_a_script_that_takes_too_long_is_taken_back(host, admin):
         with pytest.raises(redis.ResponseError, match="max script duration exceeded"):
             client.eval("redis.call('set', KEYS[1], '1') while true do end", 1, "k")
         assert client.get("k") is None
+
+
+def test_the_command_line_asks_the_same(host, admin):
+    def run(*words):
+        command = [binary(), "admin", "--server", f"127.0.0.1:{host.http_port}", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+    made = json.loads(run("create", "shop", "--quota", "connections=7", "--durability", "none").stdout)
+    assert made["quotas"] == {"connections": 7} and made["durability"] == "none"
+    assert json.loads(run("change", "shop", "--quota", "connections=").stdout)["quotas"] == {}
+    assert [database["name"] for database in json.loads(run("list").stdout)["databases"]] == ["default", "shop"]
+    refused = run("create", "shop")
+    assert refused.returncode != 0 and "409" in refused.stderr
+    assert run("delete", "shop").returncode == 0
+    assert run("show", "shop").returncode != 0
+
+
+def test_eviction_makes_room_and_tells(host, admin):
+    shop = admin.create("shop", eviction=True, quotas={"stored_bytes": 50_000})
+    with connect(host, shop) as client:
+        client.config_set("notify-keyspace-events", "Ee")
+        listener = client.pubsub()
+        listener.psubscribe("__keyevent@0__:evicted")
+        assert listener.get_message(timeout=5)["type"] == "psubscribe"
+        client.set("lasting", "x" * 1000)
+        for number in range(100):
+            client.set(f"k{number}", "x" * 1000, ex=1000)
+        assert client.get("lasting") == "x" * 1000
+        assert 30 < client.dbsize() < 60
+        assert client.info("stats")["evicted_keys"] == 101 - client.dbsize()
+        assert listener.get_message(timeout=5)["channel"] == "__keyevent@0__:evicted"
+        assert admin.usage("shop")["stored_bytes"] < 52_000
 
 
 def test_many_databases_cost_little(host, admin):

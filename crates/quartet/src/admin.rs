@@ -1,0 +1,169 @@
+//! `quartet admin`: logical databases of a running server, through its admin API (`docs/databases.md`).
+//!
+//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and refusals are the server's.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+#[derive(Args)]
+pub struct AdminArguments {
+    /// Address of the server's HTTP listener
+    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
+    server: String,
+    /// The root key; of a server started with --dev it is "dev"
+    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true, default_value = "dev")]
+    key: String,
+    #[command(subcommand)]
+    request: Request,
+}
+
+#[derive(Subcommand)]
+enum Request {
+    /// All databases and what they have used
+    List,
+    /// One database and what it has used
+    Show { name: String },
+    /// Makes a database; prints its credentials, this once
+    Create {
+        name: String,
+        #[command(flatten)]
+        decisions: Decisions,
+    },
+    /// Changes what is given
+    Change {
+        name: String,
+        #[command(flatten)]
+        decisions: Decisions,
+    },
+    /// Deletes a database and all that it holds
+    Delete { name: String },
+    /// Gives a database new credentials in the place of all old ones
+    RenewCredentials { name: String },
+}
+
+#[derive(Args)]
+struct Decisions {
+    /// When a write is acknowledged: always, interval, none
+    #[arg(long)]
+    durability: Option<String>,
+    /// What reads may show: strong, session, eventual
+    #[arg(long)]
+    consistency: Option<String>,
+    /// Whether old Redis keys make room where there is none, instead of writes being refused
+    #[arg(long)]
+    eviction: Option<bool>,
+    /// A quota, as NAME=NUMBER, or NAME= to end it; may be given several times
+    #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = quota)]
+    quotas: Vec<(String, Value)>,
+}
+
+/// The longest that a server may take; it waits for the log.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const DATABASES: &str = "/admin/v1/databases";
+
+pub fn admin(arguments: AdminArguments) -> Result<()> {
+    let (method, path, body) = arguments.request.parts();
+    let (status, answer) = exchange(&arguments, method, &path, &body)?;
+    if !(200..300).contains(&status) {
+        bail!("the server answers {status}: {}", answer.trim());
+    }
+    if let Ok(answer) = serde_json::from_str::<Value>(&answer) {
+        println!("{answer:#}");
+    }
+    Ok(())
+}
+
+impl Request {
+    /// Method, path and body.
+    fn parts(&self) -> (&'static str, String, String) {
+        let none = String::new;
+        match self {
+            Request::List => ("GET", DATABASES.into(), none()),
+            Request::Show { name } => ("GET", format!("{DATABASES}/{name}"), none()),
+            Request::Create { name, decisions } => {
+                let mut body = decisions.body();
+                body.insert("name".into(), json!(name));
+                ("POST", DATABASES.into(), Value::Object(body).to_string())
+            }
+            Request::Change { name, decisions } => {
+                let body = Value::Object(decisions.body()).to_string();
+                ("PATCH", format!("{DATABASES}/{name}"), body)
+            }
+            Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
+            Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
+        }
+    }
+}
+
+impl Decisions {
+    fn body(&self) -> Map<String, Value> {
+        let quotas: Map<String, Value> = self.quotas.iter().cloned().collect();
+        let given = [
+            ("durability", self.durability.as_ref().map(|text| json!(text))),
+            ("consistency", self.consistency.as_ref().map(|text| json!(text))),
+            ("eviction", self.eviction.map(|evicts| json!(evicts))),
+            ("quotas", (!quotas.is_empty()).then_some(Value::Object(quotas))),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        given.collect()
+    }
+}
+
+fn quota(text: &str) -> Result<(String, Value), String> {
+    let (name, number) = text.split_once('=').ok_or("a quota is NAME=NUMBER")?;
+    let value = match number {
+        "" => Value::Null,
+        number => json!(number.parse::<u64>().map_err(|error| format!("{number}: {error}"))?),
+    };
+    Ok((name.to_owned(), value))
+}
+
+/// Status and body.
+fn exchange(arguments: &AdminArguments, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    let server = &arguments.server;
+    let mut stream = TcpStream::connect(server).with_context(|| format!("connecting to {server}"))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        arguments.key,
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).context("reading the answer")?;
+    let (head, body) = reply.split_once("\r\n\r\n").context("an answer that is not HTTP")?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.context("an answer that is not HTTP")?, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_is_asked_for_and_nothing_else() {
+        let decisions = Decisions {
+            durability: Some("none".into()),
+            consistency: None,
+            eviction: None,
+            quotas: vec![quota("connections=5").unwrap(), quota("stored_bytes=").unwrap()],
+        };
+        let name = "shop".to_owned();
+        let (method, path, body) = Request::Change { name, decisions }.parts();
+        assert_eq!((method, path.as_str()), ("PATCH", "/admin/v1/databases/shop"));
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            body,
+            json!({"durability": "none", "quotas": {"connections": 5, "stored_bytes": null}})
+        );
+        assert!(quota("connections").is_err() && quota("connections=many").is_err());
+    }
+}
