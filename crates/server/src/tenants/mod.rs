@@ -8,8 +8,9 @@
 //!   password, signature, secret --catalogue--> database --open--> its layers, made or found
 //! ```
 //!
-//! Never two layers of one kind for one database: connections would not hear of each other. Both making and dropping hold the
-//! lock of `open`, and what somebody still holds is not dropped.
+//! Never two layers of one kind for one database, because connections would not hear of each other. Both making and dropping
+//! hold the lock of `open`, and what somebody still holds is not dropped; only while the connections of a database are told to
+//! come in anew do the last of the old ones have a layer of their own.
 
 pub mod gate;
 pub mod turns;
@@ -94,9 +95,9 @@ impl Tenants {
 
     /// Begins to answer a request over HTTP; `None` if the database is being deleted.
     pub fn enter(&self, database: &Arc<Database>) -> Option<Entered> {
-        let open = self.entry(&mut self.open.lock(), database)?;
-        open.in_use.fetch_add(1, Ordering::SeqCst);
-        Some(Entered { open }).filter(|entered| !entered.open.database.is_closed())
+        let mut all = self.open.lock();
+        let open = self.entry(&mut all, database)?;
+        Some(Entered::new(open))
     }
 
     fn entry(
@@ -155,7 +156,9 @@ impl Tenants {
         }
         self.count_active();
         for open in self.list_open() {
-            open.maintain(self.maker.engine.now_micros());
+            // What is written here holds a deletion up as any request does.
+            let entered = Entered::new(open);
+            entered.open.maintain(self.maker.engine.now_micros());
         }
     }
 
@@ -316,6 +319,11 @@ impl OpenDatabase {
 }
 
 impl Entered {
+    fn new(open: Arc<OpenDatabase>) -> Entered {
+        open.in_use.fetch_add(1, Ordering::SeqCst);
+        Entered { open }
+    }
+
     pub fn dynamodb(&self, maker: &LayerMaker) -> &Arc<DynamoDb> {
         let space = || self.open.database.space(LayerId::DynamoDb);
         self.open.dynamodb.get_or_init(|| Arc::new(maker.dynamodb(space())))
