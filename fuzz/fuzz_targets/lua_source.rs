@@ -24,13 +24,13 @@ static LAYER: LazyLock<Arc<Redis>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|source: &[u8]| {
-    let client = LAYER.clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Box::new(|| {}));
+    let client = LAYER.clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, std::sync::Arc::new(|| {}));
     let mut session = Session::new(LAYER.clone(), client);
     let (mut request, mut reply) = (Vec::new(), Vec::new());
     encode_command(&[b"EVAL", source, b"0"], &mut request);
     session.receive(&request, &mut reply);
 
-    let client = LAYER.clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Box::new(|| {}));
+    let client = LAYER.clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, std::sync::Arc::new(|| {}));
     let mut session = Session::new(LAYER.clone(), client);
     let check = "local n = 0 for _ in pairs(_G) do n = n + 1 end return {n, type(redis.call), cjson.encode({{}}), ('x'):rep(2)}";
     let mut answer = Vec::new();
