@@ -12,6 +12,7 @@ mod fauna;
 mod http;
 mod http_connection;
 mod metrics;
+mod neighbours;
 mod resources;
 mod settings;
 mod users;
@@ -39,6 +40,7 @@ use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
+use crate::neighbours::Neighbours;
 
 /// The logical database that the Redis listener opens.
 const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -298,6 +300,7 @@ impl Worker {
         let waiters = DurableWaiters::start(self.layer.engine.clone());
         let porter = self.porter.clone();
         let porter = tokio::task::spawn(async move { porter.serve().await });
+        let neighbours = Neighbours::default();
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listening) = self.listening.take() {
             self.listen(listening, &mut tasks);
@@ -305,11 +308,12 @@ impl Worker {
         loop {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
-                    let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
-                    tasks.spawn(serving);
+                    let (layer, settings) = (self.layer.clone(), self.settings.clone());
+                    let serving = connection::serve(accepted, layer, settings, waiters.clone(), neighbours.clone(), self.stop.clone());
+                    tasks.spawn(neighbours.with(serving));
                 }
                 Some(accepted) = self.http_connections.recv() => {
-                    tasks.spawn(http_connection::serve(accepted, waiters.clone(), self.stop.clone()));
+                    tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters.clone(), self.stop.clone())));
                 }
                 Some(_) = tasks.join_next() => {}
                 // Nobody accepts any more, and everybody who was accepted is gone.
