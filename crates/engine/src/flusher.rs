@@ -37,6 +37,9 @@ const SPARE_BYTES_MAX: usize = 16 << 20;
 #[error("checkpoint failed: {0}")]
 pub struct CheckpointError(String);
 
+/// Told of the log's failure, on the thread that met it.
+pub(crate) type OnFailure = Box<dyn Fn(&LogError) + Send>;
+
 pub(crate) struct Flusher {
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
@@ -68,7 +71,7 @@ impl Flusher {
         log: Box<dyn Log>,
         disk: Arc<dyn Disk>,
         options: EngineOptions,
-        failure: Box<dyn Fn(&LogError) + Send>,
+        failure: OnFailure,
     ) -> Flusher {
         let control = Arc::new(Control::default());
         let log_bytes_since_checkpoint = log.bytes();
@@ -183,7 +186,7 @@ struct Worker {
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
     /// Told once that the log has failed; gone afterwards.
-    failure: Option<Box<dyn Fn(&LogError) + Send>>,
+    failure: Option<OnFailure>,
 }
 
 impl Control {

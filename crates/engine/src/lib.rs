@@ -11,7 +11,8 @@
 //! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
 //!
 //! The flusher takes to the log the epoch that gathered while the previous one was being synced, so group commit needs no
-//! timer. Who waits for something to be durable wakes it, not who writes: what is written in one go is synced in one go. A failed write or sync is final: the failure callback stops the server.
+//! timer. Who waits for something to be durable wakes it, not who writes: what is written in one go is synced in one go.
+//! A failed write or sync is final: the failure callback stops the server.
 
 mod changes;
 mod check;
@@ -108,7 +109,7 @@ pub struct Statistics {
 
 impl Engine {
     /// Opens the partition in `disk`: newest checkpoint, then the rest of the log. `failure` is called once, from the
-    /// flusher, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
