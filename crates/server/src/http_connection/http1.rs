@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
+use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal, Request};
 use super::message::{Answer, Headers, is_bodiless, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, Wake};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT};
 use crate::durability::DurableWaiters;
 
 /// What is read at once, and what a buffer shrinks back to.
@@ -41,14 +41,19 @@ pub struct Connection<S> {
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
-    output: Vec<u8>,
-    /// The output may be sent once this is durable.
-    hold: Hold,
+    outgoing: Outgoing,
     /// The body of the request that `input` goes on with, if it did not come whole with its head.
     gathered: Option<Gathered>,
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
+}
+
+/// What waits to be sent.
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// It may be sent once this is durable.
+    hold: Hold,
 }
 
 struct Gathered {
@@ -80,7 +85,7 @@ enum Next {
     Follow {
         follower: Box<dyn Follower>,
         is_chunked: bool,
-        keeps_alive: bool,
+        is_last: bool,
     },
     SpeaksHttp2,
     Refuse(Refusal),
@@ -95,8 +100,10 @@ impl<S: Socket> Connection<S> {
             stop,
             input: Vec::new(),
             consumed: 0,
-            output: Vec::new(),
-            hold: Hold::ZERO,
+            outgoing: Outgoing {
+                bytes: Vec::new(),
+                hold: Hold::ZERO,
+            },
             gathered: None,
             woken: Arc::default(),
             is_settled: false,
@@ -109,12 +116,12 @@ impl<S: Socket> Connection<S> {
         let mut silence = Silence::new();
         loop {
             match self.look() {
-                Next::Answered if self.output.len() < OUTPUT_BYTES_FLUSH => {}
+                Next::Answered if self.outgoing.bytes.len() < OUTPUT_BYTES_FLUSH => {}
                 Next::Answered => self.send().await?,
                 Next::Close => return self.close().await,
                 Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
                 Next::Refuse(refusal) => {
-                    self.refuse(refusal.status());
+                    self.outgoing.refuse(refusal.status());
                     return self.close().await;
                 }
                 Next::Gather {
@@ -123,17 +130,17 @@ impl<S: Socket> Connection<S> {
                     expects_continue,
                 } => {
                     if let Err(status) = self.gather(head_bytes, framing, expects_continue).await? {
-                        self.refuse(status);
+                        self.outgoing.refuse(status);
                         return self.close().await;
                     }
                 }
                 Next::Follow {
                     follower,
                     is_chunked,
-                    keeps_alive,
+                    is_last,
                 } => {
                     self.follow(follower, is_chunked).await?;
-                    if !keeps_alive {
+                    if is_last {
                         return self.close().await;
                     }
                 }
@@ -176,16 +183,12 @@ impl<S: Socket> Connection<S> {
         self.is_settled = true;
         let gathered = self.gathered.take();
         let behind_head = &input[request.head_bytes..];
-        let (body, bytes, gave_up) = match (&gathered, request.framing) {
-            (Some(gathered), _) => (gathered.body.as_deref(), request.head_bytes, gathered.gave_up),
+        let (body, body_bytes) = match (&gathered, request.framing) {
+            (Some(gathered), _) => (gathered.body.as_deref(), 0),
             (None, Framing::Length(length)) if length <= behind_head.len() as u64 => {
-                let length = length as usize;
-                let fits = length <= self.layer.body_bytes_max();
-                (
-                    fits.then_some(&behind_head[..length]),
-                    request.head_bytes + length,
-                    false,
-                )
+                let body = &behind_head[..length as usize];
+                let fits = body.len() <= self.layer.body_bytes_max();
+                (fits.then_some(body), body.len())
             }
             (None, framing) => {
                 return Next::Gather {
@@ -195,45 +198,25 @@ impl<S: Socket> Connection<S> {
                 };
             }
         };
-        let wake: Wake = self.woken.clone();
-        let followed = self.layer.follow(&request.head, body, wake);
-        let keeps_alive = request.keeps_alive && !gave_up;
-        let writing = Writing {
-            is_old: request.is_old,
-            keeps_alive,
-            is_head: request.head.method == "HEAD",
-        };
-        let next = match followed {
+        let is_last = !request.keeps_alive || gathered.as_ref().is_some_and(|gathered| gathered.gave_up);
+        let next = match self.layer.follow(&request.head, body, self.woken.clone()) {
+            None => {
+                let answer = self.layer.answer(&request.head, body);
+                self.outgoing.answer(&request, is_last, &answer)
+            }
+            Some(Err(refusal)) => self.outgoing.answer(&request, is_last, &refusal),
             Some(Ok((status, headers, follower))) => {
-                writing.begin(status, &headers, &mut self.output);
-                writing.go_on(&mut self.output);
+                let is_last = is_last || request.is_old;
+                self.outgoing.begin(&request, is_last, status, &headers);
                 Next::Follow {
                     follower,
                     is_chunked: !request.is_old,
-                    keeps_alive: keeps_alive && !request.is_old,
+                    is_last,
                 }
             }
-            followed => {
-                let answer = match followed {
-                    Some(Err(refusal)) => refusal,
-                    _ => self.layer.answer(&request.head, body),
-                };
-                self.hold = self.hold.max(answer.hold);
-                writing.whole(&answer, &mut self.output);
-                if keeps_alive { Next::Answered } else { Next::Close }
-            }
         };
-        self.consumed += bytes;
+        self.consumed += request.head_bytes + body_bytes;
         next
-    }
-
-    fn refuse(&mut self, status: u16) {
-        let writing = Writing {
-            is_old: false,
-            keeps_alive: false,
-            is_head: false,
-        };
-        writing.whole(&Answer::settled(status, ""), &mut self.output);
     }
 
     /// Drops what was answered from the input, and gives back what an unusually large request took.
@@ -287,7 +270,7 @@ impl<S: Socket> Connection<S> {
         expects_continue: bool,
     ) -> io::Result<Result<(), u16>> {
         if expects_continue {
-            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.outgoing.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.send().await?;
         self.forget_consumed();
@@ -319,26 +302,26 @@ impl<S: Socket> Connection<S> {
 
     /// Sends the output once everything it depends on is durable.
     async fn send(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        if self.outgoing.bytes.is_empty() {
             return Ok(());
         }
-        if !self.waiters.is_durable(self.hold) {
-            self.waiters.durable(self.hold).await;
+        if !self.waiters.is_durable(self.outgoing.hold) {
+            self.waiters.durable(self.outgoing.hold).await;
         }
-        self.hold = Hold::ZERO;
+        self.outgoing.hold = Hold::ZERO;
         // Nearly always the socket takes it all at once, and no clock is needed.
-        let (socket, output) = (&mut self.socket, &self.output);
+        let (socket, output) = (&mut self.socket, &self.outgoing.bytes);
         let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, output) {
             Poll::Pending => Poll::Ready(Ok(0)),
             sent => sent,
         });
         let sent = sent.await?;
-        if sent < self.output.len() {
-            timeout(STALL_TIMEOUT, self.socket.write_all(&self.output[sent..])).await??;
+        if sent < self.outgoing.bytes.len() {
+            timeout(STALL_TIMEOUT, self.socket.write_all(&self.outgoing.bytes[sent..])).await??;
         }
         self.socket.flush().await?;
-        self.output.clear();
-        self.output.shrink_to(4 * BUFFER_BYTES);
+        self.outgoing.bytes.clear();
+        self.outgoing.bytes.shrink_to(4 * BUFFER_BYTES);
         Ok(())
     }
 
@@ -349,7 +332,7 @@ impl<S: Socket> Connection<S> {
         loop {
             match follower.next() {
                 Following::End => break,
-                Following::Send(part) => write_part(&part, is_chunked, &mut self.output),
+                Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
                 Following::Wait(hold) => self.waiters.durable(hold).await,
                 Following::Idle => {
                     self.send().await?;
@@ -360,12 +343,12 @@ impl<S: Socket> Connection<S> {
                     }
                 }
             }
-            if self.output.len() >= BUFFER_BYTES {
+            if self.outgoing.bytes.len() >= BUFFER_BYTES {
                 self.send().await?;
             }
         }
         if is_chunked {
-            self.output.extend_from_slice(b"0\r\n\r\n");
+            self.outgoing.bytes.extend_from_slice(b"0\r\n\r\n");
         }
         self.send().await
     }
@@ -432,55 +415,69 @@ impl Silence {
     }
 }
 
-/// How answers to one request are written.
-#[derive(Clone, Copy)]
-struct Writing {
-    is_old: bool,
-    keeps_alive: bool,
-    is_head: bool,
-}
+impl Outgoing {
+    /// Appends a whole answer.
+    fn answer(&mut self, request: &Request<'_>, is_last: bool, answer: &Answer) -> Next {
+        self.hold = self.hold.max(answer.hold);
+        write_head(answer.status, &answer.headers, &mut self.bytes);
+        self.write_connection(request.is_old, is_last);
+        self.write_body(answer, request.head.method != "HEAD");
+        if is_last { Next::Close } else { Next::Answered }
+    }
 
-impl Writing {
-    fn whole(self, answer: &Answer, out: &mut Vec<u8>) {
-        self.begin(answer.status, &answer.headers, out);
+    /// Appends the head of an answer that goes on until its last chunk, or until the connection ends.
+    fn begin(&mut self, request: &Request<'_>, is_last: bool, status: u16, headers: &Headers) {
+        write_head(status, headers, &mut self.bytes);
+        self.write_connection(request.is_old, is_last);
+        if !request.is_old {
+            write_header("transfer-encoding", "chunked", &mut self.bytes);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends an answer that ends the connection, to something that may be no request.
+    fn refuse(&mut self, status: u16) {
+        write_head(status, &Headers::new(), &mut self.bytes);
+        self.write_connection(false, true);
+        self.write_body(&Answer::settled(status, ""), true);
+    }
+
+    fn write_connection(&mut self, is_old: bool, is_last: bool) {
+        match (is_old, is_last) {
+            (_, true) => write_header("connection", "close", &mut self.bytes),
+            (true, false) => write_header("connection", "keep-alive", &mut self.bytes),
+            (false, false) => {}
+        }
+    }
+
+    /// Ends the head, and appends the body unless only its length was asked for.
+    fn write_body(&mut self, answer: &Answer, is_wanted: bool) {
+        let out = &mut self.bytes;
         if is_bodiless(answer.status) {
             return out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"content-length: ");
         write_decimal(answer.body.len(), out);
         out.extend_from_slice(b"\r\n\r\n");
-        if !self.is_head {
+        if is_wanted {
             out.extend_from_slice(&answer.body);
         }
     }
+}
 
-    /// Everything but what tells the end of the body.
-    fn begin(self, status: u16, headers: &Headers, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        write_decimal(status.into(), out);
-        out.push(b' ');
-        let known = hyper::StatusCode::from_u16(status).ok();
-        let reason = known.and_then(|status| status.canonical_reason());
-        out.extend_from_slice(reason.unwrap_or_default().as_bytes());
-        out.extend_from_slice(b"\r\n");
-        for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
-            write_header(name, value, out);
-        }
-        match (self.is_old, self.keeps_alive) {
-            (_, false) => write_header("connection", "close", out),
-            (true, true) => write_header("connection", "keep-alive", out),
-            (false, true) => {}
-        }
-        write_date(out);
+/// The first line and the headers that do not depend on the connection.
+fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(status.into(), out);
+    out.push(b' ');
+    let known = hyper::StatusCode::from_u16(status).ok();
+    let reason = known.and_then(|status| status.canonical_reason());
+    out.extend_from_slice(reason.unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
+        write_header(name, value, out);
     }
-
-    /// The body goes on until its last chunk, or until the connection ends.
-    fn go_on(self, out: &mut Vec<u8>) {
-        if !self.is_old {
-            write_header("transfer-encoding", "chunked", out);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
+    write_date(out);
 }
 
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
