@@ -3,6 +3,7 @@
 //! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
 //! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -47,6 +48,31 @@ pub struct Connection<S> {
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
+    _served: Served,
+}
+
+/// Takes part in the number of connections that this thread serves.
+struct Served;
+
+thread_local! {
+    static SERVED: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Served {
+    fn one() -> Served {
+        SERVED.set(SERVED.get() + 1);
+        Served
+    }
+
+    fn has_others() -> bool {
+        SERVED.get() > 1
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        SERVED.set(SERVED.get() - 1);
+    }
 }
 
 /// What waits to be sent.
@@ -107,6 +133,7 @@ impl<S: Socket> Connection<S> {
             gathered: None,
             woken: Arc::default(),
             is_settled: false,
+            _served: Served::one(),
         }
     }
 
@@ -145,6 +172,11 @@ impl<S: Socket> Connection<S> {
                     }
                 }
                 Next::Read => {
+                    if !self.outgoing.bytes.is_empty() && Served::has_others() {
+                        // Others whose requests have come too are answered first, and then all answers leave together: an
+                        // answer wakes its reader, who would take the processor from those still to be answered.
+                        tokio::task::yield_now().await;
+                    }
                     self.send().await?;
                     self.forget_consumed();
                     let is_over = self.has_stopped() || !self.read(stopped.as_mut(), &mut silence).await?;
