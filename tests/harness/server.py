@@ -114,9 +114,9 @@ class Server:
                 self.port = int(found.group(1))
             if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
-            if found := re.match(r"dynamodb\s+http://[^:]+:(\d+)", line):
+            if found := re.match(r"dynamodb\s+https?://[^:]+:(\d+)", line):
                 self.dynamodb_port = int(found.group(1))
-            if found := re.match(r"fauna\s+http://[^:]+:(\d+)", line):
+            if found := re.match(r"fauna\s+https?://[^:]+:(\d+)", line):
                 self.fauna_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()

@@ -18,11 +18,17 @@ use crate::expression::{Effect, Query};
 use crate::functions::authentication::token_fields;
 use crate::headers::{self, RequestHeaders};
 use crate::json::{self, JsonError};
+use crate::jwt::keys::KeySets;
+use crate::jwt::{self, Token};
 use crate::parse;
+use crate::patience::{Patience, takes_long};
+use crate::rate_limits::RateLimits;
 use crate::render;
 use crate::rows::{self, DatabaseNumber, Key, ROOT, View};
-use crate::schema::Schema;
+use crate::schema::{AccessProvider, Schema};
 use crate::secrets::{self, Claim};
+use crate::streams::is_stream;
+use crate::sweep::Walk;
 use crate::value::{Native, Ref, Target, Timestamp, Value};
 
 /// Attempts at a transaction before it is called contended.
@@ -39,6 +45,10 @@ pub struct Fauna {
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
+    /// The keys of other issuers; how to fetch them is for the server to say.
+    pub key_sets: KeySets,
+    pub rate_limits: RateLimits,
+    pub(crate) walk: Mutex<Walk>,
 }
 
 /// Fills a buffer with what nobody can guess.
@@ -74,6 +84,8 @@ pub struct Reply {
     pub body: String,
     /// The reply may be sent once this is durable.
     pub hold: Hold,
+    /// It is no reply: the request is to be answered where that may take long.
+    pub(crate) takes_long: bool,
 }
 
 /// What came of a query.
@@ -92,6 +104,7 @@ struct Plan<'q> {
     query: &'q Query,
     secret: &'q str,
     headers: &'q RequestHeaders<'q>,
+    patience: Patience,
 }
 
 impl Fauna {
@@ -104,6 +117,9 @@ impl Fauna {
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
             work_left: AtomicBool::new(true),
+            key_sets: KeySets::default(),
+            rate_limits: RateLimits::default(),
+            walk: Mutex::default(),
         }
     }
 
@@ -147,17 +163,35 @@ impl Fauna {
         schema
     }
 
-    /// Answers a request. Streams are opened with `stream` instead.
+    /// Answers a request, however long it takes. Streams are opened with `stream` instead.
     pub fn answer(&self, request: Request<'_>) -> Reply {
+        self.answer_within(request, true)
+    }
+
+    /// Answers a request on a thread that others wait for. `None`: it takes long, and is for `stream` or `answer` on another
+    /// thread; nothing has happened yet.
+    pub fn answer_soon(&self, request: Request<'_>) -> Option<Reply> {
+        let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
+        if is_stream(&request) {
+            return None;
+        }
+        if jwt::is_token(&secret) && !self.keys_are_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret) {
+            return None;
+        }
+        let reply = self.answer_within(request, false);
+        (!reply.takes_long).then_some(reply)
+    }
+
+    fn answer_within(&self, request: Request<'_>, may_take_long: bool) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = headers::plain_path(path);
         let reply = match (path.as_str(), request.method) {
             (_, "OPTIONS") => headers::preflight(&headers),
-            ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write),
+            ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write, may_take_long),
             ("/", "GET") => match headers::parameter(query, "q") {
-                Some(text) => self.query(&headers, text.as_bytes(), Effect::Read),
-                None => self.query(&headers, b"", Effect::Read),
+                Some(text) => self.query(&headers, text.as_bytes(), Effect::Read, may_take_long),
+                None => self.query(&headers, b"", Effect::Read, may_take_long),
             },
             ("/ping", "GET" | "HEAD") => ping(query),
             ("/authorized", "GET") => self.authorized(&headers),
@@ -186,13 +220,26 @@ impl Fauna {
         headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
     }
 
-    fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Reply {
+    fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect, may_take_long: bool) -> Reply {
         if let Err(errors) = headers.check() {
             return refusal(&errors, self.engine.now_micros());
         }
         let Some(secret) = headers.secret() else {
             return self.unauthorized();
         };
+        let started = self.engine.now_micros();
+        let credential = self.rate_limits.are_set().then(|| base_hash(&secret));
+        if let Some(credential) = &credential
+            && let Err(errors) = self.rate_limits.check(credential, started)
+        {
+            let mut reply = refusal(&errors, started);
+            let exceeded = self.rate_limits.exceeded(credential);
+            reply.headers = vec![("x-rate-limited-ops", exceeded), ("retry-after", "1".into())];
+            return reply;
+        }
+        if may_take_long && jwt::is_token(&secret) {
+            self.make_keys_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret);
+        }
         let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed));
         let outcome = match parsed {
             Err(errors) => self.refused(&secret, errors),
@@ -201,6 +248,7 @@ impl Fauna {
                     query: &query,
                     secret: &secret,
                     headers,
+                    patience: Patience::new(may_take_long, started, headers.query_timeout_ms()),
                 };
                 match query.may_write {
                     true => self.run(&plan),
@@ -208,6 +256,12 @@ impl Fauna {
                 }
             }
         };
+        if let Some(credential) = &credential
+            && outcome.cost.steps > 0
+        {
+            let now = self.engine.now_micros();
+            self.rate_limits.charge(credential, &outcome.cost.operations(), now);
+        }
         self.reply(outcome, body.len())
     }
 
@@ -289,20 +343,32 @@ impl Fauna {
 
     fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
-        let mut evaluation = self.evaluation(view, &caller)?;
+        let mut evaluation = self.evaluation(view, &caller, plan.patience)?;
         evaluation.at = at;
         let value = evaluation.evaluate(&plan.query.root);
         *cost = evaluation.cost;
-        value
+        match evaluation.interrupted.take() {
+            Some(errors) => Err(errors),
+            None => value,
+        }
     }
 
     /// Everything that is needed to evaluate for a caller.
-    pub fn evaluation<'v>(&'v self, mut view: View<'v>, caller: &Caller) -> Result<Evaluation<'v>> {
+    pub fn evaluation<'v>(
+        &'v self,
+        mut view: View<'v>,
+        caller: &Caller,
+        patience: Patience,
+    ) -> Result<Evaluation<'v>> {
         let schema = self.schema(&mut view, caller.database);
         let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
+        evaluation.patience = patience;
         let authorization = self.authorization(&mut evaluation, caller)?;
         evaluation.authorization = authorization;
-        Ok(evaluation)
+        match evaluation.interrupted.take() {
+            Some(errors) => Err(errors),
+            None => Ok(evaluation),
+        }
     }
 
     fn reply(&self, outcome: Outcome, bytes_in: usize) -> Reply {
@@ -317,10 +383,12 @@ impl Fauna {
                     headers: Vec::new(),
                     body,
                     hold: Version::ZERO,
+                    takes_long: false,
                 }
             }
         };
         reply.hold = outcome.hold;
+        reply.takes_long = outcome.value.is_err_and(|errors| errors == takes_long());
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
         headers::metrics(
             &mut reply,
@@ -350,6 +418,7 @@ impl Fauna {
                 headers: vec![("x-txn-time", reader.version.0.to_string())],
                 body: "{\"resource\":true}".into(),
                 hold: Version::ZERO,
+                takes_long: false,
             },
             Err(_) => self.unauthorized(),
         }
@@ -370,6 +439,8 @@ enum Grant {
     Token(u64),
     /// A document in whose name an admin or a server asks.
     Document(Ref),
+    /// The claims of a JWT, and the access provider that vouches for it.
+    Claims(Value, Arc<AccessProvider>),
 }
 
 fn unauthorized() -> Errors {
@@ -379,6 +450,9 @@ fn unauthorized() -> Errors {
 impl Fauna {
     /// `SECRET`, `SECRET:role`, `SECRET:database/path:role`.
     pub fn authenticate(&self, view: &mut View<'_>, text: &str) -> Result<Caller> {
+        if jwt::is_token(text) {
+            return self.claimant(view, text).ok_or_else(unauthorized);
+        }
         let (secret, suffix) = text
             .split_once(':')
             .map_or((text, None), |(secret, suffix)| (secret, Some(suffix)));
@@ -389,6 +463,49 @@ impl Fauna {
         match suffix {
             None | Some("") => Ok(caller),
             Some(suffix) => self.suffixed(view, caller, suffix),
+        }
+    }
+
+    /// Whom a JWT names: its audience the database, its issuer the access provider, whose keys must have signed it.
+    fn claimant(&self, view: &mut View<'_>, text: &str) -> Option<Caller> {
+        let token = Token::parse(text)?;
+        let (database, provider) = self.provider_of(view, &token)?;
+        let verified = self.key_sets.known(&provider.jwks_uri).verify(&token);
+        let caller = Caller {
+            database,
+            grant: Grant::Claims(parse::quoted(&token.claims), provider),
+        };
+        verified.then_some(caller)
+    }
+
+    /// The access provider that could vouch for a token, if it is current.
+    fn provider_of(&self, view: &mut View<'_>, token: &Token) -> Option<(DatabaseNumber, Arc<AccessProvider>)> {
+        if !token.is_current(view.now_micros()) {
+            return None;
+        }
+        let database = DatabaseNumber(secrets::database_of(&token.audience(secrets::AUDIENCE_PREFIX)?)?);
+        if !self.is_registered(view, database) {
+            return None;
+        }
+        let issuer = token.issuer()?;
+        let schema = self.schema(view, database);
+        let provider = schema.providers.iter().find(|provider| provider.issuer == issuer)?;
+        Some((database, provider.clone()))
+    }
+
+    /// Whether a JWT can be judged now. One that nobody could vouch for can.
+    pub fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool {
+        let Some(token) = Token::parse(secret) else { return true };
+        let now = view.now_micros();
+        let provider = self.provider_of(view, &token);
+        provider.is_none_or(|(_, provider)| self.key_sets.are_ready(&provider.jwks_uri, &token, now))
+    }
+
+    /// Fetches the keys that judge a JWT, if they are due.
+    pub fn make_keys_ready(&self, view: &mut View<'_>, secret: &str) {
+        let Some(token) = Token::parse(secret) else { return };
+        if let Some((_, provider)) = self.provider_of(view, &token) {
+            self.key_sets.make_ready(&provider.jwks_uri, &token, view.now_micros());
         }
     }
 
@@ -492,6 +609,7 @@ impl Fauna {
                 })
             }
             Grant::Document(identity) => identity_authorization(evaluation, identity.clone()),
+            Grant::Claims(claims, provider) => claims_authorization(evaluation, claims, provider),
         }
     }
 }
@@ -508,6 +626,39 @@ fn identity_authorization(evaluation: &mut Evaluation<'_>, identity: Ref) -> Res
         identity: Some(identity),
         token: None,
     })
+}
+
+/// The rights of a JWT: the roles of its access provider whose predicates hold for its claims.
+fn claims_authorization(
+    evaluation: &mut Evaluation<'_>,
+    claims: &Value,
+    provider: &AccessProvider,
+) -> Result<Authorization> {
+    evaluation.authorization.token = Some(claims.clone());
+    let mut roles = Vec::new();
+    for (role, predicate) in &provider.roles {
+        let name = match role {
+            Value::Ref(role) => role.id(),
+            other => other.as_str().cloned().unwrap_or_else(|| "".into()),
+        };
+        let holds = match predicate {
+            None => true,
+            Some(predicate) => evaluation.holds(predicate, std::slice::from_ref(claims)),
+        };
+        roles.extend(evaluation.schema.role(&name).filter(|_| holds).cloned());
+    }
+    match roles.is_empty() {
+        true => Err(unauthorized()),
+        false => Ok(Authorization {
+            token: Some(claims.clone()),
+            ..Authorization::of(Rights::Roles(roles))
+        }),
+    }
+}
+
+/// By what a credential is known to the rate limits: whichever database and role are asked for with it.
+fn base_hash(secret: &str) -> [u8; 32] {
+    secrets::hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
 }
 
 fn suffix_grant(schema: &Schema, role: &str) -> Option<Grant> {
@@ -554,6 +705,7 @@ pub fn refusal(errors: &Errors, micros: u64) -> Reply {
         headers: Vec::new(),
         body: render::errors(errors, micros),
         hold: Version::ZERO,
+        takes_long: false,
     }
 }
 
@@ -571,5 +723,6 @@ fn ping(query: &str) -> Reply {
         headers: Vec::new(),
         body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
         hold: Version::ZERO,
+        takes_long: false,
     }
 }

@@ -63,6 +63,7 @@ fn whole(mut reply: Reply) -> HttpAnswer {
 
 impl HttpLayer for FaunaHttp {
     fn maintain(&self) {
+        self.layer.sweep();
         if !self.layer.take_work() {
             return;
         }
@@ -84,6 +85,11 @@ impl HttpLayer for FaunaHttp {
             None => self.layer.too_large(request),
         });
         whole(reply)
+    }
+
+    fn answer_soon(&self, head: &Parts, body: &Option<Bytes>) -> Option<HttpAnswer> {
+        let body = body.as_deref()?;
+        with_request(head, body, |request| self.layer.answer_soon(request)).map(whole)
     }
 
     fn follow(&self, head: &Parts, body: &Option<Bytes>, wake: Wake) -> Option<Followed> {

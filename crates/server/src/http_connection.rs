@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 use crate::durability::DurableWaiters;
+use crate::tls::{Tls, Transport};
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
@@ -30,6 +31,12 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn body_bytes_max(&self) -> usize;
 
     fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer;
+
+    /// As `answer`, if that takes no longer than an I/O thread may. `None`: it is for `follow` or `answer`, on a thread that
+    /// may wait.
+    fn answer_soon(&self, head: &Parts, body: &Option<Bytes>) -> Option<HttpAnswer> {
+        Some(self.answer(head, body.clone()))
+    }
 
     /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
     fn maintain(&self) {}
@@ -142,6 +149,7 @@ const STREAMS_MAX: u32 = 250;
 pub struct HttpAccepted {
     socket: std::net::TcpStream,
     layer: Arc<dyn HttpLayer>,
+    tls: Option<Tls>,
     counted: Counted,
 }
 
@@ -158,6 +166,7 @@ impl Drop for Counted {
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<dyn HttpLayer>,
+    tls: Option<Tls>,
     connections_max: usize,
     threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
     mut stop: watch::Receiver<bool>,
@@ -186,6 +195,7 @@ pub async fn accept(
             let accepted = HttpAccepted {
                 socket: socket.into_std()?,
                 layer: layer.clone(),
+                tls: tls.clone(),
                 counted,
             };
             // A thread that is gone is one that was stopped.
@@ -203,6 +213,9 @@ pub async fn accept(
 pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, mut stop: watch::Receiver<bool>) {
     let _counted = accepted.counted;
     let Ok(socket) = TcpStream::from_std(accepted.socket) else {
+        return;
+    };
+    let Ok(socket) = Transport::open(socket, accepted.tls.as_ref()).await else {
         return;
     };
     let layer = accepted.layer;
@@ -248,14 +261,25 @@ async fn respond(
     };
     let woken = Arc::new(tokio::sync::Notify::new());
     let notify = woken.clone();
-    let answer = match layer.follow(&head, &body, Arc::new(move || notify.notify_one())) {
-        Some(Ok((response, follower))) => {
+    let answered = match layer.answer_soon(&head, &body) {
+        Some(answer) => Ok(Err(answer)),
+        None => {
+            let wake = Arc::new(move || notify.notify_one());
+            let taken = move || match layer.follow(&head, &body, wake) {
+                Some(followed) => followed,
+                None => Err(layer.answer(&head, body)),
+            };
+            tokio::task::spawn_blocking(taken).await
+        }
+    };
+    let answer = match answered {
+        Ok(Ok((response, follower))) => {
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
             return Ok(response.map(|()| AnswerBody::GoingOn(receiver)));
         }
-        Some(Err(refusal)) => refusal,
-        None => layer.answer(&head, body),
+        Ok(Err(answer)) => answer,
+        Err(_) => return Ok(empty(StatusCode::INTERNAL_SERVER_ERROR)),
     };
     if !waiters.is_durable(answer.hold) {
         waiters.durable(answer.hold).await;

@@ -11,9 +11,11 @@ mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
+mod issuer_keys;
 mod metrics;
 mod resources;
 mod settings;
+mod tls;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
@@ -26,19 +28,21 @@ use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::{Fauna, RootSecret};
+use quartet_layer_fauna::{Fauna, RateLimits, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
 pub use settings::{Credentials, Listen, Settings};
+pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
+use crate::tls::Tls;
 
 /// The logical database that the Redis listener opens.
 const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -96,6 +100,7 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
@@ -135,7 +140,7 @@ impl Server {
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("http://{address}")));
+            server.listeners.push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
             let layer = Arc::new(server.dynamodb_layer(&settings, address));
             http.push((listener, layer));
         }
@@ -143,8 +148,8 @@ impl Server {
             let listener = listen(address, "fauna")?;
             server
                 .listeners
-                .push(("fauna", format!("http://{}", listener.local_addr()?)));
-            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
+                .push(("fauna", format!("{}://{}", settings.http_scheme(), listener.local_addr()?)));
+            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)?));
             http.push((listener, layer));
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
@@ -207,7 +212,7 @@ impl Server {
         DynamoDbHttp::new(layer, &settings.access_keys)
     }
 
-    fn fauna_layer(&self, settings: &Settings) -> Fauna {
+    fn fauna_layer(&self, settings: &Settings) -> Result<Fauna> {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Fauna,
@@ -217,7 +222,10 @@ impl Server {
             Credentials::Key { sha256 } => RootSecret { sha256 },
             Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
         };
-        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random));
+        layer.key_sets.fetch = Some(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?);
+        layer.rate_limits = RateLimits::new(settings.fauna_rate_limits);
+        Ok(layer)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -244,6 +252,7 @@ impl Server {
             redis,
             desks,
             http,
+            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             http_threads,
         });
         let receivers = receivers.into_iter().zip(http_receivers);
@@ -264,7 +273,11 @@ impl Server {
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
     fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
             .stack_size(STACK_BYTES)
@@ -328,7 +341,8 @@ impl Worker {
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
             let connections_max = self.settings.connections_max;
-            tasks.spawn(http_connection::accept(listener, layer, connections_max, threads, stop));
+            let tls = listening.tls.clone();
+            tasks.spawn(http_connection::accept(listener, layer, tls, connections_max, threads, stop));
         }
     }
 }
@@ -375,6 +389,8 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;

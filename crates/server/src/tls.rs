@@ -1,0 +1,139 @@
+//! TLS on a port that also speaks clear text: the first byte tells which.
+//!
+//! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP. HTTP/1.1 and HTTP/2 are agreed upon
+//! in the handshake (ALPN). Without a certificate everything is taken for clear text, and a handshake is then a bad request.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// The first byte of a handshake.
+const HANDSHAKE: u8 = 0x16;
+/// Longest time until the first byte, and then for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a certificate, with those that lead to its root, and its key lie; both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// What a listener needs to answer handshakes.
+#[derive(Clone)]
+pub struct Tls {
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    pub fn load(files: &TlsFiles) -> Result<Tls> {
+        let reading = |path: &Path| format!("reading {}", path.display());
+        let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.certificate)
+            .and_then(Iterator::collect)
+            .with_context(|| reading(&files.certificate))?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).with_context(|| reading(&files.key))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .context("the certificate and its key")?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Tls {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        })
+    }
+}
+
+/// A connection as a layer's loop sees it.
+pub enum Transport {
+    Clear(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl Transport {
+    /// Finds out which it is, and shakes hands if asked to.
+    pub async fn open(socket: TcpStream, tls: Option<&Tls>) -> io::Result<Transport> {
+        let Some(tls) = tls else {
+            return Ok(Transport::Clear(socket));
+        };
+        let mut first = [0];
+        within(socket.peek(&mut first)).await?;
+        match first {
+            [HANDSHAKE] => {
+                let encrypted = within(tls.acceptor.accept(socket)).await?;
+                Ok(Transport::Encrypted(Box::new(encrypted)))
+            }
+            _ => Ok(Transport::Clear(socket)),
+        }
+    }
+}
+
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, step).await {
+        Ok(done) => done,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Transport::Clear(socket) => Pin::new(socket).poll_read(context, into),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Transport::Clear(socket) => Pin::new(socket).poll_write(context, bytes),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Transport::Clear(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Transport::Clear(socket) => socket.is_write_vectored(),
+            Transport::Encrypted(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Transport::Clear(socket) => Pin::new(socket).poll_flush(context),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Transport::Clear(socket) => Pin::new(socket).poll_shutdown(context),
+            Transport::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
