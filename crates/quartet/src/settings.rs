@@ -131,23 +131,7 @@ impl ServeArguments {
     }
 
     /// The access keys that were given; `None` if none were.
-    pub fn rate_limits(given: &str) -> Result<[u64; 3]> {
-    let numbers: Option<Vec<u64>> = given.split(',').map(|number| number.trim().parse().ok()).collect();
-    let limits = numbers.and_then(|numbers| numbers.try_into().ok());
-    limits
-        .filter(|limits: &[u64; 3]| !limits.contains(&0))
-        .context("fauna-rate-limits: three numbers above zero, READ,WRITE,COMPUTE")
-}
-
-fn tls_files(certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<Option<TlsFiles>> {
-    match (certificate.clone(), key.clone()) {
-        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
-        (None, None) => Ok(None),
-        _ => anyhow::bail!("tls-certificate and tls-key go together"),
-    }
-}
-
-fn access_keys(&self) -> Result<Option<Vec<(String, String)>>> {
+    pub fn access_keys(&self) -> Result<Option<Vec<(String, String)>>> {
         self.dynamodb_access_keys.as_deref().map(access_keys).transpose()
     }
 
@@ -178,6 +162,22 @@ fn access_keys(&self) -> Result<Option<Vec<(String, String)>>> {
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
+    }
+}
+
+fn rate_limits(given: &str) -> Result<[u64; 3]> {
+    let numbers: Option<Vec<u64>> = given.split(',').map(|number| number.trim().parse().ok()).collect();
+    let limits = numbers.and_then(|numbers| numbers.try_into().ok());
+    limits
+        .filter(|limits: &[u64; 3]| !limits.contains(&0))
+        .context("fauna-rate-limits: three numbers above zero, READ,WRITE,COMPUTE")
+}
+
+fn tls_files(certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<Option<TlsFiles>> {
+    match (certificate.clone(), key.clone()) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        (None, None) => Ok(None),
+        _ => anyhow::bail!("tls-certificate and tls-key go together"),
     }
 }
 
