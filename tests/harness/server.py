@@ -101,7 +101,8 @@ class Server:
         self._spawn(command)
         ready = threading.Event()
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
-        if not ready.wait(READY_SECONDS_MAX) or not self.alive():
+        # The output also ends, which ends the waiting, when the process gives up.
+        if not ready.wait(READY_SECONDS_MAX) or "ready\n" not in self.output:
             self.kill()
             raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
 

@@ -198,9 +198,11 @@ fn fields(asked: Option<&str>) -> Result<Vec<Field>> {
 fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
     let document = match value {
         Value::Document(document) => Some(document.reference.clone()),
-        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
+        Value::Ref(reference) => Some(reference.clone()),
         _ => None,
     };
+    // Schema objects cannot be followed.
+    let document = document.filter(|reference| matches!(reference.target, Target::Document(..)));
     if let Some(document) = document {
         let place = evaluation.resolve(&document)?;
         evaluation.permit("read", &document, &[Value::Ref(document.clone())])?;

@@ -80,12 +80,12 @@ def ref(name: str, id: int | str) -> dict:
     return {"ref": collection(name), "id": str(id)}
 
 
-def create(name: str, id: int | None = None, **data) -> dict:
-    return {"create": collection(name) if id is None else ref(name, id), "params": obj(data=obj(**data))}
+def create(of: str, id: int | None = None, /, **data) -> dict:
+    return {"create": collection(of) if id is None else ref(of, id), "params": obj(data=obj(**data))}
 
 
-def update(name: str, id: int, **data) -> dict:
-    return {"update": ref(name, id), "params": obj(data=obj(**data))}
+def update(of: str, id: int, /, **data) -> dict:
+    return {"update": ref(of, id), "params": obj(data=obj(**data))}
 
 
 def field(name: str, document) -> dict:

@@ -302,6 +302,7 @@ class Counts(Workload):
         oldest = time.monotonic() - SAMPLES_KEPT_SECONDS
         self.snapshots = [one for one in self.snapshots if one[0] > oldest]
         if not self.snapshots:
+            time.sleep(0.01)
             return
         _, at, value = chance.choice(self.snapshots)
         seen = client.ask({"at": at, "expr": self.SNAPSHOT}).value

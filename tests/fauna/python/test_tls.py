@@ -54,9 +54,9 @@ def test_the_handshake_agrees_on_a_version(secured, trust, offered, chosen):
 
 
 def test_the_driver_and_its_stream_over_https(secured, made, monkeypatch):
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.root))
     monkeypatch.setenv("SSL_CERT_FILE", str(made.root))
     client = connect(secured, scheme="https", domain="localhost")
+    client.session.verify = str(made.root)
     client.query(q.create_collection({"name": "notes"}))
     note = client.query(q.create(q.collection("notes"), {"data": {"n": 0}}))["ref"]
     started, told = threading.Event(), threading.Event()
@@ -79,15 +79,15 @@ def test_the_other_http_listener_too(secured, trust):
         assert client.get(f"https://localhost:{secured.dynamodb_port}/").text.startswith("healthy")
 
 
-@pytest.mark.parametrize("bytes_sent", [b"\x16", b"\x16\x03\x01\xff\xff" + b"\x00" * 70_000, b"\x16" * 100, b"\x00\x01\x02"])
+@pytest.mark.parametrize("bytes_sent", [b"\x16", b"\x16\x03\x01\xff\xff" + b"\x00" * 70_000, b"\x16" * 100, b"\x00\x01\x02"], ids=["a byte", "a long record", "no record", "no request"])
 def test_a_broken_handshake_harms_nobody(secured, bytes_sent):
     with socket.create_connection(("localhost", secured.fauna_port), 10) as broken:
-        broken.sendall(bytes_sent)
-        broken.shutdown(socket.SHUT_WR)
         try:
+            broken.sendall(bytes_sent)
+            broken.shutdown(socket.SHUT_WR)
             while broken.recv(65536):
                 pass
-        except ConnectionError:
+        except OSError:
             pass
     assert connect(secured).query(q.add(1, 2)) == 3
 
@@ -99,7 +99,8 @@ def test_without_a_certificate_a_handshake_is_a_bad_request(server):
     assert connect(server).query(1) == 1
 
 
-def test_half_a_certificate_is_refused(made):
+def test_half_a_certificate_is_refused(made, monkeypatch):
+    monkeypatch.setenv("RUST_BACKTRACE", "0")
     with pytest.raises(RuntimeError, match="go together"):
         Server(options=["--tls-certificate", str(made.certificate)]).start()
     with pytest.raises(RuntimeError, match="certificate"):

@@ -121,22 +121,21 @@ fn keys_are_fetched_when_due_and_kept_when_not() {
     let issuer = Arc::new(Issuer::new());
     let fetched = Arc::new(AtomicU64::new(0));
     let (count, point) = (fetched.clone(), issuer.key.public_key().as_ref().to_vec());
-    let sets = keys::KeySets {
-        fetch: Some(Box::new(move |uri| {
-            count.fetch_add(1, Ordering::Relaxed);
-            let (x, y) = (encode(&point[1..33]), encode(&point[33..]));
-            match uri {
-                "good" => Ok(format!(r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"one","x":"{x}","y":"{y}"}}]}}"#).into()),
-                _ => Err("unreachable".into()),
-            }
-        })),
-        ..keys::KeySets::default()
-    };
+    let mut sets = keys::KeySets::default();
+    sets.fetch = Some(Box::new(move |uri| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let (x, y) = (encode(&point[1..33]), encode(&point[33..]));
+        let set = format!(r#"{{"keys":[{{"kty":"EC","crv":"P-256","kid":"one","x":"{x}","y":"{y}"}}]}}"#);
+        match uri {
+            "good" => Ok(set.into_bytes()),
+            _ => Err("unreachable".into()),
+        }
+    }));
     let (good, bad): (Arc<str>, Arc<str>) = ("good".into(), "bad".into());
     let known = Token::parse(&issuer.token(HEADER, "{}")).unwrap();
     let unknown = Token::parse(&issuer.token(r#"{"alg":"ES256","kid":"two"}"#, "{}")).unwrap();
     let second = 1_000_000;
-    let mut ask = |uri: &Arc<str>, token: &Token, now: u64| {
+    let ask = |uri: &Arc<str>, token: &Token, now: u64| {
         if !sets.are_ready(uri, token, now) {
             sets.make_ready(uri, token, now);
         }
