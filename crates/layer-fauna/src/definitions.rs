@@ -337,9 +337,7 @@ fn credentials(definition: &mut Definition<'_>) {
 fn is_provided_role(value: &Value) -> bool {
     let is_one = |value: &Value| is_text(value) || matches!(value, Value::Ref(role) if role.names(Native::Roles));
     match value {
-        Value::Object(fields) => {
-            fields.get("role").is_some_and(is_one) && fields.get("predicate").is_none_or(is_query)
-        }
+        Value::Object(fields) => fields.get("role").is_some_and(is_one) && fields.get("predicate").is_none_or(is_query),
         role => is_one(role),
     }
 }
@@ -627,10 +625,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     };
     let fields = Fields::new(vec![
         ("instance".into(), Value::Ref(place.reference.clone())),
-        (
-            "hashed_password".into(),
-            hash_password(evaluation, &password)?,
-        ),
+        ("hashed_password".into(), hash_password(evaluation, &password)?),
     ]);
     let old = evaluation.current(&credentials);
     evaluation

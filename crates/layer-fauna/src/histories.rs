@@ -23,7 +23,9 @@ impl Evaluation<'_> {
                 by_element.entry(event.element()).or_default().push((part, event));
             }
         }
-        let told = by_element.into_values().flat_map(|events| changes(events, parts.len(), has));
+        let told = by_element
+            .into_values()
+            .flat_map(|events| changes(events, parts.len(), has));
         Ok(told.collect())
     }
 
@@ -64,7 +66,9 @@ impl Evaluation<'_> {
 /// Of the events of one element in several parts those that change whether the whole has it.
 fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bool) -> Vec<Event> {
     let first = |part| events.iter().find(|(of, _)| *of == part);
-    let mut members: Vec<bool> = (0..parts).map(|part| first(part).is_some_and(|(_, event)| event.is_removal())).collect();
+    let mut members: Vec<bool> = (0..parts)
+        .map(|part| first(part).is_some_and(|(_, event)| event.is_removal()))
+        .collect();
     events.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
     let mut told = Vec::new();
     for together in events.chunk_by(|(_, one), (_, other)| one.ts() == other.ts()) {

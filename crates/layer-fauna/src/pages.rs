@@ -271,7 +271,9 @@ impl Evaluation<'_> {
             }
             Set::Union(parts) => self.combined_events(parts, |members| members.contains(&true)),
             Set::Intersection(parts) => self.combined_events(parts, |members| !members.contains(&false)),
-            Set::Difference(parts) => self.combined_events(parts, |members| members[0] && !members[1..].contains(&true)),
+            Set::Difference(parts) => {
+                self.combined_events(parts, |members| members[0] && !members[1..].contains(&true))
+            }
             Set::Join(source, with) => self.joined_events(source, with),
         }
     }

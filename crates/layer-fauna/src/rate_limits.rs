@@ -53,7 +53,10 @@ impl Bucket {
     }
 
     fn is_full(&self, per_second: &Operations) -> bool {
-        self.left.iter().zip(per_second).all(|(left, rate)| *left >= *rate as f64)
+        self.left
+            .iter()
+            .zip(per_second)
+            .all(|(left, rate)| *left >= *rate as f64)
     }
 }
 
@@ -71,9 +74,13 @@ impl RateLimits {
 
     /// Refuses a credential that has nothing left of some kind.
     pub fn check(&self, credential: &[u8; 32], now_micros: u64) -> Result<()> {
-        let Some(per_second) = &self.per_second else { return Ok(()) };
+        let Some(per_second) = &self.per_second else {
+            return Ok(());
+        };
         let mut buckets = self.buckets.lock();
-        let Some(bucket) = buckets.get_mut(credential) else { return Ok(()) };
+        let Some(bucket) = buckets.get_mut(credential) else {
+            return Ok(());
+        };
         bucket.fill(per_second, now_micros);
         match bucket.left.iter().position(|left| *left <= 0.0) {
             Some(kind) => Err(Errors::protocol(

@@ -127,7 +127,12 @@ mod tests {
         for number in [0, 1, 31, 32, u64::MAX] {
             assert_eq!(database_of(&audience(number)), Some(number));
         }
-        for wrong in ["", "https://db.fauna.com/db/", "https://db.fauna.com/db/y", "https://elsewhere/yyyyyyyyyyyyy"] {
+        for wrong in [
+            "",
+            "https://db.fauna.com/db/",
+            "https://db.fauna.com/db/y",
+            "https://elsewhere/yyyyyyyyyyyyy",
+        ] {
             assert_eq!(database_of(wrong), None);
         }
     }

@@ -354,12 +354,7 @@ impl Fauna {
     }
 
     /// Everything that is needed to evaluate for a caller.
-    pub fn evaluation<'v>(
-        &'v self,
-        mut view: View<'v>,
-        caller: &Caller,
-        patience: Patience,
-    ) -> Result<Evaluation<'v>> {
+    pub fn evaluation<'v>(&'v self, mut view: View<'v>, caller: &Caller, patience: Patience) -> Result<Evaluation<'v>> {
         let schema = self.schema(&mut view, caller.database);
         let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
         evaluation.patience = patience;

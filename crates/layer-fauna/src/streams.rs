@@ -319,7 +319,9 @@ impl Stream {
         let fauna = self.fauna.clone();
         let lost = || Errors::new(Code::PermissionDenied, "Authorization lost during stream evaluation.");
         let caller = fauna.authenticate(&mut view, &self.secret).map_err(|_| lost())?;
-        let mut evaluation = fauna.evaluation(view, &caller, Patience::unlimited()).map_err(|_| lost())?;
+        let mut evaluation = fauna
+            .evaluation(view, &caller, Patience::unlimited())
+            .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {
             Watched::Document(place) => {

@@ -72,7 +72,9 @@ impl Fauna {
             return;
         }
         // What is written meanwhile is none of the sweep's business; the next walk comes by.
-        let cleared = self.engine.run(self.space, 1, |transaction| self.clear_found(transaction, database, &found));
+        let cleared = self.engine.run(self.space, 1, |transaction| {
+            self.clear_found(transaction, database, &found)
+        });
         drop(cleared);
     }
 
@@ -121,14 +123,16 @@ fn look(evaluation: &mut Evaluation<'_>, walk: &mut Walk) -> Found {
     };
     let rows = {
         let mut rows = Vec::new();
-        evaluation.view.scan_unjudged(&start, &prefix.end(), false, &mut |key, row| {
-            // Of a document only its end matters here.
-            rows.push((key.to_vec(), row[..row.len().min(16)].to_vec()));
-            match rows.len() < ROWS_AT_ONCE {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
-        });
+        evaluation
+            .view
+            .scan_unjudged(&start, &prefix.end(), false, &mut |key, row| {
+                // Of a document only its end matters here.
+                rows.push((key.to_vec(), row[..row.len().min(16)].to_vec()));
+                match rows.len() < ROWS_AT_ONCE {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
         rows
     };
     let mut found = Found::default();
@@ -180,7 +184,9 @@ fn move_on(evaluation: &mut Evaluation<'_>, walk: &mut Walk) {
     let registry = Key::global(b'R');
     let next = registry.clone().number(walk.database).byte(0);
     let next = evaluation.view.rows(&next.0, &registry.end(), false, 1).pop();
-    walk.database = next.as_ref().map_or(0, |(key, _)| rows::number_at(key, registry.0.len()));
+    walk.database = next
+        .as_ref()
+        .map_or(0, |(key, _)| rows::number_at(key, registry.0.len()));
     if next.is_none() {
         walk.rest_until = evaluation.now_micros + REST_MICROS;
     }

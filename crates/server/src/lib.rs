@@ -140,15 +140,18 @@ impl Server {
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
+            server
+                .listeners
+                .push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
             let layer = Arc::new(server.dynamodb_layer(&settings, address));
             http.push((listener, layer));
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server
-                .listeners
-                .push(("fauna", format!("{}://{}", settings.http_scheme(), listener.local_addr()?)));
+            server.listeners.push((
+                "fauna",
+                format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
+            ));
             let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)?));
             http.push((listener, layer));
         }
@@ -342,7 +345,14 @@ impl Worker {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
             let connections_max = self.settings.connections_max;
             let tls = listening.tls.clone();
-            tasks.spawn(http_connection::accept(listener, layer, tls, connections_max, threads, stop));
+            tasks.spawn(http_connection::accept(
+                listener,
+                layer,
+                tls,
+                connections_max,
+                threads,
+                stop,
+            ));
         }
     }
 }

@@ -177,7 +177,9 @@ fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
         evaluation.take_long()?;
         fauna.make_keys_ready(&mut evaluation.view, secret);
     }
-    let caller = fauna.authenticate(&mut evaluation.view, secret).map_err(|_| not_found())?;
+    let caller = fauna
+        .authenticate(&mut evaluation.view, secret)
+        .map_err(|_| not_found())?;
     let name = evaluation.schema.name(Native::Databases, caller.database.0);
     let database = Ref::named(Native::Databases, name.ok_or_else(not_found)?);
     evaluation.permit("read", &database, &[])?;

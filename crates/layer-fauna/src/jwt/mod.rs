@@ -96,7 +96,10 @@ pub struct KeySet {
 
 #[derive(Debug)]
 enum PublicKey {
-    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
     /// An uncompressed point of P-256.
     P256(Vec<u8>),
 }
@@ -111,7 +114,9 @@ impl KeySet {
         let keys = keys.iter().take(KEYS_MAX);
         let usable = keys.filter(|key| text_of(key, "use").is_none_or(|purpose| &*purpose == "sig"));
         Some(KeySet {
-            keys: usable.filter_map(|key| Some((text_of(key, "kid"), public_key(key)?))).collect(),
+            keys: usable
+                .filter_map(|key| Some((text_of(key, "kid"), public_key(key)?)))
+                .collect(),
         })
     }
 

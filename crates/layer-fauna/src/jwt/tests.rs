@@ -92,18 +92,29 @@ fn what_is_no_token_is_taken_for_none() {
     for document in ["", "[]", "{}", r#"{"keys":7}"#] {
         assert!(KeySet::parse(document.as_bytes()).is_none(), "{document}");
     }
-    let useless = r#"{"keys":[7,{},{"kty":"oct","k":"AA"},{"kty":"RSA","n":"!","e":"AQAB"},{"kty":"EC","crv":"P-384"}]}"#;
+    let useless =
+        r#"{"keys":[7,{},{"kty":"oct","k":"AA"},{"kty":"RSA","n":"!","e":"AQAB"},{"kty":"EC","crv":"P-384"}]}"#;
     assert!(KeySet::parse(useless.as_bytes()).unwrap().keys.is_empty());
 }
 
 #[test]
 fn a_token_has_its_time() {
     let issuer = Issuer::new();
-    let is_current = |claims: &str| Token::parse(&issuer.token(HEADER, claims)).unwrap().is_current(100_000_000);
+    let is_current = |claims: &str| {
+        Token::parse(&issuer.token(HEADER, claims))
+            .unwrap()
+            .is_current(100_000_000)
+    };
     for current in ["{}", r#"{"exp":101}"#, r#"{"exp":100.5}"#, r#"{"nbf":99,"exp":101}"#] {
         assert!(is_current(current), "{current}");
     }
-    for not in [r#"{"exp":100}"#, r#"{"nbf":100}"#, r#"{"exp":"never"}"#, r#"{"exp":null}"#, r#"{"nbf":[]}"#] {
+    for not in [
+        r#"{"exp":100}"#,
+        r#"{"nbf":100}"#,
+        r#"{"exp":"never"}"#,
+        r#"{"exp":null}"#,
+        r#"{"nbf":[]}"#,
+    ] {
         assert!(!is_current(not), "{not}");
     }
 }

@@ -18,10 +18,14 @@ fn sweep(world: &World) {
 
 fn rows(world: &World) -> usize {
     let mut count = 0;
-    world.fauna.engine.reader(world.fauna.space).scan(&[0], &[0xff], false, &mut |_, _| {
-        count += 1;
-        ControlFlow::Continue(())
-    });
+    world
+        .fauna
+        .engine
+        .reader(world.fauna.space)
+        .scan(&[0], &[0xff], false, &mut |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
     count
 }
 
@@ -32,7 +36,9 @@ fn old_versions_go_and_the_last_stays() {
     let index = r#"{"create_index":{"object":{"name":"i","source":{"collection":"c"},"terms":[{"object":{"field":["data","x"]}}],"values":[{"object":{"field":["data","x"]}}]}}}"#;
     world.resource("secret", index);
     let write = |how: &str, n: usize| {
-        let query = format!(r#"{{"{how}":{{"ref":{{"collection":"c"}},"id":"1"}},"params":{{"object":{{"data":{{"object":{{"x":{n}}}}}}}}}}}"#);
+        let query = format!(
+            r#"{{"{how}":{{"ref":{{"collection":"c"}},"id":"1"}},"params":{{"object":{{"data":{{"object":{{"x":{n}}}}}}}}}}}"#
+        );
         world.resource("secret", &query);
     };
     write("create", 0);
