@@ -1,6 +1,7 @@
 //! BatchGetItem and BatchWriteItem: many items at once, each by itself in the original; here all at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use quartet_engine::Transaction;
 use quartet_store::Row;
@@ -188,7 +189,7 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
                 (Some(put), None) => {
                     let item = parse_item(put.get("Item").unwrap_or(&Json::Null))?;
                     check_item_size(&item)?;
-                    Action::Put(item)
+                    Action::Put(Arc::new(item))
                 }
                 (None, Some(delete)) => Action::Delete(parse_item(delete.get("Key").unwrap_or(&Json::Null))?),
                 _ => {

@@ -25,7 +25,7 @@ pub struct Write {
 }
 
 pub enum Action {
-    Put(Item),
+    Put(Arc<Item>),
     Update {
         key: Item,
         update: Update,
@@ -39,7 +39,7 @@ pub enum Action {
 pub struct Written {
     pub table: Arc<Table>,
     pub old: Found,
-    pub new: Option<Item>,
+    pub new: Option<Arc<Item>>,
     pub consumed: Consumed,
 }
 
@@ -86,13 +86,12 @@ impl Write {
         self.check_condition(&old)?;
         let new = match &self.action {
             Action::Put(item) => Some(item.clone()),
-            Action::Update { key, update } => updated(&table, key, update, &old)?,
-            Action::Delete(_) => None,
-            Action::Check(_) => old.item().cloned(),
+            Action::Update { key, update } => updated(&table, key, update, &old)?.map(Arc::new),
+            Action::Delete(_) | Action::Check(_) => None,
         };
         let consumed = match &self.action {
             Action::Check(_) => Consumed::of_table(crate::capacity::write_units(old.size())),
-            _ => replace(transaction, &table, &key, &old, new.as_ref(), Author::Client),
+            _ => replace(transaction, &table, &key, &old, new.as_deref(), Author::Client),
         };
         Ok(Written {
             table,
@@ -106,8 +105,9 @@ impl Write {
         let Some(condition) = &self.condition else {
             return Ok(());
         };
-        let nothing = Item::new();
-        if condition.holds(old.item().unwrap_or(&nothing)) {
+        let mut paths = Vec::new();
+        condition.paths(&mut paths);
+        if condition.holds(&old.attributes(|name| paths.iter().any(|path| path.root == name))) {
             return Ok(());
         }
         let mut failure = Failure::new(Exception::ConditionalCheckFailed, "The conditional request failed");
@@ -133,7 +133,7 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
     if old.row().is_none() && update.only_removes() {
         return Ok(None);
     }
-    let mut item = old.item().unwrap_or(key).clone();
+    let mut item = old.to_item().unwrap_or_else(|| key.clone());
     update.apply(&mut item)?;
     if item_size(&item) > ITEM_BYTES_MAX {
         return Err(Failure::validation(
@@ -176,9 +176,9 @@ impl Returned {
         match self {
             Returned::Nothing => None,
             Returned::AllOld => written.old.item().cloned(),
-            Returned::AllNew => written.new.clone(),
+            Returned::AllNew => written.new.as_deref().cloned(),
             Returned::UpdatedOld => parts(written.old.item()),
-            Returned::UpdatedNew => parts(written.new.as_ref()),
+            Returned::UpdatedNew => parts(written.new.as_deref()),
         }
     }
 }
@@ -258,7 +258,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 pub fn parse_put(request: &Json<'_>) -> Result<Write, Failure> {
     let item = parse_item(request.get("Item").unwrap_or(&Json::Null))?;
     check_item_size(&item)?;
-    parse_write(request, |_| Ok(Action::Put(item)))
+    parse_write(request, |_| Ok(Action::Put(Arc::new(item))))
 }
 
 pub fn check_item_size(item: &Item) -> Result<(), Failure> {

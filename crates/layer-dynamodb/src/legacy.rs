@@ -9,6 +9,10 @@ use crate::value::{Value, check_attribute_name};
 
 /// Refuses a request that mixes both styles.
 pub fn check_not_mixed(request: &Json<'_>, legacy: &[&str], expressions: &[&str]) -> Result<(), Failure> {
+    let gives_any = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
+    if !gives_any(legacy) || !gives_any(expressions) {
+        return Ok(());
+    }
     let given = |names: &[&str]| {
         let given: Vec<&str> = names
             .iter()
@@ -18,9 +22,6 @@ pub fn check_not_mixed(request: &Json<'_>, legacy: &[&str], expressions: &[&str]
         given.join(", ")
     };
     let (legacy, expressions) = (given(legacy), given(expressions));
-    if legacy.is_empty() || expressions.is_empty() {
-        return Ok(());
-    }
     Err(Failure::validation(format!(
         "Can not use both expression and non-expression parameters in the same request: \
          Non-expression parameters: {{{legacy}}} Expression parameters: {{{expressions}}}"

@@ -151,42 +151,35 @@ impl Search {
     /// Collects the rows of one page.
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
         let table = layer.table(transaction, &self.table)?;
-        let index = self.find_index(&table)?.cloned();
-        let fetch = self.check_projection(&table, index.as_ref())?;
-        let source = Source {
-            table: &table,
-            index: index.as_ref(),
-        };
+        let index = self.find_index(&table)?;
+        let fetch = self.check_projection(&table, index)?;
+        let source = Source { table: &table, index };
         let range = self.range(&source)?;
         let mut page = Page {
             rows: Vec::new(),
             fetched: Vec::new(),
-            last: None,
+            has_more: false,
             bytes: 0,
             fetch_units: 0.0,
-            index,
+            index: index.map(|index| index.id),
             table: table.clone(),
         };
         let limit = self.limit.unwrap_or(usize::MAX);
-        let mut more = false;
         transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
             let size = stored::size(row.value());
             if !page.rows.is_empty() && page.bytes + size > PAGE_BYTES {
-                more = true;
+                page.has_more = true;
                 return ControlFlow::Break(());
             }
             page.bytes += size;
             page.rows.push(row.clone());
-            more = page.rows.len() >= limit;
-            if more {
+            page.has_more = page.rows.len() >= limit;
+            if page.has_more {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
-        if let (true, Some(last)) = (more, page.rows.last()) {
-            page.last = Some(page.key_of(&stored::decode(last.value())));
-        }
         if fetch {
             page.fetch(transaction, self.consistent);
         }
@@ -533,24 +526,28 @@ fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failu
 /// The rows of one page, in order.
 pub struct Page {
     pub table: Arc<Table>,
-    index: Option<Index>,
+    /// The number of the index that was searched.
+    index: Option<u16>,
     rows: Vec<Row>,
     /// The items of the table, where the index does not hold enough; as many as there are rows, or none.
     fetched: Vec<Row>,
     fetch_units: f64,
-    /// What to continue after; `None` when nothing follows.
-    pub last: Option<Item>,
+    has_more: bool,
     bytes: usize,
 }
 
 impl Page {
-    /// The attributes that say where a row stands.
-    fn key_of(&self, item: &Item) -> Item {
-        let index_keys = self.index.iter().flat_map(Index::keys);
-        let parts = self.table.keys().chain(index_keys);
-        parts
-            .map(|part| (part.name.clone(), item[&part.name].clone()))
-            .collect()
+    fn index(&self) -> Option<&Index> {
+        self.table.indexes.iter().find(|index| Some(index.id) == self.index)
+    }
+
+    /// What to continue after: the attributes that say where the last row stands; `None` when nothing follows.
+    pub fn last(&self) -> Option<Item> {
+        let last = self.rows.last().filter(|_| self.has_more)?;
+        let index_keys = self.index().into_iter().flat_map(Index::keys);
+        let parts: Vec<&KeyPart> = self.table.keys().chain(index_keys).collect();
+        let is_part = |name: &str| parts.iter().any(|part| part.name == name);
+        Some(stored::decode_some(last.value(), is_part))
     }
 
     fn fetch(&mut self, transaction: &mut Transaction<'_>, consistent: bool) {
@@ -565,7 +562,7 @@ impl Page {
 
     pub fn consumed(&self, consistent: bool) -> Consumed {
         let units = read_units(self.bytes, consistent);
-        match &self.index {
+        match self.index() {
             None => Consumed::of_table(units),
             Some(index) => {
                 let mut consumed = Consumed::of_index(&index.name, index.global, units);
@@ -591,8 +588,8 @@ impl Page {
             }
             writer.name("Count").raw(count);
             writer.name("ScannedCount").raw(self.rows.len());
-            if let Some(last) = &self.last {
-                write_item(last, &mut writer.name("LastEvaluatedKey").text);
+            if let Some(last) = self.last() {
+                write_item(&last, &mut writer.name("LastEvaluatedKey").text);
             }
             self.consumed(search.consistent)
                 .write_member(writer, &search.table, report);

@@ -3,6 +3,8 @@
 //! First every member's kind is checked (`SerializationException`), then every bound (`ValidationException`, up to ten
 //! complaints at once), as the service's framework does. Unknown members are ignored.
 
+use std::fmt;
+
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::value::wrong_kind;
@@ -77,7 +79,7 @@ const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
 pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     check_kinds(members, request)?;
     let mut complaints = Vec::new();
-    complain_structure(members, request, "", &mut complaints);
+    complain_structure(members, request, &Path::Request, &mut complaints);
     if complaints.is_empty() {
         return Ok(());
     }
@@ -122,13 +124,13 @@ fn check_kind(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
     }
 }
 
-fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain_structure(members: &[Member], json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     for member in members {
         let found = json.get(member.name);
         if found.is_none() && !member.required {
             continue;
         }
-        let path = join(path, &lower_first(member.name));
+        let path = Path::Member(path, member.name);
         match found {
             Some(value) => complain(&member.shape, value, &path, complaints),
             None => complaints.push(format!(
@@ -138,7 +140,7 @@ fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaint
     }
 }
 
-fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     match shape {
         Shape::TableName => complain_table_name(json, path, complaints),
         Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
@@ -162,7 +164,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<Str
                 *min,
                 *max,
                 "value",
-                &format!("Value '{value}'"),
+                || format!("Value '{value}'"),
                 path,
                 complaints,
             );
@@ -171,18 +173,21 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<Str
         Shape::Structure(members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
-            let shown = shown_list(elements);
-            complain_bounds(&elements.len(), *min, *max, "length", &shown, path, complaints);
+            let shown = || shown_list(elements);
+            complain_bounds(&elements.len(), *min, *max, "length", shown, path, complaints);
             for (index, element) in elements.iter().enumerate() {
-                complain(of, element, &format!("{path}.{}.member", index + 1), complaints);
+                complain(of, element, &Path::Element(path, index + 1), complaints);
             }
         }
         Shape::Map { of, min, max } => {
             let count = json.members().count();
-            let shown = if count == 0 { "Value '{}'" } else { "Value" };
+            let shown = || if count == 0 { "Value '{}'" } else { "Value" }.to_owned();
             complain_bounds(&count, *min, *max, "length", shown, path, complaints);
-            for (name, value) in json.members() {
-                complain(of, value, &format!("{path}.{name}.member"), complaints);
+            // A value has no bounds of its own.
+            if !matches!(of, Shape::Value) {
+                for (name, value) in json.members() {
+                    complain(of, value, &Path::Entry(path, name), complaints);
+                }
             }
         }
     }
@@ -196,14 +201,14 @@ fn shown_list(elements: &[Json<'_>]) -> String {
     }
 }
 
-fn complain_table_name(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain_table_name(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     complain_text(json, 1, 1024, path, complaints);
     if !json.text().is_some_and(|text| text.starts_with("arn:")) {
         complain_pattern(json, path, complaints);
     }
 }
 
-fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &str, complaints: &mut Vec<String>) {
+fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &Path<'_>, complaints: &mut Vec<String>) {
     let text = json.text().unwrap_or_default();
     // Most texts are far from their bounds, and counting bytes is free.
     if text.len() / 4 >= min && text.len() <= max {
@@ -215,13 +220,13 @@ fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &str, complaints
         min,
         max,
         "length",
-        &format!("Value '{text}'"),
+        || format!("Value '{text}'"),
         path,
         complaints,
     );
 }
 
-fn complain_pattern(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain_pattern(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     let text = json.text().unwrap_or_default();
     if !text.is_empty() && !text.bytes().all(is_name_byte) {
         complaints.push(format!(
@@ -241,8 +246,8 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
     min: T,
     max: T,
     what: &str,
-    shown: &str,
-    path: &str,
+    shown: impl FnOnce() -> String,
+    path: &Path<'_>,
     complaints: &mut Vec<String>,
 ) {
     let (relation, bound) = match value {
@@ -251,15 +256,29 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
         _ => return,
     };
     complaints.push(format!(
-        "{shown} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}"
+        "{} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}",
+        shown()
     ));
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
+/// Where a member stands in the request; written only if somebody complains about it.
+enum Path<'p> {
+    Request,
+    Member(&'p Path<'p>, &'static str),
+    /// Counted from one.
+    Element(&'p Path<'p>, usize),
+    Entry(&'p Path<'p>, &'p str),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Request => Ok(()),
+            Path::Member(Path::Request, name) => write!(f, "{}", lower_first(name)),
+            Path::Member(parent, name) => write!(f, "{parent}.{}", lower_first(name)),
+            Path::Element(parent, number) => write!(f, "{parent}.{number}.member"),
+            Path::Entry(parent, name) => write!(f, "{parent}.{name}.member"),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ const ALLOWED: &str = "Authorization, Content-Type, X-FaunaDB-API-Version, X-Las
 X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Driver, X-Runtime-Environment, \
 X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";
 
-/// The headers of a request, by lower-case names.
+/// The headers of a request, by names in any case.
 pub struct RequestHeaders<'r> {
     headers: &'r [(&'r str, &'r str)],
 }
@@ -30,7 +30,7 @@ impl<'r> RequestHeaders<'r> {
     pub fn get(&self, name: &str) -> Option<&'r str> {
         self.headers
             .iter()
-            .find(|(key, _)| *key == name)
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| *value)
     }
 
@@ -127,7 +127,7 @@ pub fn plain_path(path: &str) -> String {
 /// A parameter of a query string, decoded.
 pub fn parameter(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
+    let (_, value) = pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?;
     let mut bytes = Vec::new();
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

@@ -67,7 +67,7 @@ impl RootSecret {
     }
 }
 
-/// A request as the transport received it. Names of headers are in lower case.
+/// A request as the transport received it. Names of headers come in any case.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     pub method: &'r str,

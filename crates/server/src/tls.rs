@@ -5,16 +5,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context, Result};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -57,7 +54,7 @@ impl Tls {
     }
 }
 
-/// A connection as a layer's loop sees it.
+/// A connection of either kind.
 pub enum Transport {
     Clear(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
@@ -85,55 +82,5 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, step).await {
         Ok(done) => done,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
-}
-
-impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Clear(socket) => Pin::new(socket).poll_read(context, into),
-            Transport::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
-        }
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Transport::Clear(socket) => Pin::new(socket).poll_write(context, bytes),
-            Transport::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Transport::Clear(socket) => Pin::new(socket).poll_write_vectored(context, parts),
-            Transport::Encrypted(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Transport::Clear(socket) => socket.is_write_vectored(),
-            Transport::Encrypted(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Clear(socket) => Pin::new(socket).poll_flush(context),
-            Transport::Encrypted(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Clear(socket) => Pin::new(socket).poll_shutdown(context),
-            Transport::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
-        }
     }
 }

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quartet_engine::Transaction;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::expression::condition::{Comparison, Operand};
@@ -149,7 +150,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
         Statement::Insert { item, .. } => {
             check_item_size(item)?;
             check_nesting(item)?;
-            (Action::Put(item.clone()), Some(exists(false)))
+            (Action::Put(Arc::new(item.clone())), Some(exists(false)))
         }
         Statement::Update { update, condition, .. } => {
             let (key, mut rest) = split_key(table, condition.as_ref())?;
@@ -292,10 +293,10 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             });
             writer.close(']');
             if let Answer::Page(_, page) = &answer
-                && let Some(last) = &page.last
+                && let Some(last) = page.last()
             {
-                writer.member("NextToken", &STANDARD.encode(item_json(last)));
-                write_item(last, &mut writer.name("LastEvaluatedKey").text);
+                writer.member("NextToken", &STANDARD.encode(item_json(&last)));
+                write_item(&last, &mut writer.name("LastEvaluatedKey").text);
             }
             answer.consumed().write_member(writer, asked.statement.table(), report);
         })

@@ -7,14 +7,16 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use hmac::{Hmac, Mac};
-use hyper::http::HeaderMap;
-use hyper::http::request::Parts;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure};
 use sha2::{Digest, Sha256};
 
+use crate::http_connection::Head;
+
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "dynamodb";
+/// Names the operation.
+const TARGET: &str = "x-amz-target";
 const SKEW_SECONDS: i64 = 15 * 60;
 const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
@@ -56,9 +58,9 @@ impl Verifier {
     }
 
     /// Refuses a request that nobody known has signed. `body` is as it was sent.
-    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
-        let query = QueryParameters::parse(head.uri.query().unwrap_or_default());
-        let header = header(&head.headers, "authorization");
+    pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
+        let query = QueryParameters::parse(head.query().unwrap_or_default());
+        let header = head.header("authorization");
         let presigned = query.get("X-Amz-Algorithm").is_some();
         let claim = match (header, presigned) {
             (Some(_), true) => {
@@ -66,7 +68,7 @@ impl Verifier {
                     "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
                 ));
             }
-            (Some(header), false) => Claim::from_header(header, &head.headers)?,
+            (Some(header), false) => Claim::from_header(header, head)?,
             (None, true) => Claim::from_query(&query)?,
             (None, false) => return Err(missing()),
         };
@@ -77,7 +79,7 @@ impl Verifier {
         &self,
         claim: &Claim<'_>,
         query: &QueryParameters,
-        head: &Parts,
+        head: &Head<'_>,
         body: &[u8],
         now_seconds: i64,
     ) -> Result<(), Failure> {
@@ -152,7 +154,7 @@ fn mismatch() -> Failure {
 }
 
 impl<'r> Claim<'r> {
-    fn from_header(authorization: &'r str, headers: &'r HeaderMap) -> Result<Claim<'r>, Failure> {
+    fn from_header(authorization: &'r str, head: &Head<'r>) -> Result<Claim<'r>, Failure> {
         let Some(rest) = authorization
             .strip_prefix(ALGORITHM)
             .filter(|rest| rest.starts_with([' ', '\t']))
@@ -167,11 +169,11 @@ impl<'r> Claim<'r> {
                 .find(|(key, value)| *key == name && !value.is_empty())
                 .map(|part| part.1)
         };
-        let date = header(headers, "x-amz-date").or_else(|| header(headers, "date"));
+        let date = head.header("x-amz-date").or_else(|| head.header("date"));
         let repeated = ["Credential", "SignedHeaders", "Signature"]
             .iter()
             .any(|name| parts.iter().filter(|(key, _)| key == name).count() > 1);
-        if repeated || headers.get_all("authorization").iter().count() > 1 {
+        if repeated || head.values("authorization").count() > 1 {
             return Err(mismatch());
         }
         match (part("Credential"), part("SignedHeaders"), part("Signature"), date) {
@@ -269,7 +271,7 @@ impl<'r> Claim<'r> {
     }
 
     /// The host must be signed, and whatever names the operation.
-    fn check_signed_headers(&self, head: &Parts) -> Result<(), Failure> {
+    fn check_signed_headers(&self, head: &Head<'_>) -> Result<(), Failure> {
         let signs = |name: &str| {
             self.signed_headers
                 .split(';')
@@ -279,17 +281,16 @@ impl<'r> Claim<'r> {
             return Err(invalid("'Host' must be a 'SignedHeader' in the AWS Authorization."));
         }
         // An unsigned target would let anybody turn one operation into another.
-        for name in head
+        let is_target = |name: &str| {
+            let prefix = name.as_bytes().get(..TARGET.len());
+            prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(TARGET.as_bytes()))
+        };
+        let mut targets = head
             .headers
-            .keys()
-            .map(|name| name.as_str())
-            .filter(|name| name.starts_with("x-amz-target"))
-        {
-            if !signs(name) {
-                return Err(mismatch());
-            }
-        }
-        Ok(())
+            .iter()
+            .map(|header| header.name)
+            .filter(|name| is_target(name));
+        if targets.all(signs) { Ok(()) } else { Err(mismatch()) }
     }
 }
 
@@ -345,14 +346,14 @@ impl<'r> Scope<'r> {
 }
 
 /// What the signature covers, as text. `None` if it names a header that did not come.
-fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Parts, body: &[u8]) -> Option<Vec<u8>> {
+fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>, body: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(512);
     let mut line = |part: &[u8]| {
         text.extend_from_slice(part);
         text.push(b'\n');
     };
-    line(head.method.as_str().as_bytes());
-    line(head.uri.path().as_bytes());
+    line(head.method.as_bytes());
+    line(head.path().as_bytes());
     line(query.canonical().as_bytes());
     let mut names: Vec<String> = claim.signed_headers.split(';').map(str::to_ascii_lowercase).collect();
     names.sort_unstable();
@@ -371,19 +372,9 @@ fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Parts, b
 }
 
 /// Appends the values of a header, each trimmed and with single blanks.
-fn canonical_header(head: &Parts, name: &str, out: &mut Vec<u8>) -> Option<()> {
-    let mut values = head
-        .headers
-        .get_all(name)
-        .iter()
-        .map(|value| value.as_bytes())
-        .peekable();
-    if values.peek().is_none() {
-        // HTTP/2 has no Host; what stands for it is the authority.
-        let authority = head.uri.authority().filter(|_| name == "host")?;
-        out.extend_from_slice(authority.as_str().as_bytes());
-        return Some(());
-    }
+fn canonical_header(head: &Head<'_>, name: &str, out: &mut Vec<u8>) -> Option<()> {
+    let mut values = head.values(name).peekable();
+    values.peek()?;
     for (position, value) in values.enumerate() {
         if position > 0 {
             out.push(b',');
@@ -461,10 +452,6 @@ fn percent_encoded(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// Seconds since 1970 of `yyyymmddThhmmssZ`.
