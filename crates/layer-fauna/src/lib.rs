@@ -13,7 +13,8 @@
 //!
 //! | file             | what it is                                                        |
 //! |------------------|-------------------------------------------------------------------|
-//! | `service`        | one request: who asks, which transaction, what reply              |
+//! | `service`        | one request: which transaction, what reply                        |
+//! | `callers`        | who asks, and what for                                            |
 //! | `functions/`     | the one table of functions, and the functions by family           |
 //! | `definitions`    | schema objects: databases, collections, indexes, keys, roles …    |
 //! | `documents`      | versions of documents                                             |
@@ -29,6 +30,7 @@
 //! | `maintenance`    | building large indexes, clearing what was deleted                 |
 
 mod authorization;
+mod callers;
 mod codec;
 mod definitions;
 mod documents;

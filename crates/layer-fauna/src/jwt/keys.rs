@@ -66,7 +66,13 @@ impl KeySets {
     pub fn make_ready(&self, uri: &Arc<str>, token: &Token, now_micros: u64) {
         let Some(fetch) = &self.fetch else { return };
         let entry = self.entry(uri);
-        let _alone = entry.fetching.lock();
+        let is_known = entry.state.lock().asked_micros != 0;
+        let _alone = match entry.fetching.try_lock() {
+            Some(alone) => alone,
+            // Somebody asks already. Whoever presents keys that nobody knows shall not fill the threads with waiting.
+            None if is_known => return,
+            None => entry.fetching.lock(),
+        };
         if !entry.state.lock().is_due(token, now_micros) {
             return;
         }
