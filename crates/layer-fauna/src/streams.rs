@@ -363,7 +363,7 @@ impl Stream {
 
     fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
         let mut former: Option<Version> = None;
-        for version in evaluation.versions(place) {
+        for version in evaluation.versions_since(place, self.told) {
             let before = former.as_ref().and_then(|former| former.fields.clone());
             let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
             let empty = Fields::default();
@@ -421,7 +421,7 @@ impl Stream {
             reference: document.clone(),
         };
         let mut present = false;
-        for version in evaluation.versions(&place) {
+        for version in evaluation.versions_since(&place, self.told) {
             let is_present = version.fields.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };
