@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Listen, Settings};
+use quartet_server::{Credentials, Listen, Settings, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -50,6 +50,19 @@ pub struct ServeArguments {
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
+    /// FaunaDB's operations in a second for each key or token: READ,WRITE,COMPUTE [default: no limit]
+    #[arg(long, env = "QUARTET_FAUNA_RATE_LIMITS")]
+    fauna_rate_limits: Option<String>,
+    /// PEM file: the certificates to trust where keys of FaunaDB's access providers are fetched, which may then be in private
+    /// networks [default: the public ones]
+    #[arg(long, env = "QUARTET_FAUNA_ISSUER_ROOTS")]
+    fauna_issuer_roots: Option<PathBuf>,
+    /// PEM file: the certificate of the HTTP listeners, with those above it; they take TLS then, beside clear text
+    #[arg(long, env = "QUARTET_TLS_CERTIFICATE")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file: the key of that certificate
+    #[arg(long, env = "QUARTET_TLS_KEY")]
+    tls_key: Option<PathBuf>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -95,6 +108,10 @@ impl ServeArguments {
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
+            fauna_rate_limits: self.fauna_rate_limits.or(file.fauna_rate_limits),
+            fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
+            tls_certificate: self.tls_certificate.or(file.tls_certificate),
+            tls_key: self.tls_key.or(file.tls_key),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -132,6 +149,9 @@ impl ServeArguments {
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
             dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
             fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
+            fauna_rate_limits: self.fauna_rate_limits.as_deref().map(rate_limits).transpose()?,
+            fauna_issuer_roots: self.fauna_issuer_roots.clone(),
+            tls: tls_files(&self.tls_certificate, &self.tls_key)?,
             credentials,
             access_keys,
             io_threads: self.io_threads,
@@ -142,6 +162,22 @@ impl ServeArguments {
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
+    }
+}
+
+fn rate_limits(given: &str) -> Result<[u64; 3]> {
+    let numbers: Option<Vec<u64>> = given.split(',').map(|number| number.trim().parse().ok()).collect();
+    let limits = numbers.and_then(|numbers| numbers.try_into().ok());
+    limits
+        .filter(|limits: &[u64; 3]| !limits.contains(&0))
+        .context("fauna-rate-limits: three numbers above zero, READ,WRITE,COMPUTE")
+}
+
+fn tls_files(certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<Option<TlsFiles>> {
+    match (certificate.clone(), key.clone()) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        (None, None) => Ok(None),
+        _ => anyhow::bail!("tls-certificate and tls-key go together"),
     }
 }
 

@@ -24,7 +24,6 @@ use tokio::time::Instant;
 
 use crate::bell::{Bell, Porter};
 use crate::durability::DurableWaiters;
-use crate::neighbours::Neighbours;
 use crate::settings::Settings;
 
 /// What a connection's buffers shrink back to once they are empty.
@@ -120,10 +119,9 @@ pub async fn serve(
     layer: Arc<Redis>,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
-    neighbours: Neighbours,
     stop: watch::Receiver<bool>,
 ) {
-    let Ok(connection) = Connection::new(accepted, layer, settings, waiters, neighbours, stop) else {
+    let Ok(connection) = Connection::new(accepted, layer, settings, waiters, stop) else {
         return;
     };
     // A peer that goes away is no event; everything else was answered on the wire.
@@ -136,7 +134,6 @@ struct Connection {
     layer: Arc<Redis>,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
-    neighbours: Neighbours,
     stop: watch::Receiver<bool>,
     bell: Arc<Bell>,
     input: Vec<u8>,
@@ -168,7 +165,6 @@ impl Connection {
         layer: Arc<Redis>,
         settings: Arc<Settings>,
         waiters: DurableWaiters,
-        neighbours: Neighbours,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Connection> {
         let session = Session::new(layer.clone(), accepted.client);
@@ -180,7 +176,6 @@ impl Connection {
             layer,
             settings,
             waiters,
-            neighbours,
             stop,
             bell,
             input: Vec::new(),
@@ -219,7 +214,7 @@ impl Connection {
                 return Ok(());
             }
             self.note_buffers();
-            if !self.neighbours.is_alone() {
+            if !self.waiters.is_alone() {
                 // All requests that have arrived on this thread are executed, then all replies leave: the peer wakes once for
                 // many, writes of many wait for one sync, and code and data stay in the caches.
                 tokio::task::yield_now().await;
@@ -393,7 +388,7 @@ impl Connection {
             return Ok(());
         }
         if !self.waiters.is_durable(self.hold) {
-            self.wait_until_durable().await;
+            self.waiters.settled(self.hold).await;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
         let sent = match self.socket.try_write(&self.output) {
@@ -414,13 +409,6 @@ impl Connection {
         }
         self.hold = Hold::ZERO;
         Ok(())
-    }
-
-    async fn wait_until_durable(&self) {
-        let made = self.neighbours.is_alone() && self.layer.engine.make_durable(self.hold);
-        if !made {
-            self.waiters.durable(self.hold).await;
-        }
     }
 
     /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed

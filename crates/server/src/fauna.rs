@@ -47,6 +47,7 @@ fn whole(reply: Reply) -> Answer {
 
 impl HttpLayer for FaunaHttp {
     fn maintain(&self) {
+        self.layer.sweep();
         if !self.layer.take_work() {
             return;
         }
@@ -68,6 +69,10 @@ impl HttpLayer for FaunaHttp {
             None => self.layer.too_large(request),
         });
         whole(reply)
+    }
+
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
+        with_request(head, body?, |request| self.layer.answer_soon(request)).map(whole)
     }
 
     fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {

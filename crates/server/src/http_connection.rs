@@ -24,8 +24,10 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use self::http1::{Connection, Ended};
+use self::message::Kept;
 pub use self::message::{Answer, Head, Headers};
 use crate::durability::DurableWaiters;
+use crate::tls::{Tls, Transport};
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
@@ -34,10 +36,16 @@ pub trait HttpLayer: Send + Sync + 'static {
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
 
+    /// As `answer`, if that takes no longer than an I/O thread may. `None`: it is for `follow` or `answer`, on a thread that
+    /// may wait.
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
+        Some(self.answer(head, body))
+    }
+
     /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on. `None`: it is one for `answer`.
+    /// A request whose answer goes on, of those that `answer_soon` left. `None`: it is one for `answer`.
     fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
         None
     }
@@ -76,6 +84,7 @@ const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 pub struct HttpAccepted {
     socket: std::net::TcpStream,
     layer: Arc<dyn HttpLayer>,
+    tls: Option<Tls>,
     counted: Counted,
 }
 
@@ -92,6 +101,7 @@ impl Drop for Counted {
 pub async fn accept(
     listener: std::net::TcpListener,
     layer: Arc<dyn HttpLayer>,
+    tls: Option<Tls>,
     connections_max: usize,
     threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
     mut stop: watch::Receiver<bool>,
@@ -120,6 +130,7 @@ pub async fn accept(
             let accepted = HttpAccepted {
                 socket: socket.into_std()?,
                 layer: layer.clone(),
+                tls: tls.clone(),
                 counted,
             };
             // A thread that is gone is one that was stopped.
@@ -139,7 +150,11 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch:
     let Ok(socket) = TcpStream::from_std(accepted.socket) else {
         return;
     };
-    converse(socket, accepted.layer, waiters, stop).await;
+    match Transport::open(socket, accepted.tls.as_ref()).await {
+        Ok(Transport::Clear(socket)) => converse(socket, accepted.layer, waiters, stop).await,
+        Ok(Transport::Encrypted(stream)) => converse(*stream, accepted.layer, waiters, stop).await,
+        Err(error) => tracing::debug!(%error, "a handshake failed"),
+    }
 }
 
 /// The same for any stream of bytes: the peer's first ones tell which version it speaks.
@@ -156,3 +171,17 @@ async fn converse(
         Err(error) => tracing::debug!(%error, "an HTTP connection ended"),
     }
 }
+
+/// Answers on a thread that may wait what an I/O thread may not.
+async fn take_long(layer: Arc<dyn HttpLayer>, request: Kept, wake: Wake) -> Followed {
+    let taken = move || {
+        request.with(|head, body| match layer.follow(head, body, wake) {
+            Some(followed) => followed,
+            None => Err(layer.answer(head, body)),
+        })
+    };
+    let answered = tokio::task::spawn_blocking(taken).await;
+    answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, "")))
+}
+
+const INTERNAL_SERVER_ERROR: u16 = 500;

@@ -11,10 +11,12 @@ mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
+mod issuer_keys;
 mod metrics;
 mod neighbours;
 mod resources;
 mod settings;
+mod tls;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
@@ -27,13 +29,14 @@ use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::{Fauna, RootSecret};
+use quartet_layer_fauna::{Fauna, RateLimits, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
 pub use settings::{Credentials, Listen, Settings};
+pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
@@ -41,6 +44,7 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::neighbours::Neighbours;
+use crate::tls::Tls;
 
 /// The logical database that the Redis listener opens.
 const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -98,6 +102,7 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
@@ -137,16 +142,19 @@ impl Server {
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("http://{address}")));
+            server
+                .listeners
+                .push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
             let layer = Arc::new(server.dynamodb_layer(&settings, address));
             http.push((listener, layer));
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server
-                .listeners
-                .push(("fauna", format!("http://{}", listener.local_addr()?)));
-            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
+            server.listeners.push((
+                "fauna",
+                format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
+            ));
+            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)?));
             http.push((listener, layer));
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
@@ -209,7 +217,7 @@ impl Server {
         DynamoDbHttp::new(layer, &settings.access_keys)
     }
 
-    fn fauna_layer(&self, settings: &Settings) -> Fauna {
+    fn fauna_layer(&self, settings: &Settings) -> Result<Fauna> {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Fauna,
@@ -219,7 +227,10 @@ impl Server {
             Credentials::Key { sha256 } => RootSecret { sha256 },
             Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
         };
-        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random));
+        layer.key_sets.fetch = Some(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?);
+        layer.rate_limits = RateLimits::new(settings.fauna_rate_limits);
+        Ok(layer)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -246,6 +257,7 @@ impl Server {
             redis,
             desks,
             http,
+            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             http_threads,
         });
         let receivers = receivers.into_iter().zip(http_receivers);
@@ -266,7 +278,11 @@ impl Server {
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
     fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
             .stack_size(STACK_BYTES)
@@ -297,10 +313,10 @@ impl Server {
 
 impl Worker {
     async fn run(mut self) {
-        let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let neighbours = Neighbours::default();
+        let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
         let porter = self.porter.clone();
         let porter = tokio::task::spawn(async move { porter.serve().await });
-        let neighbours = Neighbours::default();
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listening) = self.listening.take() {
             self.listen(listening, &mut tasks);
@@ -309,7 +325,7 @@ impl Worker {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
                     let (layer, settings) = (self.layer.clone(), self.settings.clone());
-                    let serving = connection::serve(accepted, layer, settings, waiters.clone(), neighbours.clone(), self.stop.clone());
+                    let serving = connection::serve(accepted, layer, settings, waiters.clone(), self.stop.clone());
                     tasks.spawn(neighbours.with(serving));
                 }
                 Some(accepted) = self.http_connections.recv() => {
@@ -332,7 +348,15 @@ impl Worker {
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
             let connections_max = self.settings.connections_max;
-            tasks.spawn(http_connection::accept(listener, layer, connections_max, threads, stop));
+            let tls = listening.tls.clone();
+            tasks.spawn(http_connection::accept(
+                listener,
+                layer,
+                tls,
+                connections_max,
+                threads,
+                stop,
+            ));
         }
     }
 }
@@ -379,6 +403,8 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;

@@ -3,7 +3,6 @@
 //! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
 //! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -16,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal, Request};
-use super::message::{Answer, Headers, is_bodiless, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT};
+use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
+use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, take_long};
 use crate::durability::DurableWaiters;
 
 /// What is read at once, and what a buffer shrinks back to.
@@ -48,31 +47,6 @@ pub struct Connection<S> {
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
-    _served: Served,
-}
-
-/// Takes part in the number of connections that this thread serves.
-struct Served;
-
-thread_local! {
-    static SERVED: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Served {
-    fn one() -> Served {
-        SERVED.set(SERVED.get() + 1);
-        Served
-    }
-
-    fn has_others() -> bool {
-        SERVED.get() > 1
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        SERVED.set(SERVED.get() - 1);
-    }
 }
 
 /// What waits to be sent.
@@ -108,10 +82,10 @@ enum Next {
         framing: Framing,
         expects_continue: bool,
     },
-    Follow {
-        follower: Box<dyn Follower>,
-        is_chunked: bool,
-        is_last: bool,
+    /// Nothing is answered yet: that may take longer than an I/O thread has.
+    TakeLong {
+        request: Kept,
+        writing: Writing,
     },
     SpeaksHttp2,
     Refuse(Refusal),
@@ -133,7 +107,6 @@ impl<S: Socket> Connection<S> {
             gathered: None,
             woken: Arc::default(),
             is_settled: false,
-            _served: Served::one(),
         }
     }
 
@@ -161,18 +134,13 @@ impl<S: Socket> Connection<S> {
                         return self.close().await;
                     }
                 }
-                Next::Follow {
-                    follower,
-                    is_chunked,
-                    is_last,
-                } => {
-                    self.follow(follower, is_chunked).await?;
-                    if is_last {
+                Next::TakeLong { request, writing } => {
+                    if !self.take_long(request, writing).await? {
                         return self.close().await;
                     }
                 }
                 Next::Read => {
-                    if !self.outgoing.bytes.is_empty() && Served::has_others() {
+                    if !self.outgoing.bytes.is_empty() && !self.waiters.is_alone() {
                         // Others whose requests have come too are answered first, and then all answers leave together: an
                         // answer wakes its reader, who would take the processor from those still to be answered.
                         tokio::task::yield_now().await;
@@ -230,22 +198,18 @@ impl<S: Socket> Connection<S> {
                 };
             }
         };
-        let is_last = !request.keeps_alive || gathered.as_ref().is_some_and(|gathered| gathered.gave_up);
-        let next = match self.layer.follow(&request.head, body, self.woken.clone()) {
-            None => {
-                let answer = self.layer.answer(&request.head, body);
-                self.outgoing.answer(&request, is_last, &answer)
-            }
-            Some(Err(refusal)) => self.outgoing.answer(&request, is_last, &refusal),
-            Some(Ok((status, headers, follower))) => {
-                let is_last = is_last || request.is_old;
-                self.outgoing.begin(&request, is_last, status, &headers);
-                Next::Follow {
-                    follower,
-                    is_chunked: !request.is_old,
-                    is_last,
-                }
-            }
+        let gave_up = gathered.as_ref().is_some_and(|gathered| gathered.gave_up);
+        let writing = Writing {
+            is_old: request.is_old,
+            is_last: !request.keeps_alive || gave_up,
+            is_head: request.head.method == "HEAD",
+        };
+        let next = match self.layer.answer_soon(&request.head, body) {
+            Some(answer) => self.outgoing.answer(writing, &answer),
+            None => Next::TakeLong {
+                request: Kept::new(&request.head, body),
+                writing,
+            },
         };
         self.consumed += request.head_bytes + body_bytes;
         next
@@ -338,7 +302,7 @@ impl<S: Socket> Connection<S> {
             return Ok(());
         }
         if !self.waiters.is_durable(self.outgoing.hold) {
-            self.waiters.durable(self.outgoing.hold).await;
+            self.waiters.settled(self.outgoing.hold).await;
         }
         self.outgoing.hold = Hold::ZERO;
         // Nearly always the socket takes it all at once, and no clock is needed.
@@ -355,6 +319,22 @@ impl<S: Socket> Connection<S> {
         self.outgoing.bytes.clear();
         self.outgoing.bytes.shrink_to(4 * BUFFER_BYTES);
         Ok(())
+    }
+
+    /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
+    async fn take_long(&mut self, request: Kept, writing: Writing) -> io::Result<bool> {
+        self.send().await?;
+        match take_long(self.layer.clone(), request, self.woken.clone()).await {
+            Err(answer) => {
+                self.outgoing.answer(writing, &answer);
+                Ok(!writing.is_last)
+            }
+            Ok((status, headers, follower)) => {
+                self.outgoing.begin(writing, status, &headers);
+                self.follow(follower, !writing.is_old).await?;
+                Ok(!writing.is_last && !writing.is_old)
+            }
+        }
     }
 
     /// Sends what a follower has, until it ends, the peer goes or the server stops.
@@ -447,21 +427,29 @@ impl Silence {
     }
 }
 
+/// How the answer to one request is written.
+#[derive(Clone, Copy)]
+struct Writing {
+    is_old: bool,
+    is_last: bool,
+    is_head: bool,
+}
+
 impl Outgoing {
     /// Appends a whole answer.
-    fn answer(&mut self, request: &Request<'_>, is_last: bool, answer: &Answer) -> Next {
+    fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
         self.hold = self.hold.max(answer.hold);
         write_head(answer.status, &answer.headers, &mut self.bytes);
-        self.write_connection(request.is_old, is_last);
-        self.write_body(answer, request.head.method != "HEAD");
-        if is_last { Next::Close } else { Next::Answered }
+        self.write_connection(writing.is_old, writing.is_last);
+        self.write_body(answer, !writing.is_head);
+        if writing.is_last { Next::Close } else { Next::Answered }
     }
 
     /// Appends the head of an answer that goes on until its last chunk, or until the connection ends.
-    fn begin(&mut self, request: &Request<'_>, is_last: bool, status: u16, headers: &Headers) {
+    fn begin(&mut self, writing: Writing, status: u16, headers: &Headers) {
         write_head(status, headers, &mut self.bytes);
-        self.write_connection(request.is_old, is_last);
-        if !request.is_old {
+        self.write_connection(writing.is_old, writing.is_last || writing.is_old);
+        if !writing.is_old {
             write_header("transfer-encoding", "chunked", &mut self.bytes);
         }
         self.bytes.extend_from_slice(b"\r\n");
@@ -469,9 +457,12 @@ impl Outgoing {
 
     /// Appends an answer that ends the connection, to something that may be no request.
     fn refuse(&mut self, status: u16) {
-        write_head(status, &Headers::new(), &mut self.bytes);
-        self.write_connection(false, true);
-        self.write_body(&Answer::settled(status, ""), true);
+        let writing = Writing {
+            is_old: false,
+            is_last: true,
+            is_head: false,
+        };
+        self.answer(writing, &Answer::settled(status, ""));
     }
 
     fn write_connection(&mut self, is_old: bool, is_last: bool) {

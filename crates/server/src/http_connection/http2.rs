@@ -20,8 +20,8 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::http1::Socket;
-use super::message::{Answer, Head, Header, Headers, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer};
+use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, take_long};
 use crate::durability::DurableWaiters;
 
 const STREAMS_MAX: u32 = 250;
@@ -105,13 +105,14 @@ async fn respond(
         return Ok(whole(Answer::settled(StatusCode::REQUEST_TIMEOUT.as_u16(), "")));
     };
     let woken = Arc::new(Notify::new());
-    let answered = with_head(&parts, |head| {
-        let body = body.as_deref();
-        match layer.follow(head, body, woken.clone()) {
-            Some(followed) => followed,
-            None => Err(layer.answer(head, body)),
+    let soon = with_head(&parts, |head| layer.answer_soon(head, body.as_deref()));
+    let answered = match soon {
+        Some(answer) => Err(answer),
+        None => {
+            let request = with_head(&parts, |head| Kept::new(head, body.as_deref()));
+            take_long(layer, request, woken.clone()).await
         }
-    });
+    };
     match answered {
         Ok((status, headers, follower)) => {
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);

@@ -48,6 +48,39 @@ impl<'r> Head<'r> {
     }
 }
 
+/// A request that has left its buffer, to be answered on another thread.
+pub struct Kept {
+    method: String,
+    target: String,
+    headers: Vec<(String, Vec<u8>)>,
+    body: Option<Vec<u8>>,
+}
+
+impl Kept {
+    pub fn new(head: &Head<'_>, body: Option<&[u8]>) -> Kept {
+        let headers = head.headers.iter();
+        Kept {
+            method: head.method.to_owned(),
+            target: head.target.to_owned(),
+            headers: headers
+                .map(|header| (header.name.to_owned(), header.value.to_vec()))
+                .collect(),
+            body: body.map(<[u8]>::to_vec),
+        }
+    }
+
+    pub fn with<T>(&self, answer: impl FnOnce(&Head<'_>, Option<&[u8]>) -> T) -> T {
+        let headers = self.headers.iter().map(|(name, value)| Header { name, value });
+        let headers: Vec<Header<'_>> = headers.collect();
+        let head = Head {
+            method: &self.method,
+            target: &self.target,
+            headers: &headers,
+        };
+        answer(&head, self.body.as_deref())
+    }
+}
+
 fn text(value: &[u8]) -> Option<&str> {
     // Bytes above ASCII have no agreed meaning in a header (RFC 9110, 5.5).
     value.is_ascii().then(|| std::str::from_utf8(value).ok())?

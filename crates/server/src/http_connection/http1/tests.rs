@@ -6,8 +6,9 @@ use tokio::io::DuplexStream;
 
 use super::*;
 use crate::http_connection::{Followed, Head, Wake};
+use crate::neighbours::Neighbours;
 
-/// Answers with the method, the target and the body; follows `/stream`.
+/// Answers with the method, the target and the body; takes its time for `/slow`, and follows `/stream`.
 struct Telling;
 
 impl HttpLayer for Telling {
@@ -18,6 +19,11 @@ impl HttpLayer for Telling {
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let body = body.map_or("too long".into(), String::from_utf8_lossy);
         Answer::settled(200, format!("[{} {} {body}]", head.method, head.target))
+    }
+
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
+        let soon = !["/slow", "/stream"].contains(&head.target);
+        soon.then(|| self.answer(head, body))
     }
 
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
@@ -51,7 +57,7 @@ fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) 
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let disk = Arc::new(FaultyDisk::new());
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let waiters = DurableWaiters::start(Arc::new(engine));
+        let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = watch::channel(false);
         let connection = Connection::new(server, Arc::new(Telling), waiters.clone(), stopped);
@@ -232,4 +238,13 @@ fn numbers_are_written() {
         write_decimal(number, &mut out);
         assert_eq!(out, text.as_bytes());
     }
+}
+
+#[test]
+fn what_takes_long_keeps_its_place() {
+    let piece = b"GET /a HTTP/1.1\r\n\r\nPOST /slow HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\n\r\n";
+    let expected = told("[GET /a ]") + &told("[POST /slow hi]") + &told("[GET /b ]");
+    assert_eq!(exchange(&[piece]), expected);
+    let last = exchange(&[b"GET /slow HTTP/1.1\r\nConnection: close\r\n\r\nGET /lost HTTP/1.1\r\n\r\n"]);
+    assert!(last.contains("[GET /slow ]") && !last.contains("/lost"), "{last}");
 }
