@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::capacity::{Consumed, Report};
+use crate::capacity::{Consumed, Report, write_units};
 use crate::expression::path::project;
 use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::legacy;
 use crate::table::{Table, is_empty};
+use crate::throughput::Use;
 use crate::value::{ITEM_BYTES_MAX, Item, check_nesting, item_json, item_size, parse_item, write_item};
 use crate::write::{Author, Found, replace};
 use crate::{DynamoDb, Outcome};
@@ -79,19 +80,42 @@ impl Write {
         empty_key || matches!(&self.action, Action::Update { update, .. } if refuse_key_updates(table, update).is_err())
     }
 
-    /// Writes, after `check`.
-    pub fn execute(&self, transaction: &mut Transaction<'_>, table: Arc<Table>) -> Result<Written, Failure> {
+    /// Writes, after `check`. A write that is refused, throttled too, has changed nothing.
+    pub fn execute(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+        table: Arc<Table>,
+    ) -> Result<Written, Failure> {
+        let written = self.execute_uncharged(layer, transaction, table)?;
+        layer.charge(transaction, &written.table, Use::Write, || written.consumed.clone());
+        Ok(written)
+    }
+
+    /// The same, for whoever charges for several writes at once, so that the first of them do not throttle the last.
+    pub fn execute_uncharged(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+        table: Arc<Table>,
+    ) -> Result<Written, Failure> {
+        layer.admit(transaction, &table, None, Use::Write)?;
         let key = table.item_key(self.action.key());
         let old = Found::read(transaction, &key);
-        self.check_condition(&old)?;
+        if let Err(refused) = self.check_condition(&old) {
+            let consumed = || Consumed::of_table(write_units(old.size()));
+            layer.charge(transaction, &table, Use::Write, consumed);
+            return Err(refused);
+        }
         let new = match &self.action {
             Action::Put(item) => Some(item.clone()),
             Action::Update { key, update } => updated(&table, key, update, &old)?,
             Action::Delete(_) => None,
             Action::Check(_) => old.item().cloned(),
         };
+        layer.admit_indexes(transaction, &table, &old, new.as_ref())?;
         let consumed = match &self.action {
-            Action::Check(_) => Consumed::of_table(crate::capacity::write_units(old.size())),
+            Action::Check(_) => Consumed::of_table(write_units(old.size())),
             _ => replace(transaction, &table, &key, &old, new.as_ref(), Author::Client),
         };
         Ok(Written {
@@ -208,7 +232,7 @@ impl Single {
     fn respond(layer: &DynamoDb, single: Result<Single, Failure>) -> Outcome {
         let execute = |transaction: &mut Transaction<'_>, single: &Single| {
             let table = single.write.check(layer, transaction)?;
-            single.write.execute(transaction, table)
+            single.write.execute(layer, transaction, table)
         };
         layer.respond(single, execute, |single, written| single.body(&written))
     }

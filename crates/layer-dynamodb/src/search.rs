@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
 use crate::table::{Index, Projection, Table, has_type};
+use crate::throughput::Use;
 use crate::value::{Item, Value, item_json, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
@@ -158,6 +159,7 @@ impl Search {
             index: index.as_ref(),
         };
         let range = self.range(&source)?;
+        layer.admit(transaction, &table, index.as_ref(), Use::Read)?;
         let mut page = Page {
             rows: Vec::new(),
             fetched: Vec::new(),
@@ -190,6 +192,7 @@ impl Search {
         if fetch {
             page.fetch(transaction, self.consistent);
         }
+        layer.charge(transaction, &table, Use::Read, || page.consumed(self.consistent));
         Ok(page)
     }
 

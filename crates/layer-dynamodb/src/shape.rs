@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::json::Json;
-use crate::value::wrong_kind;
+use crate::kind::{ATTRIBUTES, Kind, MODEL, Place};
 
 /// The kind of a member and its bounds.
 pub enum Shape {
@@ -27,10 +27,16 @@ pub enum Shape {
         min: i64,
         max: i64,
     },
+    /// The same, of another class.
+    Long {
+        min: i64,
+        max: i64,
+    },
     Boolean,
     /// An attribute value; it is checked when it is read.
     Value,
-    Structure(&'static [Member]),
+    /// The name of its class, and its members.
+    Structure(&'static str, &'static [Member]),
     List {
         of: &'static Shape,
         min: usize,
@@ -92,33 +98,57 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
 fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
     for member in members {
         if let Some(value) = json.get(member.name) {
-            check_kind(&member.shape, value)?;
+            check_kind(&member.shape, value, Place::Member)?;
         }
     }
     Ok(())
 }
 
-fn check_kind(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
-    let check = |right: bool, wanted: &str| if right { Ok(()) } else { Err(wrong_kind(json, wanted)) };
+fn check_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Result<(), Failure> {
+    let fits = match shape {
+        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => json.text().is_some(),
+        Shape::Integer { .. } | Shape::Long { .. } => json.integer().is_some(),
+        Shape::Boolean => json.boolean().is_some(),
+        Shape::Value | Shape::Structure(..) | Shape::Map { .. } => matches!(json, Json::Object(_)),
+        Shape::List { .. } => matches!(json, Json::List(_)),
+    };
+    if !fits {
+        return Err(wrong_kind(shape, json, place));
+    }
     match shape {
-        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
-            check(json.text().is_some(), "String")
-        }
-        Shape::Integer { .. } => check(json.integer().is_some(), "Integer"),
-        Shape::Boolean => check(json.boolean().is_some(), "Boolean"),
-        Shape::Value => check(matches!(json, Json::Object(_)), "structure"),
-        Shape::Structure(members) => {
-            check(matches!(json, Json::Object(_)), "structure")?;
-            check_kinds(members, json)
-        }
+        Shape::Structure(_, members) => check_kinds(members, json),
         Shape::List { of, .. } => {
-            check(matches!(json, Json::List(_)), "list")?;
-            json.elements().iter().try_for_each(|element| check_kind(of, element))
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_kind(of, element, Place::Element))
         }
-        Shape::Map { of, .. } => {
-            check(matches!(json, Json::Object(_)), "map")?;
-            json.members().try_for_each(|(_, value)| check_kind(of, value))
-        }
+        Shape::Map { of, .. } => json
+            .members()
+            .try_for_each(|(_, value)| check_kind(of, value, Place::Element)),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Failure {
+    match shape {
+        Shape::Map { of: Shape::Value, .. } => ATTRIBUTES.failure(json, place),
+        Shape::Map { of, .. } => Kind::Map(&class(of)).failure(json, place),
+        Shape::Structure(name, _) => Kind::Structure(name).failure(json, place),
+        Shape::Value => Kind::Structure("AttributeValue").failure(json, place),
+        Shape::List { .. } => Kind::List.failure(json, place),
+        Shape::Integer { .. } => Kind::Scalar("Integer").failure(json, place),
+        Shape::Long { .. } => Kind::Scalar("Long").failure(json, place),
+        Shape::Boolean => Kind::Scalar("Boolean").failure(json, place),
+        _ => Kind::Scalar("String").failure(json, place),
+    }
+}
+
+/// The class of a shape as it stands in the name of a map.
+fn class(shape: &Shape) -> String {
+    match shape {
+        Shape::Structure(name, _) => format!("{MODEL}{name}"),
+        Shape::Value => format!("{MODEL}AttributeValue"),
+        Shape::List { of, .. } => format!("java.util.List<{}>", class(of)),
+        _ => "java.lang.String".to_owned(),
     }
 }
 
@@ -155,7 +185,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<Str
                 ));
             }
         }
-        Shape::Integer { min, max } => {
+        Shape::Integer { min, max } | Shape::Long { min, max } => {
             let value = json.integer().unwrap_or_default();
             complain_bounds(
                 &value,
@@ -168,7 +198,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<Str
             );
         }
         Shape::Boolean | Shape::Value => {}
-        Shape::Structure(members) => complain_structure(members, json, path, complaints),
+        Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
             let shown = shown_list(elements);
@@ -281,7 +311,7 @@ mod tests {
         optional(
             "Keys",
             Shape::List {
-                of: &Shape::Structure(&[required("Name", Shape::Name { min: 2, max: 5 })]),
+                of: &Shape::Structure("Key", &[required("Name", Shape::Name { min: 2, max: 5 })]),
                 min: 1,
                 max: 2,
             },
@@ -297,9 +327,14 @@ mod tests {
     fn kinds_come_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
-        check_text(r#"{"Flag":"x"}"#, "STRING_VALUE cannot be converted to Boolean");
+        check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");
         check_text(r#"{"Keys":{}}"#, "Start of structure or map found where not expected");
-        check_text(r#"{"Keys":["x"]}"#, "Unexpected field type");
+        check_text(r#"{"Keys":"x"}"#, "Unexpected field type");
+        check_text(r#"{"Keys":["x"]}"#, "Unexpected value type in payload");
+        check_text(
+            r#"{"Keys":[[]]}"#,
+            "Unrecognized collection type class com.amazonaws.dynamodb.v20120810.Key",
+        );
     }
 
     #[test]

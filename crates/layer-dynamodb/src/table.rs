@@ -286,6 +286,11 @@ impl Index {
         Some(key)
     }
 
+    /// The row of `item` in this index and what it holds; `None` as above.
+    pub fn entry(&self, table: &Table, item: &Item) -> Option<(Vec<u8>, Item)> {
+        Some((self.item_key(table, item)?, self.projected(table, item)))
+    }
+
     /// True if entries hold the attribute.
     pub fn projects(&self, table: &Table, attribute: &str) -> bool {
         let is_key = || table.is_key(attribute) || self.keys().any(|part| part.name == attribute);

@@ -54,9 +54,11 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     })
 }
 
-/// The form of a UUID, from bytes that are never given out twice.
+/// A UUID of version 4, from bytes that are never given out twice.
 fn uuid(unique: &[u8]) -> String {
-    let digits = format!("{:032x}", xxh3_128(unique));
+    let [version, variant] = [0x4000_0000_0000_0000_0000, 0x8000_0000_0000_0000];
+    let bits = xxh3_128(unique) & !(0xf << 76) & !(0x3 << 62);
+    let digits = format!("{:032x}", bits | version | variant);
     [
         &digits[..8],
         &digits[8..12],
@@ -141,7 +143,7 @@ fn parse_units(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
     let units = |name: &str| {
         let units = throughput.get(name).and_then(Json::integer).unwrap_or_default();
         match units {
-            units if units > 1_000_000_000_000 => Err(Failure::invalid(format!(
+            units if units > 1_000_000_000_000 => Err(Failure::validation(format!(
                 "Given value {units} for {name} is out of bounds"
             ))),
             units => Ok(units),

@@ -85,10 +85,7 @@ fn maintain_indexes(
     consumed: &mut Consumed,
 ) {
     for index in &table.indexes {
-        let entry = |item: Option<&Item>| {
-            let item = item?;
-            Some((index.item_key(table, item)?, index.projected(table, item)))
-        };
+        let entry = |item: Option<&Item>| index.entry(table, item?);
         let (before, after) = (entry(old), entry(new));
         if before == after {
             continue;

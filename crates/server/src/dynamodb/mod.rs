@@ -1,6 +1,6 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in this order: method and content type, size, target, signature, JSON; the rest is the layer's.
+//! Checked in this order: method, size, content type, JSON, target, signature; the rest is the layer's.
 
 mod compression;
 mod signature;
@@ -43,12 +43,13 @@ impl DynamoDbHttp {
     }
 
     fn post(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let kind = content_type(&head.headers);
-        let Some(kind) = kind else {
-            return plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n");
-        };
         let Some(sent) = body else {
             return plain(StatusCode::PAYLOAD_TOO_LARGE, "");
+        };
+        // Who sends nothing need not say what it is.
+        let kind = content_type(&head.headers).or(sent.is_empty().then_some("application/json"));
+        let Some(kind) = kind else {
+            return plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n");
         };
         let reply = match compression::decoded(&head.headers, sent.clone(), BODY_BYTES_MAX) {
             Ok(body) => self.reply(head, &sent, &body),
@@ -63,13 +64,19 @@ impl DynamoDbHttp {
 
     fn reply(&self, head: &Parts, sent: &[u8], body: &[u8]) -> Reply {
         let target = head.headers.get("x-amz-target").and_then(|value| value.to_str().ok());
-        let checked = Target::parse(target.unwrap_or_default()).and_then(|target| {
+        let target = Target::parse(target.unwrap_or_default()).and_then(|target| {
             let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
             self.verifier.check(head, sent, now_seconds)?;
-            let request = Json::parse(body).map_err(|_| Failure::serialization(""))?;
-            Ok(self.layer.answer(&target, &request))
+            Ok(target)
         });
-        checked.unwrap_or_else(|failure| refused(&failure))
+        let answered = match target {
+            // Broken JSON is the first thing to be told, but no tree is built for strangers.
+            Err(failure) => (body.is_empty() || Json::is_well_formed(body)).then(|| refused(&failure)),
+            Ok(target) => Json::parse(body)
+                .ok()
+                .map(|request| self.layer.answer(&target, &request)),
+        };
+        answered.unwrap_or_else(|| refused(&Failure::serialization("")))
     }
 
     fn json(&self, head: &Parts, kind: &'static str, reply: Reply) -> HttpAnswer {
