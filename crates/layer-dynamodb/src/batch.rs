@@ -9,7 +9,7 @@ use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::failure::Failure;
 use crate::items::{Action, Write, check_item_size, write_collection_metrics};
 use crate::json::{Json, Writer};
-use crate::read::{Get, parse_projected};
+use crate::read::{Get, check_projection_allowed, parse_projected};
 use crate::throughput::Use;
 use crate::value::{Item, parse_item};
 use crate::{DynamoDb, Outcome, stored};
@@ -43,6 +43,7 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
                  Member must have length less than or equal to {KEYS_MAX}"
             )));
         }
+        check_projection_allowed(json)?;
         let projection = parse_projected(json)?;
         let consistent = json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false);
         let keys: Vec<Item> = elements.iter().map(parse_item).collect::<Result<_, _>>()?;
@@ -283,6 +284,12 @@ fn execute_writes(
     let mut tables = Vec::new();
     let mut seen = BTreeSet::new();
     for write in writes {
+        let table = layer.table(transaction, &write.table)?;
+        if !table.holds_keys(write.action.key()) {
+            return Err(Failure::validation(
+                "The provided key element does not match the schema",
+            ));
+        }
         let table = write.check(layer, transaction)?;
         if !seen.insert(table.item_key(write.action.key())) {
             return Err(Failure::validation("Provided list of item keys contains duplicates"));

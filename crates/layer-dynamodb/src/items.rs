@@ -280,9 +280,15 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 pub fn parse_put(request: &Json<'_>) -> Result<Write, Failure> {
+    parse_write(request, &["ConditionExpression"], parse_new_item, |item, _| {
+        Ok(Action::Put(item))
+    })
+}
+
+fn parse_new_item(request: &Json<'_>) -> Result<Item, Failure> {
     let item = parse_item(request.get("Item").unwrap_or(&Json::Null))?;
     check_item_size(&item)?;
-    parse_write(request, |_| Ok(Action::Put(item)))
+    Ok(item)
 }
 
 pub fn check_item_size(item: &Item) -> Result<(), Failure> {
@@ -293,19 +299,21 @@ pub fn check_item_size(item: &Item) -> Result<(), Failure> {
 }
 
 pub fn parse_delete(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |_| Ok(Action::Delete(key)))
+    parse_write(request, &["ConditionExpression"], parse_key, |key, _| {
+        Ok(Action::Delete(key))
+    })
 }
 
 /// The ConditionCheck of a transaction.
 pub fn parse_check(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |_| Ok(Action::Check(key)))
+    parse_write(request, &["ConditionExpression"], parse_key, |key, _| {
+        Ok(Action::Check(key))
+    })
 }
 
 pub fn parse_update_item(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |placeholders| {
+    let expressions = ["UpdateExpression", "ConditionExpression"];
+    parse_write(request, &expressions, parse_key, |key, placeholders| {
         let update = match (request.get("UpdateExpression"), request.get("AttributeUpdates")) {
             (Some(expression), _) => parse_update(expression.text().unwrap_or_default(), placeholders)?,
             (None, Some(updates)) => legacy::attribute_updates(updates)?,
@@ -319,24 +327,22 @@ pub fn parse_key(request: &Json<'_>) -> Result<Item, Failure> {
     parse_item(request.get("Key").unwrap_or(&Json::Null))
 }
 
+/// Which parameters may stand together comes before what is in them, and the item or key before placeholders.
 fn parse_write(
     request: &Json<'_>,
-    action: impl FnOnce(&mut Placeholders) -> Result<Action, Failure>,
+    expressions: &[&str],
+    subject: fn(&Json<'_>) -> Result<Item, Failure>,
+    action: impl FnOnce(Item, &mut Placeholders) -> Result<Action, Failure>,
 ) -> Result<Write, Failure> {
-    const EXPRESSIONS: [&str; 2] = ["UpdateExpression", "ConditionExpression"];
-    let takes_update = request.get("UpdateExpression").is_some() || request.get("AttributeUpdates").is_some();
-    let expressions = if takes_update {
-        &EXPRESSIONS[..]
-    } else {
-        &EXPRESSIONS[1..]
-    };
     legacy::check_not_mixed(
         request,
         &["AttributeUpdates", "Expected", "ConditionalOperator"],
-        &EXPRESSIONS,
+        &["UpdateExpression", "ConditionExpression"],
     )?;
-    let mut placeholders = Placeholders::read(request, expressions)?;
-    let action = action(&mut placeholders)?;
+    Placeholders::check_allowed(request, expressions)?;
+    let subject = subject(request)?;
+    let mut placeholders = Placeholders::read(request)?;
+    let action = action(subject, &mut placeholders)?;
     let condition = match request.get("ConditionExpression") {
         Some(expression) => {
             let text = expression.text().unwrap_or_default();

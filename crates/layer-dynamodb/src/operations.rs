@@ -101,7 +101,9 @@ const STREAMS: &[Operation] = &[
 
 const NOTHING: &[Member] = &[];
 const TABLE_NAME: Member = required("TableName", Shape::TableName);
-const TABLE: &[Member] = &[TABLE_NAME];
+/// For the operations on a table itself.
+const OWN_TABLE_NAME: Member = required("TableName", Shape::OwnTableName);
+const TABLE: &[Member] = &[OWN_TABLE_NAME];
 const REPORT: Member = optional("ReturnConsumedCapacity", Shape::Choice(&["INDEXES", "TOTAL", "NONE"]));
 const METRICS: Member = optional("ReturnItemCollectionMetrics", Shape::Choice(&["SIZE", "NONE"]));
 const RETURN_VALUES: Member = optional(
@@ -594,7 +596,7 @@ const TABLE_CLASS: Member = optional("TableClass", Shape::Choice(&["STANDARD", "
 const PROTECTION: Member = optional("DeletionProtectionEnabled", Shape::Boolean);
 const CREATE_TABLE: &[Member] = &[
     required("AttributeDefinitions", DEFINITION_LIST),
-    required("TableName", Shape::Name { min: 3, max: 255 }),
+    OWN_TABLE_NAME,
     KEY_SCHEMA,
     optional(
         "LocalSecondaryIndexes",
@@ -624,7 +626,7 @@ const CREATE_TABLE: &[Member] = &[
 ];
 const UPDATE_TABLE: &[Member] = &[
     optional("AttributeDefinitions", DEFINITION_LIST),
-    TABLE_NAME,
+    OWN_TABLE_NAME,
     BILLING,
     THROUGHPUT,
     optional(

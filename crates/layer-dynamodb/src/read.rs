@@ -24,15 +24,16 @@ pub struct Get {
 
 impl Get {
     pub fn parse(request: &Json<'_>) -> Result<Get, Failure> {
-        let projection = parse_projected(request)?;
+        check_projection_allowed(request)?;
+        let key = parse_key(request)?;
         Ok(Get {
             table: request
                 .get("TableName")
                 .and_then(Json::text)
                 .unwrap_or_default()
                 .to_owned(),
-            key: parse_key(request)?,
-            projection,
+            key,
+            projection: parse_projected(request)?,
             consistent: request.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
         })
     }
@@ -79,10 +80,15 @@ pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mu
     }
 }
 
+/// Refuses parameters that do not go together, in a request that has no expression but a projection.
+pub fn check_projection_allowed(request: &Json<'_>) -> Result<(), Failure> {
+    legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
+    Placeholders::check_allowed(request, &["ProjectionExpression"])
+}
+
 /// The projection of a request that has no other expression.
 pub fn parse_projected(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failure> {
-    legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
-    let mut placeholders = Placeholders::read(request, &["ProjectionExpression"])?;
+    let mut placeholders = Placeholders::read(request)?;
     let projection = match request.get("ProjectionExpression").and_then(Json::text) {
         Some(expression) => Some(parse_projection(expression, &mut placeholders)?),
         None => legacy::attributes_to_get(request)?,

@@ -10,9 +10,9 @@ use quartet_store::Row;
 use crate::capacity::{Consumed, Report, read_units};
 use crate::expression::path::project;
 use crate::expression::{
-    Condition, KeyTerm, Path, Placeholders, parse_condition, parse_key_condition, parse_projection,
+    Condition, KeyTerm, KeyTest, Path, Placeholders, parse_condition, parse_key_condition, parse_projection,
 };
-use crate::failure::Failure;
+use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
 use crate::table::{Index, Projection, Table, has_type};
@@ -80,20 +80,23 @@ impl Search {
         search.limit = request.get("Limit").and_then(Json::integer).map(|limit| limit as usize);
         search.forward = flag("ScanIndexForward").unwrap_or(true);
         search.consistent = flag("ConsistentRead").unwrap_or(false);
-        search.start = request.get("ExclusiveStartKey").map(parse_item).transpose()?;
+        search.start = request.get("ExclusiveStartKey").map(parse_start).transpose()?;
         Ok(search)
     }
 
     fn parse_query(request: &Json<'_>) -> Result<Search, Failure> {
-        let mut search = Search::parse(request)?;
+        // KeyConditions may stand beside any expression but its own.
+        let own_expression = request.get("KeyConditionExpression").is_some();
+        let legacy = ["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"];
         legacy::check_not_mixed(
             request,
-            &["AttributesToGet", "QueryFilter", "ConditionalOperator"],
-            &["KeyConditionExpression", "FilterExpression", "ProjectionExpression"],
+            if own_expression { &legacy } else { &legacy[..3] },
+            &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
         )?;
-        legacy::check_not_mixed(request, &["KeyConditions"], &["KeyConditionExpression"])?;
         let expressions = ["FilterExpression", "KeyConditionExpression", "ProjectionExpression"];
-        let mut placeholders = Placeholders::read(request, &expressions)?;
+        Placeholders::check_allowed(request, &expressions)?;
+        let mut search = Search::parse(request)?;
+        let mut placeholders = Placeholders::read(request)?;
         search.keys = Some(match request.get("KeyConditionExpression").and_then(Json::text) {
             Some(expression) => parse_key_condition(expression, &mut placeholders)?,
             None => match request.get("KeyConditions") {
@@ -110,13 +113,14 @@ impl Search {
     }
 
     fn parse_scan(request: &Json<'_>) -> Result<Search, Failure> {
-        let mut search = Search::parse(request)?;
         legacy::check_not_mixed(
             request,
             &["AttributesToGet", "ScanFilter", "ConditionalOperator"],
-            &["FilterExpression", "ProjectionExpression"],
+            &["ProjectionExpression", "FilterExpression"],
         )?;
-        let mut placeholders = Placeholders::read(request, &["FilterExpression", "ProjectionExpression"])?;
+        Placeholders::check_allowed(request, &["FilterExpression", "ProjectionExpression"])?;
+        let mut search = Search::parse(request)?;
+        let mut placeholders = Placeholders::read(request)?;
         search.segment = parse_segment(request)?;
         search.parse_filter(request, "ScanFilter", &mut placeholders)?;
         Ok(search)
@@ -246,6 +250,7 @@ impl Search {
     }
 
     fn range(&self, source: &Source<'_>) -> Result<KeyRange, Failure> {
+        let start = self.start.as_ref().map(|start| source.start_key(start)).transpose()?;
         let mut range = match &self.keys {
             Some(terms) => {
                 let range = source.query_range(terms)?;
@@ -257,14 +262,13 @@ impl Search {
                 key::segment(&source.prefix(), segment, total)
             }
         };
-        if let Some(start) = &self.start {
+        if let (Some(start), Some(given)) = (start, &self.start) {
             if self.keys.is_some() && source.index.is_none() && source.range_parts().is_empty() {
                 return Err(Failure::validation(format!(
                     "The provided exclusive start key is invalid: ExclusiveStartKey: {}",
-                    item_json(start)
+                    item_json(given)
                 )));
             }
-            let start = source.start_key(start)?;
             self.check_start(&range, &start)?;
             if self.forward {
                 range.start = KeyRange::point(&start).end;
@@ -342,6 +346,15 @@ impl Match<'_> {
     }
 }
 
+fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {
+    parse_item(json).map_err(|mut failure| {
+        if failure.exception == Exception::Validation {
+            failure.message = format!("The provided starting key is invalid: {}", failure.message);
+        }
+        failure
+    })
+}
+
 fn parse_segment(request: &Json<'_>) -> Result<Option<(u64, u64)>, Failure> {
     let number = |name| request.get(name).and_then(Json::integer);
     match (number("Segment"), number("TotalSegments")) {
@@ -413,7 +426,7 @@ impl<'t> Source<'t> {
         let mut hash = Vec::new();
         for part in self.hash_parts() {
             let term = term(part).ok_or_else(|| self.missed(part))?;
-            hash.push(term.test.equal_to().ok_or_else(|| self.not_supported("HASH"))?);
+            hash.push(term.test.equal_to().ok_or_else(|| self.unsuited(term, "HASH"))?);
         }
         let mut prefix = self.prefix();
         key::write_partition(&hash, &mut prefix);
@@ -423,8 +436,10 @@ impl<'t> Source<'t> {
             used += 1;
             match term.test.equal_to() {
                 Some(value) => key::write_range(value, &mut prefix),
-                None if used == terms.len() => return Ok(key::test_range(&prefix, &term.test)),
-                None => return Err(self.not_supported("RANGE")),
+                None if used == terms.len() && term.test != KeyTest::Unindexed => {
+                    return Ok(key::test_range(&prefix, &term.test));
+                }
+                None => return Err(self.unsuited(term, "RANGE")),
             }
         }
         if used < terms.len() {
@@ -466,6 +481,13 @@ impl<'t> Source<'t> {
             }
         }
         Ok(())
+    }
+
+    fn unsuited(&self, term: &KeyTerm, kind: &str) -> Failure {
+        match term.test {
+            KeyTest::Unindexed => Failure::validation("Attempted conditional constraint is not an indexable operation"),
+            _ => self.not_supported(kind),
+        }
     }
 
     fn is_composite(&self) -> bool {

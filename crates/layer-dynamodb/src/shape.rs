@@ -3,14 +3,17 @@
 //! First every member's kind is checked (`SerializationException`), then every bound (`ValidationException`, up to ten
 //! complaints at once), as the service's framework does. Unknown members are ignored.
 
-use crate::failure::Failure;
+use crate::failure::{Exception, Failure};
 use crate::json::Json;
 use crate::kind::{ATTRIBUTES, Kind, MODEL, Place};
+use crate::value::Value;
 
 /// The kind of a member and its bounds.
 pub enum Shape {
     /// Name of a table, or its ARN.
     TableName,
+    /// The same in operations on the table itself, which judge it by rules of their own.
+    OwnTableName,
     /// Length in characters, ends included.
     Text {
         min: usize,
@@ -82,17 +85,69 @@ const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
 /// Checks a whole request.
 pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     check_kinds(members, request)?;
+    check_table_names(members, request)?;
     let mut complaints = Vec::new();
     complain_structure(members, request, "", &mut complaints);
     if complaints.is_empty() {
         return Ok(());
     }
+    check_values(members, request)?;
     let count = complaints.len().min(COMPLAINTS_MAX);
     let plural = if count == 1 { "" } else { "s" };
     Err(Failure::validation(format!(
         "{count} validation error{plural} detected: {}",
         complaints[..count].join("; ")
     )))
+}
+
+/// Attribute values are checked when they are read, but a wrong kind in one comes before any complaint.
+fn check_values(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    let mut values = members
+        .iter()
+        .filter_map(|member| Some((&member.shape, json.get(member.name)?)));
+    values.try_for_each(|(shape, value)| check_values_of(shape, value))
+}
+
+fn check_values_of(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
+    match shape {
+        Shape::Value => match Value::parse(json) {
+            Err(failure) if failure.exception == Exception::Serialization => Err(failure),
+            _ => Ok(()),
+        },
+        Shape::Structure(_, members) => check_values(members, json),
+        Shape::List { of, .. } => {
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_values_of(of, element))
+        }
+        Shape::Map { of, .. } => json.members().try_for_each(|(_, value)| check_values_of(of, value)),
+        _ => Ok(()),
+    }
+}
+
+/// The operations on a table itself judge its name before anything else.
+fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
+    for member in members
+        .iter()
+        .filter(|member| matches!(member.shape, Shape::OwnTableName))
+    {
+        let Some(name) = request.get(member.name).and_then(Json::text) else {
+            return Err(Failure::validation(format!(
+                "The parameter '{}' is required but was not present in the request",
+                member.name
+            )));
+        };
+        if !is_arn(name) && !(3..=255).contains(&name.chars().count()) {
+            return Err(Failure::validation(format!(
+                "{} must be at least 3 characters long and at most 255 characters long",
+                member.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_arn(name: &str) -> bool {
+    name.starts_with("arn:")
 }
 
 fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
@@ -106,7 +161,9 @@ fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
 
 fn check_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Result<(), Failure> {
     let fits = match shape {
-        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => json.text().is_some(),
+        Shape::TableName | Shape::OwnTableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
+            json.text().is_some()
+        }
         Shape::Integer { .. } | Shape::Long { .. } => json.integer().is_some(),
         Shape::Boolean => json.boolean().is_some(),
         Shape::Value | Shape::Structure(..) | Shape::Map { .. } => matches!(json, Json::Object(_)),
@@ -170,7 +227,7 @@ fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaint
 
 fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
     match shape {
-        Shape::TableName => complain_table_name(json, path, complaints),
+        Shape::TableName | Shape::OwnTableName => complain_table_name(json, path, complaints),
         Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
         Shape::Name { min, max } => {
             complain_text(json, *min, *max, path, complaints);
@@ -228,7 +285,7 @@ fn shown_list(elements: &[Json<'_>]) -> String {
 
 fn complain_table_name(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
     complain_text(json, 1, 1024, path, complaints);
-    if !json.text().is_some_and(|text| text.starts_with("arn:")) {
+    if !json.text().is_some_and(is_arn) {
         complain_pattern(json, path, complaints);
     }
 }

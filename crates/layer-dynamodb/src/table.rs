@@ -155,6 +155,12 @@ impl Table {
         }
     }
 
+    /// True if the item has all keys, each of its type.
+    pub fn holds_keys(&self, item: &Item) -> bool {
+        let mut keys = self.keys();
+        keys.all(|part| item.get(&part.name).is_some_and(|value| has_type(value, part.kind)))
+    }
+
     /// Only the key attributes.
     pub fn key_of(&self, item: &Item) -> Item {
         self.keys()
@@ -164,11 +170,7 @@ impl Table {
 
     /// Refuses a Key that is not exactly this table's.
     pub fn check_key(&self, given: &Item) -> Result<(), Failure> {
-        let exact = given.len() == self.keys().count()
-            && self
-                .keys()
-                .all(|part| given.get(&part.name).is_some_and(|value| has_type(value, part.kind)));
-        if !exact {
+        if given.len() != self.keys().count() || !self.holds_keys(given) {
             return Err(Failure::validation(
                 "The provided key element does not match the schema",
             ));

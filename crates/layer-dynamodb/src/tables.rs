@@ -228,12 +228,10 @@ fn parse_indexes(
             ));
         }
         for json in list.elements() {
-            let mut index = index_from(json, definitions, global)?;
+            let mut index = index_from(json, definitions, (!global).then_some(hash))?;
             index.id = indexes.len() as u16 + 1;
             if global {
                 set_index_capacity(&mut index, json, table_capacity)?;
-            } else {
-                check_local_index(&index, hash)?;
             }
             indexes.push(index);
         }
@@ -265,24 +263,6 @@ fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) -> R
     };
     index.on_demand_maximum = parse_on_demand_maximum(json, table)?;
     index.warm_throughput = parse_warm_throughput(json)?;
-    Ok(())
-}
-
-fn check_local_index(index: &Index, hash: &KeyPart) -> Result<(), Failure> {
-    let own_hash = &index.hash[0];
-    if own_hash != hash {
-        return Err(Failure::invalid(format!(
-            "Index KeySchema does not have the same leading hash key as table KeySchema for index: {}. \
-             index hash key: {}, table hash key: {}",
-            index.name, own_hash.name, hash.name
-        )));
-    }
-    if index.range.is_empty() {
-        return Err(Failure::invalid(format!(
-            "Index KeySchema does not have a range key for index: {}",
-            index.name
-        )));
-    }
     Ok(())
 }
 
@@ -776,7 +756,7 @@ impl Change<'_, '_> {
         }
         // What a table knows already must be said again.
         let given = self.definitions.as_ref().map_or(&[][..], |given| &given.parts);
-        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, true)?;
+        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, None)?;
         set_index_capacity(&mut index, json, &table.capacity)?;
         table.last_index += 1;
         index.id = table.last_index;

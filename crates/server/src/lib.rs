@@ -32,6 +32,7 @@ use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
+pub use dynamodb::Verifier;
 pub use settings::{Credentials, Listen, Settings};
 
 use crate::bell::Porter;

@@ -27,33 +27,46 @@ pub struct Placeholders {
 }
 
 impl Placeholders {
-    /// Reads ExpressionAttributeNames and ExpressionAttributeValues. `expressions` names the expressions that the
-    /// operation knows, and says whether the request has one.
-    pub fn read(request: &Json<'_>, expressions: &[&str]) -> Result<Placeholders, Failure> {
-        let given = expressions.iter().any(|expression| request.get(expression).is_some());
+    /// Reads ExpressionAttributeNames and ExpressionAttributeValues.
+    pub fn read(request: &Json<'_>) -> Result<Placeholders, Failure> {
         let mut placeholders = Placeholders::default();
         if let Some(names) = request.get("ExpressionAttributeNames") {
-            placeholders.read_names(names, given)?;
+            placeholders.read_names(names)?;
         }
         if let Some(values) = request.get("ExpressionAttributeValues") {
-            // A projection alone cannot use values.
-            let takes_values: Vec<&str> = expressions
-                .iter()
-                .copied()
-                .filter(|name| *name != "ProjectionExpression")
-                .collect();
-            let given = takes_values.iter().any(|expression| request.get(expression).is_some());
-            placeholders.read_values(values, given, &takes_values)?;
+            placeholders.read_values(values)?;
         }
         Ok(placeholders)
     }
 
-    fn read_names(&mut self, names: &Json<'_>, given: bool) -> Result<(), Failure> {
-        if !given {
+    /// Refuses placeholders that no expression of the request could use; `expressions` names those the operation knows.
+    pub fn check_allowed(request: &Json<'_>, expressions: &[&str]) -> Result<(), Failure> {
+        let given = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
+        if request.get("ExpressionAttributeNames").is_some() && !given(expressions) {
             return Err(Failure::validation(
                 "ExpressionAttributeNames can only be specified when using expressions",
             ));
         }
+        // A projection alone cannot use values.
+        let takes_values: Vec<&str> = expressions
+            .iter()
+            .copied()
+            .filter(|name| *name != "ProjectionExpression")
+            .collect();
+        if request.get("ExpressionAttributeValues").is_none() || given(&takes_values) {
+            return Ok(());
+        }
+        let absent = match takes_values.as_slice() {
+            [one] => format!(": {one} is null"),
+            [first, second] => format!(": {first} and {second} are null"),
+            _ => String::new(),
+        };
+        Err(Failure::validation(format!(
+            "ExpressionAttributeValues can only be specified when using expressions{absent}"
+        )))
+    }
+
+    fn read_names(&mut self, names: &Json<'_>) -> Result<(), Failure> {
         for (name, attribute) in names.members() {
             if !is_placeholder(name, '#') {
                 return Err(Failure::validation(format!(
@@ -77,21 +90,7 @@ impl Placeholders {
         Ok(())
     }
 
-    fn read_values(&mut self, values: &Json<'_>, given: bool, expressions: &[&str]) -> Result<(), Failure> {
-        if !given {
-            let absent = match expressions {
-                [one] => format!("{one} is null"),
-                [first, second] => format!("{first} and {second} are null"),
-                _ => {
-                    return Err(Failure::validation(
-                        "ExpressionAttributeValues can only be specified when using expressions",
-                    ));
-                }
-            };
-            return Err(Failure::validation(format!(
-                "ExpressionAttributeValues can only be specified when using expressions: {absent}"
-            )));
-        }
+    fn read_values(&mut self, values: &Json<'_>) -> Result<(), Failure> {
         for (name, json) in values.members() {
             if !is_placeholder(name, ':') {
                 return Err(Failure::validation(format!(

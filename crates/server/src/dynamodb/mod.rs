@@ -17,7 +17,7 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 
 use crate::http_connection::{HttpAnswer, HttpLayer};
 use compression::Unreadable;
-use signature::Verifier;
+pub use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.

@@ -22,7 +22,7 @@ const DERIVED_MAX: usize = 1000;
 
 type Signer = Hmac<Sha256>;
 
-/// Who may ask.
+/// Who may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
