@@ -38,6 +38,12 @@ impl Target {
     }
 }
 
+/// Every operation of both services.
+#[cfg(test)]
+pub fn all() -> impl Iterator<Item = &'static Operation> {
+    DATABASE.iter().chain(STREAMS)
+}
+
 const fn operation(
     name: &'static str,
     input: &'static [Member],

@@ -3,6 +3,8 @@
 //! A script in `testdata/` is requests (`> Operation {json}`) each followed by the reply; `+ SECONDS` lets time pass and
 //! does what the service does by itself; `! throttled` makes tables live from their units. `QUARTET_REWRITE=1` writes the observed replies into the scripts: review the diff.
 
+mod malformed;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,12 +47,14 @@ impl Fixture {
     }
 }
 
-/// Runs a script and compares, or rewrites it.
+/// Runs a script and compares, or rewrites it. The requests of one script are derived.
 fn run_script(path: &Path) {
     let script = std::fs::read_to_string(path).unwrap();
+    let derived = path.ends_with("malformed.txt").then(malformed::script);
+    let requests = derived.as_deref().unwrap_or(&script);
     let mut fixture = Fixture::start();
     let mut observed = String::new();
-    for line in script.lines() {
+    for line in requests.lines() {
         if let Some(request) = line.strip_prefix("> ") {
             let (operation, body) = request.split_once(' ').unwrap_or((request, "{}"));
             let reply = fixture.ask(operation, body);
