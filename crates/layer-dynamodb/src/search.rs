@@ -120,8 +120,8 @@ impl Search {
         )?;
         Placeholders::check_allowed(request, &["FilterExpression", "ProjectionExpression"])?;
         let mut search = Search::parse(request)?;
-        let mut placeholders = Placeholders::read(request)?;
         search.segment = parse_segment(request)?;
+        let mut placeholders = Placeholders::read(request)?;
         search.parse_filter(request, "ScanFilter", &mut placeholders)?;
         Ok(search)
     }
@@ -348,7 +348,16 @@ impl Match<'_> {
 
 fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {
     parse_item(json).map_err(|mut failure| {
-        if failure.exception == Exception::Validation {
+        // Faults of numbers and duplicates are told without saying where.
+        let told_bare = [
+            "duplicates",
+            "number set",
+            "numeric value",
+            "significant digits",
+            "magnitude",
+        ];
+        let is_bare = told_bare.iter().any(|part| failure.message.contains(part));
+        if failure.exception == Exception::Validation && !is_bare {
             failure.message = format!("The provided starting key is invalid: {}", failure.message);
         }
         failure

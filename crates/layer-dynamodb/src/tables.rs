@@ -561,8 +561,49 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
+fn nothing_to_change() -> Failure {
+    Failure::validation(
+        "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
+         SSESpecification or ReplicaUpdates is required",
+    )
+}
+
+/// What can be said of an UpdateTable before its table is looked for.
+fn check_change(request: &Json<'_>) -> Result<(), Failure> {
+    let provisioned = request.get("BillingMode").and_then(Json::text) == Some("PROVISIONED");
+    if parse_units(request)?.is_none() && provisioned {
+        return Err(Failure::invalid(
+            "ProvisionedThroughput must be specified when BillingMode is PROVISIONED",
+        ));
+    }
+    let mut names = Vec::new();
+    for update in index_updates(request) {
+        let kinds = ["Update", "Create", "Delete"];
+        let Some(json) = kinds.iter().find_map(|kind| update.get(kind)) else {
+            return Err(Failure::invalid(
+                "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, \
+                 GlobalSecondaryIndexUpdate.Delete must not be null",
+            ));
+        };
+        parse_units(json)?;
+        let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+        if names.contains(&name) {
+            return Err(Failure::invalid(format!(
+                "Only one global secondary index update per index is allowed simultaneously. Index: {name}"
+            )));
+        }
+        names.push(name);
+    }
+    Ok(())
+}
+
+fn index_updates<'r, 'j>(request: &'r Json<'j>) -> &'r [Json<'j>] {
+    request.get("GlobalSecondaryIndexUpdates").map_or(&[], Json::elements)
+}
+
 pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let parse = || {
+        check_change(request)?;
         Ok(Change {
             request,
             stream: parse_stream(request)?,
@@ -580,10 +621,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         changed |= change.stream(transaction, &mut table)?;
         changed |= change.indexes(transaction, &mut table)?;
         if !changed {
-            return Err(Failure::validation(
-                "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
-                 SSESpecification or ReplicaUpdates is required",
-            ));
+            return Err(nothing_to_change());
         }
         layer.store_table(transaction, &table);
         let sizes = Sizes::measure(transaction, &table);
@@ -702,10 +740,7 @@ impl Change<'_, '_> {
     }
 
     fn indexes(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
-        let updates = self
-            .request
-            .get("GlobalSecondaryIndexUpdates")
-            .map_or(&[][..], Json::elements);
+        let updates = index_updates(self.request);
         for update in updates {
             let kinds = ["Update", "Create", "Delete"]
                 .iter()

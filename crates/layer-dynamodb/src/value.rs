@@ -230,17 +230,20 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
             content,
             "string",
             |json| Ok(parse_text(json)?.to_owned()),
-            |texts| format!("Input collection [{}] contains duplicates.", texts.join(", ")),
+            |texts| Failure::invalid(format!("Input collection [{}] contains duplicates.", texts.join(", "))),
         )?),
         "NS" => Value::NS(parse_set(
             content,
             "number",
             |json| parse_number(parse_text(json)?),
-            |_| "Input collection contains duplicates.".into(),
+            |_| Failure::validation("Input collection contains duplicates"),
         )?),
         _ => Value::BS(parse_set(content, "binary", parse_binary, |values| {
             let texts: Vec<String> = values.iter().map(|bytes| STANDARD.encode(bytes)).collect();
-            format!("Input collection [{}]of type BS contains duplicates.", texts.join(", "))
+            Failure::invalid(format!(
+                "Input collection [{}]of type BS contains duplicates.",
+                texts.join(", ")
+            ))
         })?),
     })
 }
@@ -284,7 +287,7 @@ fn parse_set<T: Ord + Clone>(
     json: &Json<'_>,
     kind: &str,
     read: impl Fn(&Json<'_>) -> Result<T, Failure>,
-    duplicates: impl Fn(&[T]) -> String,
+    duplicates: impl Fn(&[T]) -> Failure,
 ) -> Result<BTreeSet<T>, Failure> {
     let elements: Vec<T> = parse_elements(json)?.iter().map(read).collect::<Result<_, _>>()?;
     if elements.is_empty() {
@@ -295,7 +298,7 @@ fn parse_set<T: Ord + Clone>(
     }
     let set: BTreeSet<T> = elements.iter().cloned().collect();
     if set.len() < elements.len() {
-        return Err(Failure::invalid(duplicates(&elements)));
+        return Err(duplicates(&elements));
     }
     Ok(set)
 }
@@ -398,7 +401,7 @@ mod tests {
             ),
             (r#"{"SS":[]}"#, "An string set  may not be empty"),
             (r#"{"SS":["a","a"]}"#, "Input collection [a, a] contains duplicates."),
-            (r#"{"NS":["1","1.0"]}"#, "Input collection contains duplicates."),
+            (r#"{"NS":["1","1.0"]}"#, "Input collection contains duplicates"),
             (
                 r#"{"BS":["YQ==","YQ=="]}"#,
                 "Input collection [YQ==, YQ==]of type BS contains duplicates.",

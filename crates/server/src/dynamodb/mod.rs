@@ -79,6 +79,23 @@ impl DynamoDbHttp {
         answered.unwrap_or_else(|| refused(&Failure::serialization("")))
     }
 
+    /// A browser asks whether it may ask.
+    fn preflight(&self, asked: &HeaderMap) -> HttpAnswer {
+        let mut answer = plain(StatusCode::OK, "");
+        let headers = answer.response.headers_mut();
+        headers.insert("x-amzn-requestid", self.request_ids.next());
+        headers.insert("access-control-max-age", HeaderValue::from_static("172800"));
+        for (question, reply) in [
+            ("access-control-request-headers", "access-control-allow-headers"),
+            ("access-control-request-method", "access-control-allow-methods"),
+        ] {
+            if let Some(value) = asked.get(question) {
+                headers.insert(reply, value.clone());
+            }
+        }
+        answer
+    }
+
     fn json(&self, head: &Parts, kind: &'static str, reply: Reply) -> HttpAnswer {
         let mut body = Bytes::from(reply.body);
         let compressed = compression::encoded(&head.headers, &body);
@@ -126,7 +143,7 @@ impl HttpLayer for DynamoDbHttp {
         let mut answer = match (&head.method, head.uri.path()) {
             (&Method::POST, "/") => self.post(head, body),
             (&Method::GET, "/") => plain(StatusCode::OK, format!("healthy: {} ", host(head))),
-            (&Method::OPTIONS, _) if head.headers.contains_key(ORIGIN) => preflight(&head.headers),
+            (&Method::OPTIONS, _) if head.headers.contains_key(ORIGIN) => self.preflight(&head.headers),
             _ => plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n"),
         };
         if head.headers.contains_key(ORIGIN) {
@@ -173,22 +190,6 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpAnswer {
         response,
         hold: Hold::ZERO,
     }
-}
-
-/// A browser asks whether it may ask.
-fn preflight(asked: &HeaderMap) -> HttpAnswer {
-    let mut answer = plain(StatusCode::OK, "");
-    let headers = answer.response.headers_mut();
-    headers.insert("access-control-max-age", HeaderValue::from_static("172800"));
-    for (question, reply) in [
-        ("access-control-request-headers", "access-control-allow-headers"),
-        ("access-control-request-method", "access-control-allow-methods"),
-    ] {
-        if let Some(value) = asked.get(question) {
-            headers.insert(reply, value.clone());
-        }
-    }
-    answer
 }
 
 /// Names for requests: 52 letters and digits, never the same twice in a run.
