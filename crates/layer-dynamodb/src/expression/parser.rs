@@ -148,6 +148,9 @@ pub struct Parser<'s, 'p> {
     placeholders: &'p mut Placeholders,
     depth: usize,
     operators: usize,
+    /// The first name that is reserved, and the first that is not defined: told only of what is well formed.
+    reserved: Option<Failure>,
+    undefined: Option<Failure>,
 }
 
 impl<'s, 'p> Parser<'s, 'p> {
@@ -168,6 +171,8 @@ impl<'s, 'p> Parser<'s, 'p> {
             placeholders,
             depth: 0,
             operators: 0,
+            reserved: None,
+            undefined: None,
         };
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(parser.failure(format_args!(
@@ -229,12 +234,13 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    pub fn expect_end(&self) -> Result<(), Failure> {
-        if self.peek().kind == Kind::End {
-            Ok(())
-        } else {
-            Err(self.syntax_error())
+    /// Nothing may follow. Then it is the turn of the names that are wrong.
+    pub fn expect_end(&mut self) -> Result<(), Failure> {
+        if self.peek().kind != Kind::End {
+            return Err(self.syntax_error());
         }
+        let told = self.reserved.take().or(self.undefined.take());
+        told.map_or(Ok(()), Err)
     }
 
     /// The token that is next stands where it must not.
@@ -327,23 +333,34 @@ impl<'s, 'p> Parser<'s, 'p> {
     fn attribute_name(&mut self) -> Result<String, Failure> {
         let token = self.peek();
         match token.kind {
-            Kind::Word if is_reserved(token.text) => Err(self.failure(format_args!(
-                "Attribute name is a reserved keyword; reserved keyword: {}",
-                token.text
-            ))),
-            Kind::Word => Ok(self.next().text.to_owned()),
+            Kind::Word => {
+                if is_reserved(token.text) {
+                    let failure = self.failure(format_args!(
+                        "Attribute name is a reserved keyword; reserved keyword: {}",
+                        token.text
+                    ));
+                    self.reserved.get_or_insert(failure);
+                }
+                Ok(self.next().text.to_owned())
+            }
             Kind::Name => {
                 self.next();
-                let Some(name) = self.placeholders.names.get(token.text).cloned() else {
-                    return Err(self.failure(format_args!(
-                        "An expression attribute name used in the document path is not defined; attribute name: {}",
-                        token.text
-                    )));
-                };
-                self.placeholders.used.insert(token.text.to_owned());
-                Ok(name)
+                Ok(self.named(token.text))
             }
             _ => Err(self.syntax_error()),
         }
+    }
+
+    /// What a `#name` stands for, or itself until the end of the expression.
+    fn named(&mut self, placeholder: &str) -> String {
+        if let Some(name) = self.placeholders.names.get(placeholder).cloned() {
+            self.placeholders.used.insert(placeholder.to_owned());
+            return name;
+        }
+        let failure = self.failure(format_args!(
+            "An expression attribute name used in the document path is not defined; attribute name: {placeholder}"
+        ));
+        self.undefined.get_or_insert(failure);
+        placeholder.to_owned()
     }
 }
