@@ -149,7 +149,7 @@ fn limit(table: &Table, index: Option<&Index>, use_: Use) -> Option<Limit> {
         true => of_use(maximum?),
         false => of_use((capacity.read_units, capacity.write_units)),
     };
-    (units > 0).then(|| Limit {
+    (units > 0).then_some(Limit {
         units_per_second: units as f64,
         units_max: units as f64 * if on_demand { 1.0 } else { BURST_SECONDS },
         on_demand,
