@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
@@ -22,6 +22,11 @@ pub enum Json<'a> {
 impl<'a> Json<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Json<'a>, serde_json::Error> {
         serde_json::from_slice(body)
+    }
+
+    /// True for one JSON document. Nothing is kept of it.
+    pub fn is_well_formed(body: &[u8]) -> bool {
+        serde_json::from_slice::<IgnoredAny>(body).is_ok()
     }
 
     /// The member of an object; `None` also for null, which counts as absent everywhere.
@@ -46,9 +51,15 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// A boolean, or one of the words that the service takes for one.
     pub fn boolean(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
+            Json::Text(word) => match word.to_ascii_lowercase().as_str() {
+                "true" | "yes" | "1" => Some(true),
+                "false" | "no" | "0" => Some(false),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -5,14 +5,17 @@
 
 use std::fmt;
 
-use crate::failure::Failure;
+use crate::failure::{Exception, Failure};
 use crate::json::Json;
-use crate::value::wrong_kind;
+use crate::kind::{ATTRIBUTES, Kind, MODEL, Place};
+use crate::value::Value;
 
 /// The kind of a member and its bounds.
 pub enum Shape {
     /// Name of a table, or its ARN.
     TableName,
+    /// The same in operations on the table itself, which judge it by rules of their own.
+    OwnTableName,
     /// Length in characters, ends included.
     Text {
         min: usize,
@@ -29,10 +32,16 @@ pub enum Shape {
         min: i64,
         max: i64,
     },
+    /// The same, of another class.
+    Long {
+        min: i64,
+        max: i64,
+    },
     Boolean,
     /// An attribute value; it is checked when it is read.
     Value,
-    Structure(&'static [Member]),
+    /// The name of its class, and its members.
+    Structure(&'static str, &'static [Member]),
     List {
         of: &'static Shape,
         min: usize,
@@ -78,11 +87,13 @@ const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
 /// Checks a whole request.
 pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     check_kinds(members, request)?;
+    check_table_names(members, request)?;
     let mut complaints = Vec::new();
     complain_structure(members, request, &Path::Request, &mut complaints);
     if complaints.is_empty() {
         return Ok(());
     }
+    check_values(members, request)?;
     let count = complaints.len().min(COMPLAINTS_MAX);
     let plural = if count == 1 { "" } else { "s" };
     Err(Failure::validation(format!(
@@ -91,36 +102,112 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     )))
 }
 
-fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
-    for member in members {
-        if let Some(value) = json.get(member.name) {
-            check_kind(&member.shape, value)?;
+/// Attribute values are checked when they are read, but a wrong kind in one comes before any complaint.
+fn check_values(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    let mut values = members
+        .iter()
+        .filter_map(|member| Some((&member.shape, json.get(member.name)?)));
+    values.try_for_each(|(shape, value)| check_values_of(shape, value))
+}
+
+fn check_values_of(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
+    match shape {
+        Shape::Value => match Value::parse(json) {
+            Err(failure) if failure.exception == Exception::Serialization => Err(failure),
+            _ => Ok(()),
+        },
+        Shape::Structure(_, members) => check_values(members, json),
+        Shape::List { of, .. } => {
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_values_of(of, element))
+        }
+        Shape::Map { of, .. } => json.members().try_for_each(|(_, value)| check_values_of(of, value)),
+        _ => Ok(()),
+    }
+}
+
+/// The operations on a table itself judge its name before anything else.
+fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
+    for member in members
+        .iter()
+        .filter(|member| matches!(member.shape, Shape::OwnTableName))
+    {
+        let Some(name) = request.get(member.name).and_then(Json::text) else {
+            return Err(Failure::validation(format!(
+                "The parameter '{}' is required but was not present in the request",
+                member.name
+            )));
+        };
+        if !is_arn(name) && !(3..=255).contains(&name.chars().count()) {
+            return Err(Failure::validation(format!(
+                "{} must be at least 3 characters long and at most 255 characters long",
+                member.name
+            )));
         }
     }
     Ok(())
 }
 
-fn check_kind(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
-    let check = |right: bool, wanted: &str| if right { Ok(()) } else { Err(wrong_kind(json, wanted)) };
+fn is_arn(name: &str) -> bool {
+    name.starts_with("arn:")
+}
+
+fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    for member in members {
+        if let Some(value) = json.get(member.name) {
+            check_kind(&member.shape, value, Place::Member)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Result<(), Failure> {
+    let fits = match shape {
+        Shape::TableName | Shape::OwnTableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
+            json.text().is_some()
+        }
+        Shape::Integer { .. } | Shape::Long { .. } => json.integer().is_some(),
+        Shape::Boolean => json.boolean().is_some(),
+        Shape::Value | Shape::Structure(..) | Shape::Map { .. } => matches!(json, Json::Object(_)),
+        Shape::List { .. } => matches!(json, Json::List(_)),
+    };
+    if !fits {
+        return Err(wrong_kind(shape, json, place));
+    }
     match shape {
-        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
-            check(json.text().is_some(), "String")
-        }
-        Shape::Integer { .. } => check(json.integer().is_some(), "Integer"),
-        Shape::Boolean => check(json.boolean().is_some(), "Boolean"),
-        Shape::Value => check(matches!(json, Json::Object(_)), "structure"),
-        Shape::Structure(members) => {
-            check(matches!(json, Json::Object(_)), "structure")?;
-            check_kinds(members, json)
-        }
+        Shape::Structure(_, members) => check_kinds(members, json),
         Shape::List { of, .. } => {
-            check(matches!(json, Json::List(_)), "list")?;
-            json.elements().iter().try_for_each(|element| check_kind(of, element))
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_kind(of, element, Place::Element))
         }
-        Shape::Map { of, .. } => {
-            check(matches!(json, Json::Object(_)), "map")?;
-            json.members().try_for_each(|(_, value)| check_kind(of, value))
-        }
+        Shape::Map { of, .. } => json
+            .members()
+            .try_for_each(|(_, value)| check_kind(of, value, Place::Element)),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Failure {
+    match shape {
+        Shape::Map { of: Shape::Value, .. } => ATTRIBUTES.failure(json, place),
+        Shape::Map { of, .. } => Kind::Map(&class(of)).failure(json, place),
+        Shape::Structure(name, _) => Kind::Structure(name).failure(json, place),
+        Shape::Value => Kind::Structure("AttributeValue").failure(json, place),
+        Shape::List { .. } => Kind::List.failure(json, place),
+        Shape::Integer { .. } => Kind::Scalar("Integer").failure(json, place),
+        Shape::Long { .. } => Kind::Scalar("Long").failure(json, place),
+        Shape::Boolean => Kind::Scalar("Boolean").failure(json, place),
+        _ => Kind::Scalar("String").failure(json, place),
+    }
+}
+
+/// The class of a shape as it stands in the name of a map.
+fn class(shape: &Shape) -> String {
+    match shape {
+        Shape::Structure(name, _) => format!("{MODEL}{name}"),
+        Shape::Value => format!("{MODEL}AttributeValue"),
+        Shape::List { of, .. } => format!("java.util.List<{}>", class(of)),
+        _ => "java.lang.String".to_owned(),
     }
 }
 
@@ -142,7 +229,7 @@ fn complain_structure(members: &[Member], json: &Json<'_>, path: &Path<'_>, comp
 
 fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     match shape {
-        Shape::TableName => complain_table_name(json, path, complaints),
+        Shape::TableName | Shape::OwnTableName => complain_table_name(json, path, complaints),
         Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
         Shape::Name { min, max } => {
             complain_text(json, *min, *max, path, complaints);
@@ -157,7 +244,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
                 ));
             }
         }
-        Shape::Integer { min, max } => {
+        Shape::Integer { min, max } | Shape::Long { min, max } => {
             let value = json.integer().unwrap_or_default();
             complain_bounds(
                 &value,
@@ -170,7 +257,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
             );
         }
         Shape::Boolean | Shape::Value => {}
-        Shape::Structure(members) => complain_structure(members, json, path, complaints),
+        Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
             let shown = || shown_list(elements);
@@ -203,7 +290,7 @@ fn shown_list(elements: &[Json<'_>]) -> String {
 
 fn complain_table_name(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     complain_text(json, 1, 1024, path, complaints);
-    if !json.text().is_some_and(|text| text.starts_with("arn:")) {
+    if !json.text().is_some_and(is_arn) {
         complain_pattern(json, path, complaints);
     }
 }
@@ -300,7 +387,7 @@ mod tests {
         optional(
             "Keys",
             Shape::List {
-                of: &Shape::Structure(&[required("Name", Shape::Name { min: 2, max: 5 })]),
+                of: &Shape::Structure("Key", &[required("Name", Shape::Name { min: 2, max: 5 })]),
                 min: 1,
                 max: 2,
             },
@@ -316,9 +403,14 @@ mod tests {
     fn kinds_come_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
-        check_text(r#"{"Flag":"x"}"#, "STRING_VALUE cannot be converted to Boolean");
+        check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");
         check_text(r#"{"Keys":{}}"#, "Start of structure or map found where not expected");
-        check_text(r#"{"Keys":["x"]}"#, "Unexpected field type");
+        check_text(r#"{"Keys":"x"}"#, "Unexpected field type");
+        check_text(r#"{"Keys":["x"]}"#, "Unexpected value type in payload");
+        check_text(
+            r#"{"Keys":[[]]}"#,
+            "Unrecognized collection type class com.amazonaws.dynamodb.v20120810.Key",
+        );
     }
 
     #[test]

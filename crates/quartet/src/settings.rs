@@ -47,6 +47,10 @@ pub struct ServeArguments {
     /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
+    /// Whether DynamoDB's tables may consume no more than their provisioned units or maxima: on or off
+    /// [default: on, with --dev off]
+    #[arg(long, env = "QUARTET_DYNAMODB_THROTTLING", value_parser = ["on", "off"])]
+    dynamodb_throttling: Option<String>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
@@ -107,6 +111,7 @@ impl ServeArguments {
             listen_http: self.listen_http.or(file.listen_http),
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
+            dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
             fauna_rate_limits: self.fauna_rate_limits.or(file.fauna_rate_limits),
             fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
@@ -139,6 +144,7 @@ impl ServeArguments {
     pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
         one_of("engine", &self.engine, &["memory"])?;
         one_of("log", &self.log, &["file"])?;
+        one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
         one_of("log-format", &self.log_format, &["text", "json"])?;
         let durability = self.durability.as_deref().unwrap_or("always");
         Ok(Settings {
@@ -154,6 +160,10 @@ impl ServeArguments {
             tls: tls_files(&self.tls_certificate, &self.tls_key)?,
             credentials,
             access_keys,
+            dynamodb_throttling: self
+                .dynamodb_throttling
+                .as_deref()
+                .map_or(!self.dev, |given| given == "on"),
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),

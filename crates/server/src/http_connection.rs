@@ -25,7 +25,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use self::http1::{Connection, Ended};
 use self::message::Kept;
-pub use self::message::{Answer, Head, Headers};
+pub use self::message::{Answer, Head, Header, Headers};
 use crate::durability::DurableWaiters;
 use crate::tls::{Tls, Transport};
 

@@ -28,13 +28,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
-use quartet_layer_dynamodb::DynamoDb;
+use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, RateLimits, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
+pub use dynamodb::Verifier;
+pub use http_connection::{Head, Header};
 pub use settings::{Credentials, Listen, Settings};
 pub use tls::TlsFiles;
 
@@ -214,6 +216,9 @@ impl Server {
         };
         let mut layer = DynamoDb::new(self.engine.clone(), space);
         layer.endpoint = address.to_string();
+        if settings.dynamodb_throttling {
+            layer.throughput = Throughput::limited();
+        }
         DynamoDbHttp::new(layer, &settings.access_keys)
     }
 

@@ -29,6 +29,8 @@ pub struct Settings {
     pub credentials: Credentials,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
+    /// DynamoDB's tables may consume no more than what they are provisioned with.
+    pub dynamodb_throttling: bool,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -178,6 +180,7 @@ mod tests {
             tls: None,
             credentials: Credentials::Key { sha256: [0; 32] },
             access_keys: Vec::new(),
+            dynamodb_throttling: false,
             io_threads: None,
             connections_max: 1,
             request_bytes_max: 1,

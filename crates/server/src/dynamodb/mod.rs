@@ -1,6 +1,6 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in this order: method and content type, size, target, signature, JSON; the rest is the layer's.
+//! Checked in this order: method, size, content type, JSON, target, signature; the rest is the layer's.
 
 mod compression;
 mod signature;
@@ -14,7 +14,7 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 
 use crate::http_connection::{Answer, Head, HttpLayer};
 use compression::Unreadable;
-use signature::Verifier;
+pub use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.
@@ -40,11 +40,13 @@ impl DynamoDbHttp {
     }
 
     fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        let Some(kind) = content_type(head) else {
-            return plain(NOT_FOUND, "<UnknownOperationException/>\n");
-        };
         let Some(sent) = body else {
             return plain(PAYLOAD_TOO_LARGE, "");
+        };
+        // Who sends nothing need not say what it is.
+        let kind = content_type(head).or(sent.is_empty().then_some("application/json"));
+        let Some(kind) = kind else {
+            return plain(NOT_FOUND, "<UnknownOperationException/>\n");
         };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
             Ok(body) => self.reply(head, sent, &body),
@@ -59,13 +61,37 @@ impl DynamoDbHttp {
 
     fn reply(&self, head: &Head<'_>, sent: &[u8], body: &[u8]) -> Reply {
         let target = head.header("x-amz-target");
-        let checked = Target::parse(target.unwrap_or_default()).and_then(|target| {
+        let target = Target::parse(target.unwrap_or_default()).and_then(|target| {
             let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
             self.verifier.check(head, sent, now_seconds)?;
-            let request = Json::parse(body).map_err(|_| Failure::serialization(""))?;
-            Ok(self.layer.answer(&target, &request))
+            Ok(target)
         });
-        checked.unwrap_or_else(|failure| refused(&failure))
+        let answered = match target {
+            // Broken JSON is the first thing to be told, but no tree is built for strangers.
+            Err(failure) => (body.is_empty() || Json::is_well_formed(body)).then(|| refused(&failure)),
+            Ok(target) => Json::parse(body)
+                .ok()
+                .map(|request| self.layer.answer(&target, &request)),
+        };
+        answered.unwrap_or_else(|| refused(&Failure::serialization("")))
+    }
+
+    /// A browser asks whether it may ask.
+    fn preflight(&self, head: &Head<'_>) -> Answer {
+        let mut answer = plain(OK, "");
+        answer
+            .headers
+            .push(("x-amzn-requestid", self.request_ids.next().into()));
+        answer.headers.push(("access-control-max-age", "172800".into()));
+        for (question, reply) in [
+            ("access-control-request-headers", "access-control-allow-headers"),
+            ("access-control-request-method", "access-control-allow-methods"),
+        ] {
+            if let Some(value) = head.header(question) {
+                answer.headers.push((reply, value.to_owned().into()));
+            }
+        }
+        answer
     }
 
     fn json(&self, head: &Head<'_>, kind: &'static str, reply: Reply) -> Answer {
@@ -109,7 +135,7 @@ impl HttpLayer for DynamoDbHttp {
         let mut answer = match (head.method, head.path()) {
             ("POST", "/") => self.post(head, body),
             ("GET", "/") => plain(OK, format!("healthy: {} ", head.header("host").unwrap_or_default())),
-            ("OPTIONS", _) if asked_by_page => preflight(head),
+            ("OPTIONS", _) if asked_by_page => self.preflight(head),
             _ => plain(NOT_FOUND, "<UnknownOperationException/>\n"),
         };
         if asked_by_page {
@@ -147,21 +173,6 @@ fn content_type(head: &Head<'_>) -> Option<&'static str> {
 fn plain(status: u16, text: impl Into<Vec<u8>>) -> Answer {
     let mut answer = Answer::settled(status, text);
     answer.headers.push(SERVER);
-    answer
-}
-
-/// A browser asks whether it may ask.
-fn preflight(head: &Head<'_>) -> Answer {
-    let mut answer = plain(OK, "");
-    answer.headers.push(("access-control-max-age", "172800".into()));
-    for (question, reply) in [
-        ("access-control-request-headers", "access-control-allow-headers"),
-        ("access-control-request-method", "access-control-allow-methods"),
-    ] {
-        if let Some(value) = head.header(question) {
-            answer.headers.push((reply, value.to_owned().into()));
-        }
-    }
     answer
 }
 
