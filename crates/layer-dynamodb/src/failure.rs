@@ -22,7 +22,7 @@ pub enum Exception {
     DuplicateItem,
     LimitExceeded,
     ProvisionedThroughputExceeded,
-    /// Requests come too fast: SDKs wait and retry.
+    /// A maximum on demand was exceeded, or requests come too fast: SDKs wait and retry.
     Throttling,
     RequestLimitExceeded,
     PolicyNotFound,
@@ -36,7 +36,6 @@ pub enum Exception {
 
 const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
 const CORAL_SERVICE: &str = "com.amazon.coral.service#";
-const CORAL_AVAILABILITY: &str = "com.amazon.coral.availability#";
 const SERVICE: &str = "com.amazonaws.dynamodb.v20120810#";
 
 impl Exception {
@@ -60,7 +59,7 @@ impl Exception {
             DuplicateItem => (SERVICE, "DuplicateItemException", 400),
             LimitExceeded => (SERVICE, "LimitExceededException", 400),
             ProvisionedThroughputExceeded => (SERVICE, "ProvisionedThroughputExceededException", 400),
-            Throttling => (CORAL_AVAILABILITY, "ThrottlingException", 400),
+            Throttling => (SERVICE, "ThrottlingException", 400),
             RequestLimitExceeded => (SERVICE, "RequestLimitExceeded", 400),
             PolicyNotFound => (SERVICE, "PolicyNotFoundException", 400),
             ContinuousBackupsUnavailable => (SERVICE, "ContinuousBackupsUnavailableException", 400),
@@ -109,6 +108,21 @@ impl Failure {
 
     pub fn no_such_table() -> Failure {
         Failure::new(Exception::ResourceNotFound, "Requested resource not found")
+    }
+
+    /// True if the same request may succeed a little later.
+    pub fn is_throttling(&self) -> bool {
+        matches!(
+            self.exception,
+            Exception::ProvisionedThroughputExceeded | Exception::Throttling
+        )
+    }
+
+    /// Writes the item that failed a condition, the only extra that parts of a request may tell.
+    pub fn write_item(&self, writer: &mut Writer) {
+        if let Some((name @ "Item", json)) = &self.extra {
+            writer.name(name).raw(json);
+        }
     }
 
     pub fn status(&self) -> u16 {

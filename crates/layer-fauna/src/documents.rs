@@ -143,6 +143,22 @@ impl Evaluation<'_> {
         versions
     }
 
+    /// The versions after `since`, oldest first, behind the one that stood then.
+    pub fn versions_since(&mut self, place: &Place, since: Timestamp) -> Vec<Version> {
+        let current = self.current(place);
+        if let Some(current) = current.clone().filter(|current| current.ts <= since) {
+            return vec![current];
+        }
+        let prefix = rows::history(place.database(), place.collection, place.id);
+        let later = prefix.clone().number(since.0.saturating_add(1)).0;
+        let mut former = self.view.rows(&prefix.0, &later, true, 1);
+        former.extend(self.view.rows(&later, &prefix.end(), false, usize::MAX));
+        let former = former
+            .iter()
+            .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
+        former.chain(current).collect()
+    }
+
     fn is_expired(&self, place: &Place, ts: Timestamp, fields: &Fields) -> bool {
         let expiry = expiry_micros(place, ts, fields, self.now_micros);
         expiry != 0 && expiry <= self.now_micros

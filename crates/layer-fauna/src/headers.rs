@@ -12,7 +12,7 @@ const QUERY_TIMEOUT_MS_MAX: u64 = 600_000;
 const RETRIES_MAX: u32 = 7;
 const EXPOSED: &str = "x-txn-time, x-compute-ops, x-byte-read-ops, x-byte-write-ops, x-read-ops, x-write-ops, x-query-time, \
 x-query-bytes-in, x-query-bytes-out, x-storage-bytes-read, x-storage-bytes-write, x-txn-retries, x-faunadb-build, \
-x-fauna-tags, x-faunadb-host, traceparent";
+x-fauna-tags, x-faunadb-host, x-rate-limited-ops, traceparent";
 const ALLOWED: &str = "Authorization, Content-Type, X-FaunaDB-API-Version, X-Last-Seen-Txn, X-Query-Timeout, \
 X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Driver, X-Runtime-Environment, \
 X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";
@@ -32,7 +32,7 @@ pub fn presented_secret(authorization: &str) -> Option<String> {
     Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
 }
 
-/// The headers of a request, by lower-case names.
+/// The headers of a request, by names in any case.
 pub struct RequestHeaders<'r> {
     headers: &'r [(&'r str, &'r str)],
 }
@@ -45,7 +45,7 @@ impl<'r> RequestHeaders<'r> {
     pub fn get(&self, name: &str) -> Option<&'r str> {
         self.headers
             .iter()
-            .find(|(key, _)| *key == name)
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
             .map(|(_, value)| *value)
     }
 
@@ -66,6 +66,11 @@ impl<'r> RequestHeaders<'r> {
             .filter(|retries| *retries <= RETRIES_MAX)
     }
 
+    /// Milliseconds that the query may take.
+    pub fn query_timeout_ms(&self) -> Option<u64> {
+        self.get("x-query-timeout")?.parse().ok()
+    }
+
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Errors::protocol(Code::BadRequest, message));
         if let Some(version) = self.get("x-faunadb-api-version")
@@ -75,9 +80,7 @@ impl<'r> RequestHeaders<'r> {
                 "Invalid header 'x-faunadb-api-version': Unknown version {version}."
             ));
         }
-        if let Some(timeout) = self
-            .get("x-query-timeout")
-            .and_then(|timeout| timeout.parse::<u64>().ok())
+        if let Some(timeout) = self.query_timeout_ms()
             && timeout > QUERY_TIMEOUT_MS_MAX
         {
             let message = "Invalid header 'x-query-timeout': Must be less than or equal to 600000.";
@@ -129,7 +132,7 @@ pub fn plain_path(path: &str) -> String {
 /// A parameter of a query string, decoded.
 pub fn parameter(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
+    let (_, value) = pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?;
     let mut bytes = Vec::new();
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
@@ -152,6 +155,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
         headers: Vec::new(),
         body: String::new(),
         hold: quartet_model::Version::ZERO,
+        takes_long: false,
     };
     if headers.get("origin").is_some() {
         reply.headers.push(("access-control-max-age", "86400".into()));
@@ -165,9 +169,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
 
 /// What a query has cost, in both generations of headers.
 pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, bytes_in: usize, retries: u32) {
-    let reads = cost.bytes_read.div_ceil(4096);
-    let writes = cost.bytes_written.div_ceil(1024);
-    let computes = cost.steps.div_ceil(50).max(1);
+    let [reads, writes, computes] = cost.operations();
     let numbers = [
         ("x-txn-time", micros),
         ("x-compute-ops", computes),

@@ -506,7 +506,7 @@ pub fn reference_of_path(path: &str) -> Option<Ref> {
 }
 
 /// JSON taken as data: the operand of `quote`.
-fn quoted(json: &Json) -> Value {
+pub fn quoted(json: &Json) -> Value {
     match json {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),

@@ -64,8 +64,8 @@ fn marked(here: [u8; 2], there: [u8; 2], elsewhere: Option<u16>) -> Vec<u8> {
     }
 }
 
-/// The number of the logical database that a secret says it is known in. Nothing is proved by that.
-pub fn database_named_by(secret: &str) -> Option<u16> {
+/// The number of the logical database that the secret of a key or a token says it is known in.
+pub fn elsewhere_of(secret: &str) -> Option<u16> {
     let secret = secret.split(':').next()?;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
     let mark = bytes.get(..2)?;
@@ -103,10 +103,38 @@ fn first_bytes(password: &str) -> &[u8] {
     &bytes[..bytes.len().min(PASSWORD_BYTES_MAX)]
 }
 
+/// What every audience begins with.
+pub const AUDIENCE_PREFIX: &str = "https://db.fauna.com/db/";
+
+/// What a JWT names to be let into a database. `elsewhere`: the number of the logical database, if it is to be named first.
+pub fn audience(elsewhere: Option<u16>, database: u64) -> String {
+    let elsewhere = elsewhere.map(|number| global_id(number.into())).unwrap_or_default();
+    format!("{AUDIENCE_PREFIX}{elsewhere}{}", global_id(database))
+}
+
+/// The logical database that an audience names, if it does, and the database there.
+pub fn databases_of(audience: &str) -> Option<(Option<u16>, u64)> {
+    let ids = audience.strip_prefix(AUDIENCE_PREFIX)?;
+    match ids.split_at_checked(ids.len().checked_sub(LETTERS_OF_AN_ID)?)? {
+        ("", id) => Some((None, number_of(id)?)),
+        (elsewhere, id) => Some((Some(number_of(elsewhere)?.try_into().ok()?), number_of(id)?)),
+    }
+}
+
+fn number_of(id: &str) -> Option<u64> {
+    let digit = |letter: u8| LETTERS.iter().position(|known| *known == letter);
+    let digits: Option<Vec<usize>> = id.bytes().map(digit).collect();
+    let number = digits?.iter().fold(0u64, |number, digit| number << 5 | *digit as u64);
+    // Of what is written in another way nothing is known.
+    (global_id(number) == id).then_some(number)
+}
+
+const LETTERS_OF_AN_ID: usize = 13;
+const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
+
 /// The name by which the world knows a database: its number in letters.
 pub fn global_id(number: u64) -> String {
-    const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
-    (0..13)
+    (0..LETTERS_OF_AN_ID)
         .rev()
         .map(|digit| char::from(LETTERS[(number >> (digit * 5)) as usize & 31]))
         .collect()
@@ -120,11 +148,11 @@ mod tests {
     fn a_secret_tells_what_it_is_for() {
         let key = Secret::key(None, 42, &[7; 20]);
         assert!(key.text.starts_with("fn"));
-        assert_eq!(database_named_by(&key.text), None);
+        assert_eq!(elsewhere_of(&key.text), None);
         let elsewhere = Secret::key(Some(700), 42, &[7; 20]);
         assert!(elsewhere.text.starts_with("fn"));
         assert_eq!(claim(&elsewhere.text), Some(Claim::Key(42)));
-        assert_eq!(database_named_by(&format!("{}:shop:server", elsewhere.text)), Some(700));
+        assert_eq!(elsewhere_of(&format!("{}:shop:server", elsewhere.text)), Some(700));
         let elsewhere = Secret::token(Some(700), 43, 1, &[9; 20]);
         assert_eq!(claim(&elsewhere.text), Some(Claim::Token(43)));
         assert_eq!(claim(&key.text), Some(Claim::Key(42)));
@@ -134,6 +162,26 @@ mod tests {
         );
         for garbage in ["", "garbage", "secret", "fnAEpY1ZWaACQOJh6JZ8t4qB0eNN1l-8r1gFFFFF!"] {
             assert_eq!(claim(garbage), None);
+        }
+    }
+
+    #[test]
+    fn an_audience_names_a_database() {
+        for number in [0, 1, 31, 32, u64::MAX] {
+            assert_eq!(databases_of(&audience(None, number)), Some((None, number)));
+            let elsewhere = Some(700);
+            assert_eq!(databases_of(&audience(elsewhere, number)), Some((elsewhere, number)));
+        }
+        for wrong in [
+            "",
+            "https://db.fauna.com/db/",
+            "https://db.fauna.com/db/y",
+            "https://db.fauna.com/db/éyyyyyyyyyyyy",
+            "https://db.fauna.com/db/yyyyyyyyyyyyyy",
+            "https://db.fauna.com/db/yyyyyyyybyyyyyyyyyyyyyyyyy",
+            "https://elsewhere/yyyyyyyyyyyyy",
+        ] {
+            assert_eq!(databases_of(wrong), None);
         }
     }
 

@@ -1,18 +1,15 @@
 //! FaunaDB's protocol over HTTP: hands requests to the layer and writes its replies.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::Response;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use hyper::http::request::Parts;
 use quartet_layer_fauna::{
     BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, database_named_by, presented_secret,
 };
 use quartet_model::DatabaseId;
-use quartet_tenancy::{Access, Charge, Database};
+use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
-use crate::http_connection::{Followed, Follower, Following, HttpAnswer, HttpLayer, Wake};
+use crate::http_connection::{Answer, Followed, Follower, Following, Head, Headers, HttpLayer, Wake};
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
 
@@ -36,12 +33,12 @@ impl FaunaHttp {
 
     /// Whose secret it is: the key of a database's root, or a secret that was made in one and names it. `None`: the default
     /// database's, or nobody's.
-    fn database_of(&self, head: &Parts) -> Option<Arc<Database>> {
+    fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         if catalogue.is_empty() {
             return None;
         }
-        let secret = presented_secret(head.headers.get(AUTHORIZATION)?.to_str().ok()?)?;
+        let secret = presented_secret(head.header("authorization")?)?;
         if let Some(number) = database_named_by(&secret) {
             return catalogue.numbered(DatabaseId(number));
         }
@@ -50,33 +47,42 @@ impl FaunaHttp {
         (access == Access::Fauna).then_some(database)
     }
 
-    fn answer_default(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        whole(with_request(
-            head,
-            body.as_deref().unwrap_or_default(),
-            |request| match &body {
-                Some(_) => self.layer.answer(request),
-                None => self.layer.refuse(request, Refusal::TooLarge),
-            },
-        ))
+    fn enter(&self, head: &Head<'_>) -> Option<Inside> {
+        let database = self.database_of(head)?;
+        let entered = self.tenants.enter(&database)?;
+        Some(Inside { database, entered })
     }
 
-    /// Answers in the name of a database that is one of several: within its quotas, and metered.
-    fn answer_in(&self, database: &Arc<Database>, entered: &Entered, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let layer = entered.fauna(&self.tenants.maker);
-        let sent = body.as_deref().unwrap_or_default();
-        let reply = with_request(head, sent, |request| {
-            if body.is_none() {
-                return layer.refuse(request, Refusal::TooLarge);
-            }
-            match gate::admit(database, sent.len(), layer.engine.now_micros()) {
-                Ok(()) => layer.answer(request),
-                Err(exceeded) => layer.refuse(request, Refusal::TooMany(gate::text(exceeded))),
-            }
-        });
-        database.meter.charge(charge_of(&reply));
-        database.meter.transferred(sent.len(), reply.body.len());
-        whole(reply)
+    fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
+        match inside {
+            Some(inside) => gate::admit(&inside.database, sent_bytes, self.layer.engine.now_micros()),
+            None => Ok(()),
+        }
+    }
+
+    fn layer<'s>(&'s self, inside: &'s Option<Inside>) -> &'s Arc<Fauna> {
+        match inside {
+            Some(inside) => inside.entered.fauna(&self.tenants.maker),
+            None => &self.layer,
+        }
+    }
+
+    fn player(&self, inside: &Option<Inside>) -> Player {
+        let database = inside.as_ref().map(|inside| inside.database.clone());
+        Player::new(self.tenants.clone(), database)
+    }
+}
+
+/// A request that is answered in the name of a database which is one of several: within its quotas, and metered.
+struct Inside {
+    database: Arc<Database>,
+    entered: Entered,
+}
+
+impl Inside {
+    fn charge(&self, sent_bytes: usize, reply: &Reply) {
+        self.database.meter.charge(charge_of(reply));
+        self.database.meter.transferred(sent_bytes, reply.body.len());
     }
 }
 
@@ -94,6 +100,7 @@ fn charge_of(reply: &Reply) -> Charge {
 
 /// Does some of a layer's background work. True if there was any.
 pub fn maintain(layer: &Fauna) -> bool {
+    layer.sweep();
     if !layer.take_work() {
         return false;
     }
@@ -106,39 +113,28 @@ pub fn maintain(layer: &Fauna) -> bool {
     true
 }
 
-/// Gives `body` the parts of a request as the layer takes them.
-fn with_request<T>(head: &Parts, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
-    let headers = head
-        .headers
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let headers: Vec<(&str, &str)> = headers.collect();
+/// Gives `answer` the parts of a request as the layer takes them.
+fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
+    let headers: Vec<(&str, &str)> = head.texts().collect();
     answer(Request {
-        method: head.method.as_str(),
-        target: head.uri.path_and_query().map_or("/", |target| target.as_str()),
+        method: head.method,
+        target: head.target,
         headers: &headers,
         body,
     })
 }
 
-fn head_of<B>(reply: &Reply, body: B) -> Response<B> {
-    let mut response = Response::new(body);
-    *response.status_mut() =
-        hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in &reply.headers {
-        // A header made of what a client sent may hold what a header may not: it is left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
+fn headers_of(reply: Vec<(&'static str, String)>) -> Headers {
+    reply.into_iter().map(|(name, value)| (name, value.into())).collect()
 }
 
-fn whole(mut reply: Reply) -> HttpAnswer {
-    let body = Bytes::from(std::mem::take(&mut reply.body));
-    HttpAnswer {
-        response: head_of(&reply, body),
+fn whole(reply: Reply) -> Answer {
+    Answer {
+        status: reply.status,
+        headers: headers_of(reply.headers),
+        body: reply.body.into_bytes(),
         hold: reply.hold,
+        pause: Duration::ZERO,
     }
 }
 
@@ -151,33 +147,48 @@ impl HttpLayer for FaunaHttp {
         BODY_BYTES_MAX
     }
 
-    fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let entered = self.database_of(head).and_then(|database| {
-            let entered = self.tenants.enter(&database)?;
-            Some((database, entered))
-        });
-        let player = Player::new(
-            self.tenants.clone(),
-            entered.as_ref().map(|(database, _)| database.clone()),
-        );
-        player.answer(|| match &entered {
-            Some((database, entered)) => self.answer_in(database, entered, head, body),
-            None => self.answer_default(head, body),
+    /// What `answer_soon` left: it has been admitted there.
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let inside = self.enter(head);
+        let layer = self.layer(&inside);
+        self.player(&inside).answer(|| {
+            let sent = body.unwrap_or_default();
+            let reply = with_request(head, sent, |request| match body {
+                Some(_) => layer.answer(request),
+                None => layer.refuse(request, Refusal::TooLarge),
+            });
+            inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+            whole(reply)
         })
     }
 
-    fn follow(&self, head: &Parts, body: &Option<Bytes>, wake: Wake) -> Option<Followed> {
-        let body = body.as_deref()?;
-        let database = self.database_of(head);
-        let entered = database.as_ref().and_then(|database| self.tenants.enter(database));
-        let layer = entered
-            .as_ref()
-            .map_or(&self.layer, |entered| entered.fauna(&self.tenants.maker));
-        let opened = with_request(head, body, |request| layer.stream(request, wake))?;
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
+        let sent = body?;
+        let inside = self.enter(head);
+        let layer = self.layer(&inside);
+        self.player(&inside).answer_soon(|| {
+            let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
+                Ok(()) => layer.answer_soon(request),
+                Err(exceeded) => Some(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
+            })?;
+            inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+            Some(whole(reply))
+        })
+    }
+
+    fn long_turn(&self, head: &Head<'_>) -> Option<Player> {
+        Some(Player::new(self.tenants.clone(), self.database_of(head)))
+    }
+
+    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+        let inside = self.enter(head);
+        let wake = Arc::new(move || wake.notify_one());
+        let opened = with_request(head, body?, |request| self.layer(&inside).stream(request, wake))?;
         Some(match opened {
             Ok((reply, stream)) => {
+                let database = inside.map(|inside| inside.database);
                 let follower = DatabaseStream { stream, database };
-                Ok((head_of(&reply, ()), Box::new(follower) as Box<dyn Follower>))
+                Ok((reply.status, headers_of(reply.headers), Box::new(follower)))
             }
             Err(reply) => Err(whole(reply)),
         })

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, Engine, Space};
-use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::{Fauna, RootSecret};
+use quartet_layer_dynamodb::{DynamoDb, Throughput};
+use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_redis::commands::scripting::budget::LongScripts;
 use quartet_layer_redis::gate::Directory;
 use quartet_layer_redis::{Identity, Redis};
@@ -37,6 +37,8 @@ pub struct LayerMaker {
     pub long_scripts: Arc<LongScripts>,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
+    /// One for all: it keeps its connections and knows which issuers to trust.
+    pub fetch_issuer_keys: Arc<Fetch>,
 }
 
 impl LayerMaker {
@@ -98,6 +100,9 @@ impl LayerMaker {
         if let Some(endpoint) = self.dynamodb_endpoint.get() {
             layer.endpoint.clone_from(endpoint);
         }
+        if self.settings.dynamodb_throttling {
+            layer.throughput = Throughput::limited();
+        }
         layer
     }
 
@@ -121,7 +126,11 @@ impl LayerMaker {
     }
 
     fn fauna(&self, space: Space, root: RootSecret) -> Fauna {
-        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random));
+        let fetch = self.fetch_issuer_keys.clone();
+        layer.key_sets.fetch = Some(Box::new(move |uri| fetch(uri)));
+        layer.rate_limits = RateLimits::new(self.settings.fauna_rate_limits);
+        layer
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {

@@ -12,11 +12,14 @@ mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
+mod issuer_keys;
 mod layers;
 mod metrics;
+mod neighbours;
 mod resources;
 mod settings;
 mod tenants;
+mod tls;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
@@ -34,7 +37,10 @@ use quartet_model::LayerId;
 use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
+pub use dynamodb::Verifier;
+pub use http_connection::{Head, Header};
 pub use settings::{Credentials, Listen, Settings};
+pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
@@ -42,7 +48,9 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::layers::LayerMaker;
+use crate::neighbours::Neighbours;
 use crate::tenants::Tenants;
+use crate::tls::Tls;
 
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
@@ -103,6 +111,7 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
@@ -130,6 +139,7 @@ impl Server {
             identity: identity(&engine, &settings, port, startup_bytes),
             long_scripts: Arc::default(),
             dynamodb_endpoint: OnceLock::new(),
+            fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
         let catalogue = Catalogue::open(engine.clone(), Box::new(resources::fill_random));
         let mut server = Server {
@@ -152,7 +162,9 @@ impl Server {
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("http://{address}")));
+            server
+                .listeners
+                .push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
             tenants.maker.dynamodb_endpoint.get_or_init(|| address.to_string());
             let layer = tenants.maker.dynamodb(tenants.maker.default_space(LayerId::DynamoDb));
             let layer = DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone());
@@ -160,9 +172,10 @@ impl Server {
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server
-                .listeners
-                .push(("fauna", format!("http://{}", listener.local_addr()?)));
+            server.listeners.push((
+                "fauna",
+                format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
+            ));
             let layer = FaunaHttp::new(tenants.maker.default_fauna(), tenants.clone());
             http.push((listener, Arc::new(layer)));
         }
@@ -208,6 +221,7 @@ impl Server {
             redis,
             desks,
             http,
+            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             http_threads,
         });
         let receivers = receivers.into_iter().zip(http_receivers);
@@ -229,7 +243,11 @@ impl Server {
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
     fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
             .stack_size(STACK_BYTES)
@@ -262,7 +280,8 @@ impl Server {
 
 impl Worker {
     async fn run(mut self) {
-        let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let neighbours = Neighbours::default();
+        let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
         let porter = self.porter.clone();
         let porter = tokio::task::spawn(async move { porter.serve().await });
         let mut tasks = tokio::task::JoinSet::new();
@@ -272,11 +291,12 @@ impl Worker {
         loop {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
-                    let serving = connection::serve(accepted, self.layer.clone(), self.tenants.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
-                    tasks.spawn(serving);
+                    let (layer, tenants, settings) = (self.layer.clone(), self.tenants.clone(), self.settings.clone());
+                    let serving = connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
+                    tasks.spawn(neighbours.with(serving));
                 }
                 Some(accepted) = self.http_connections.recv() => {
-                    tasks.spawn(http_connection::serve(accepted, waiters.clone(), self.stop.clone()));
+                    tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters.clone(), self.stop.clone())));
                 }
                 Some(_) = tasks.join_next() => {}
                 // Nobody accepts any more, and everybody who was accepted is gone.
@@ -295,7 +315,15 @@ impl Worker {
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
             let connections_max = self.settings.connections_max;
-            tasks.spawn(http_connection::accept(listener, layer, connections_max, threads, stop));
+            let tls = listening.tls.clone();
+            tasks.spawn(http_connection::accept(
+                listener,
+                layer,
+                tls,
+                connections_max,
+                threads,
+                stop,
+            ));
         }
     }
 }
@@ -356,6 +384,8 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;

@@ -148,8 +148,11 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
     text
 }
 
+/// Name, kind, help, and the figure.
+type Metric = (&'static str, &'static str, &'static str, fn(&Usage) -> f64);
+
 /// What is shown of each database beside the default one.
-const OF_A_DATABASE: [(&str, &str, &str, fn(&Usage) -> f64); 7] = [
+const OF_A_DATABASE: [Metric; 7] = [
     (
         "commands_total",
         "counter",

@@ -11,8 +11,9 @@ import redis
 from botocore.exceptions import ClientError
 from faunadb import query as q
 from faunadb.errors import FaunaError, Unauthorized
-from harness import dynamodb, fauna
+from harness import certificates, dynamodb, fauna
 from harness.admin import Admin, Refused
+from harness.issuer import EllipticKey, Issuer
 from harness.resp import Connection
 from harness.server import Server, binary
 
@@ -157,6 +158,44 @@ def test_the_same_collection_in_two_databases_of_fauna(host, admin):
     admin.delete("shop")
     with pytest.raises(Unauthorized):
         fauna.connect(host, server_key).query(q.now())
+
+
+def test_a_token_of_an_issuer_opens_the_database_that_its_audience_names(tmp_path):
+    made, key, tokens = certificates.make(tmp_path), EllipticKey("one"), {}
+    server, issuer = Server(options=["--fauna-issuer-roots", str(made.root)]).start(), Issuer(made)
+    try:
+        issuer.keys = [key]
+        for name in ["shop", "news"]:
+            tree = fauna.connect(server, Admin(server).create(name)["credentials"]["fauna_key"])
+            tree.query(q.create_collection({"name": name}))
+            tree.query(q.create_role({"name": "reader", "privileges": [{"resource": q.collection(name), "actions": {"read": True}}]}))
+            definition = {"name": "p", "issuer": "https://issuer/", "jwks_uri": issuer.uri("keys"), "roles": [q.role("reader")]}
+            provider = tree.query(q.create_access_provider(definition))
+            claims = {"iss": "https://issuer/", "aud": provider["audience"], "exp": int(time.time()) + 600, "sub": "amy"}
+            tokens[name] = issuer.token(key, claims)
+        for name, other in [("shop", "news"), ("news", "shop")]:
+            found = fauna.connect(server, tokens[name]).query([q.exists(q.collection(name)), q.exists(q.collection(other))])
+            assert found == [True, False]
+        Admin(server).delete("shop")
+        with pytest.raises(Unauthorized):
+            fauna.connect(server, tokens["shop"]).query(q.now())
+    finally:
+        issuer.close()
+        server.close()
+
+
+def test_what_takes_long_is_counted_once(host, admin):
+    shop = admin.create("shop")
+    tree = fauna.connect(host, shop["credentials"]["fauna_key"])
+    tree.query(q.create_collection({"name": "c"}))
+    user = tree.query(q.create(q.collection("c"), {"credentials": {"password": "sesame"}}))
+    before = admin.usage("shop")
+    for _ in range(3):
+        secret = tree.query(q.login(user["ref"], {"password": "sesame"}))["secret"]
+    after = admin.usage("shop")
+    assert after["commands"] - before["commands"] == 3
+    assert after["bytes_out"] - before["bytes_out"] > 3 * len(secret)
+    assert tree.query(q.identify(user["ref"], "sesame")) is True
 
 
 def test_quotas_of_redis(host, admin):

@@ -3,22 +3,24 @@
 //! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC. What is compared is
 //! compared in constant time. Nothing is taken from the request but what the signature covers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
-use hyper::http::HeaderMap;
-use hyper::http::request::Parts;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 
+use crate::http_connection::Head;
 use crate::tenants::Tenants;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "dynamodb";
+/// Names the operation.
+const TARGET: &str = "x-amz-target";
 const SKEW_SECONDS: i64 = 15 * 60;
 const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
@@ -26,19 +28,19 @@ const DERIVED_MAX: usize = 1000;
 
 type Signer = Hmac<Sha256>;
 
-/// Who may ask.
+/// Who may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
-    /// Under access key, date and region, joined by a slash.
+    /// Under credentials whose scope was checked: access key, date, region, service and terminator, joined by slashes.
     derived: RwLock<HashMap<String, Signer>>,
     /// Databases have access keys of their own.
     tenants: Option<Arc<Tenants>>,
 }
 
 /// A known access key.
-struct Known {
-    secret: String,
+struct Known<'v> {
+    secret: Cow<'v, str>,
     /// Whose it is; `None`: the default database's.
     database: Option<Arc<Database>>,
 }
@@ -55,20 +57,12 @@ struct Claim<'r> {
 
 /// The parts of a credential.
 struct Scope<'r> {
-    access_key: &'r str,
     date: &'r str,
     region: &'r str,
 }
 
 impl Verifier {
-    pub fn new(access_keys: &[(String, String)], tenants: Arc<Tenants>) -> Verifier {
-        Verifier {
-            tenants: Some(tenants),
-            ..Verifier::of(access_keys)
-        }
-    }
-
-    fn of(access_keys: &[(String, String)]) -> Verifier {
+    pub fn new(access_keys: &[(String, String)]) -> Verifier {
         Verifier {
             secrets: access_keys.iter().cloned().collect(),
             derived: RwLock::default(),
@@ -76,11 +70,19 @@ impl Verifier {
         }
     }
 
+    /// The same, that knows the keys of databases too.
+    pub(crate) fn of_databases(access_keys: &[(String, String)], tenants: Arc<Tenants>) -> Verifier {
+        Verifier {
+            tenants: Some(tenants),
+            ..Verifier::new(access_keys)
+        }
+    }
+
     /// Refuses a request that nobody known has signed; tells whose the key is, `None` being the default database. `body` is as
     /// it was sent.
-    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<Option<Arc<Database>>, Failure> {
-        let query = QueryParameters::parse(head.uri.query().unwrap_or_default());
-        let header = header(&head.headers, "authorization");
+    pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<Option<Arc<Database>>, Failure> {
+        let query = QueryParameters::parse(head.query().unwrap_or_default());
+        let header = head.header("authorization");
         let presigned = query.get("X-Amz-Algorithm").is_some();
         let claim = match (header, presigned) {
             (Some(_), true) => {
@@ -88,7 +90,7 @@ impl Verifier {
                     "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
                 ));
             }
-            (Some(header), false) => Claim::from_header(header, &head.headers)?,
+            (Some(header), false) => Claim::from_header(header, head)?,
             (None, true) => Claim::from_query(&query)?,
             (None, false) => return Err(missing()),
         };
@@ -99,7 +101,7 @@ impl Verifier {
         &self,
         claim: &Claim<'_>,
         query: &QueryParameters,
-        head: &Parts,
+        head: &Head<'_>,
         body: &[u8],
         now_seconds: i64,
     ) -> Result<Option<Arc<Database>>, Failure> {
@@ -111,37 +113,35 @@ impl Verifier {
         claim.check_signed_headers(head)?;
         let scope = Scope::parse(claim)?;
         let known = known.ok_or_else(unknown_key)?;
-        let signer = self.signer(&scope, &known.secret);
+        let signer = self.signer(claim.credential, &scope, &known.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
-        let mut to_sign = format!(
-            "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/aws4_request\n",
-            claim.date, scope.date, scope.region
-        );
-        write_hexadecimal(&Sha256::digest(&canonical), &mut to_sign);
+        let mut hash = String::with_capacity(64);
+        write_hexadecimal(&Sha256::digest(&canonical), &mut hash);
+        let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
+        let to_sign = [ALGORITHM, "\n", claim.date, "\n", scope, "\n", &hash].concat();
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(to_sign.as_bytes()).verify_slice(&signature);
         signed.map_err(|_| mismatch())?;
         Ok(known.database)
     }
 
-    fn known(&self, access_key: &str) -> Option<Known> {
+    fn known(&self, access_key: &str) -> Option<Known<'_>> {
         if let Some(secret) = self.secrets.get(access_key) {
             return Some(Known {
-                secret: secret.clone(),
+                secret: Cow::Borrowed(secret),
                 database: None,
             });
         }
         let (database, secret) = self.tenants.as_ref()?.catalogue.by_access_key(access_key)?;
         Some(Known {
-            secret,
+            secret: Cow::Owned(secret),
             database: Some(database),
         })
     }
 
     /// The HMAC of the key that the secret gives for this day and region.
-    fn signer(&self, scope: &Scope<'_>, secret: &str) -> Signer {
-        let name = format!("{}/{}/{}", scope.access_key, scope.date, scope.region);
-        if let Some(signer) = self.derived.read().get(&name) {
+    fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> Signer {
+        if let Some(signer) = self.derived.read().get(credential) {
             return signer.clone();
         }
         let mut key = format!("AWS4{secret}").into_bytes();
@@ -157,17 +157,17 @@ impl Verifier {
         if derived.len() >= DERIVED_MAX {
             derived.clear();
         }
-        derived.insert(name, signer.clone());
+        derived.insert(credential.to_owned(), signer.clone());
         signer
     }
 }
 
 /// The access key that a request names, whether or not the signature is right.
-pub fn claimed_key(head: &Parts) -> Option<String> {
-    let credential = match header(&head.headers, "authorization") {
+pub fn claimed_key(head: &Head<'_>) -> Option<String> {
+    let credential = match head.header("authorization") {
         Some(header) => header.split_once("Credential=")?.1.to_owned(),
         None => {
-            let query = QueryParameters::parse(head.uri.query()?);
+            let query = QueryParameters::parse(head.query()?);
             query.get("X-Amz-Credential")?.to_owned()
         }
     };
@@ -205,13 +205,11 @@ fn mismatch() -> Failure {
 }
 
 impl<'r> Claim<'r> {
-    fn from_header(authorization: &'r str, headers: &'r HeaderMap) -> Result<Claim<'r>, Failure> {
-        let Some(rest) = authorization
-            .strip_prefix(ALGORITHM)
-            .filter(|rest| rest.starts_with([' ', '\t']))
-        else {
+    fn from_header(authorization: &'r str, head: &Head<'r>) -> Result<Claim<'r>, Failure> {
+        let (algorithm, rest) = authorization.split_once([' ', '\t']).unwrap_or((authorization, ""));
+        if !algorithm.starts_with("AWS4-") {
             return Err(missing());
-        };
+        }
         let parts = rest.split([',', ' ', '\t']).filter_map(|part| part.split_once('='));
         let parts: Vec<(&str, &str)> = parts.collect();
         let part = |name: &str| {
@@ -220,14 +218,16 @@ impl<'r> Claim<'r> {
                 .find(|(key, value)| *key == name && !value.is_empty())
                 .map(|part| part.1)
         };
-        let date = header(headers, "x-amz-date").or_else(|| header(headers, "date"));
+        let date = head.header("x-amz-date").or_else(|| head.header("date"));
         let repeated = ["Credential", "SignedHeaders", "Signature"]
             .iter()
             .any(|name| parts.iter().filter(|(key, _)| key == name).count() > 1);
-        if repeated || headers.get_all("authorization").iter().count() > 1 {
+        let several = head.values("authorization").count() > 1;
+        if repeated || several {
             return Err(mismatch());
         }
         match (part("Credential"), part("SignedHeaders"), part("Signature"), date) {
+            (Some(_), Some(_), Some(_), Some(_)) if algorithm != ALGORITHM => Err(mismatch()),
             (Some(credential), Some(signed_headers), Some(signature), Some(date)) => Ok(Claim {
                 credential,
                 signed_headers,
@@ -258,9 +258,6 @@ impl<'r> Claim<'r> {
     }
 
     fn from_query(query: &'r QueryParameters) -> Result<Claim<'r>, Failure> {
-        if query.get("X-Amz-Algorithm") != Some(ALGORITHM) {
-            return Err(missing());
-        }
         let mut absent = String::new();
         let mut part = |name: &str| {
             let found = query.get(name).filter(|value| !value.is_empty());
@@ -269,6 +266,7 @@ impl<'r> Claim<'r> {
             }
             found.unwrap_or_default()
         };
+        let algorithm = part("X-Amz-Algorithm");
         let credential = part("X-Amz-Credential");
         let signature = part("X-Amz-Signature");
         let signed_headers = part("X-Amz-SignedHeaders");
@@ -276,6 +274,9 @@ impl<'r> Claim<'r> {
         if !absent.is_empty() {
             let text = format!("{absent}Re-examine the query-string parameters.");
             return Err(Failure::new(Exception::IncompleteSignature, text));
+        }
+        if algorithm != ALGORITHM {
+            return Err(mismatch());
         }
         let expires = query.get("X-Amz-Expires").map_or(Ok(SKEW_SECONDS), str::parse);
         let expires = expires
@@ -301,20 +302,22 @@ impl<'r> Claim<'r> {
             ));
         };
         let lasts = self.expires_seconds.unwrap_or(SKEW_SECONDS);
-        let now = format_time(now_seconds);
+        let now = || format_time(now_seconds);
         if seconds < now_seconds - lasts {
             let limit = format_time(now_seconds - lasts);
             return Err(invalid(format!(
-                "Signature expired: {} is now earlier than {limit} ({now} - {} min.)",
+                "Signature expired: {} is now earlier than {limit} ({} - {} min.)",
                 self.date,
+                now(),
                 lasts / 60
             )));
         }
         if seconds > now_seconds + SKEW_SECONDS {
             let limit = format_time(now_seconds + SKEW_SECONDS);
             return Err(invalid(format!(
-                "Signature not yet current: {} is still later than {limit} ({now} + {} min.)",
+                "Signature not yet current: {} is still later than {limit} ({} + {} min.)",
                 self.date,
+                now(),
                 SKEW_SECONDS / 60
             )));
         }
@@ -322,7 +325,7 @@ impl<'r> Claim<'r> {
     }
 
     /// The host must be signed, and whatever names the operation.
-    fn check_signed_headers(&self, head: &Parts) -> Result<(), Failure> {
+    fn check_signed_headers(&self, head: &Head<'_>) -> Result<(), Failure> {
         let signs = |name: &str| {
             self.signed_headers
                 .split(';')
@@ -332,24 +335,23 @@ impl<'r> Claim<'r> {
             return Err(invalid("'Host' must be a 'SignedHeader' in the AWS Authorization."));
         }
         // An unsigned target would let anybody turn one operation into another.
-        for name in head
+        let is_target = |name: &str| {
+            let prefix = name.as_bytes().get(..TARGET.len());
+            prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(TARGET.as_bytes()))
+        };
+        let mut targets = head
             .headers
-            .keys()
-            .map(|name| name.as_str())
-            .filter(|name| name.starts_with("x-amz-target"))
-        {
-            if !signs(name) {
-                return Err(mismatch());
-            }
-        }
-        Ok(())
+            .iter()
+            .map(|header| header.name)
+            .filter(|name| is_target(name));
+        if targets.all(signs) { Ok(()) } else { Err(mismatch()) }
     }
 }
 
 impl<'r> Scope<'r> {
     fn parse(claim: &Claim<'r>) -> Result<Scope<'r>, Failure> {
         let parts: Vec<&str> = claim.credential.split('/').collect();
-        let [access_key, date, region, service, terminator] = parts[..] else {
+        let [_, date, region, service, terminator] = parts[..] else {
             return Err(Failure::new(
                 Exception::IncompleteSignature,
                 format!(
@@ -387,56 +389,56 @@ impl<'r> Scope<'r> {
             );
         }
         if faults.is_empty() {
-            return Ok(Scope {
-                access_key,
-                date,
-                region,
-            });
+            return Ok(Scope { date, region });
         }
         Err(invalid(faults))
     }
 }
 
 /// What the signature covers, as text. `None` if it names a header that did not come.
-fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Parts, body: &[u8]) -> Option<Vec<u8>> {
-    let mut text = Vec::with_capacity(512);
+fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>, body: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(1024);
     let mut line = |part: &[u8]| {
         text.extend_from_slice(part);
         text.push(b'\n');
     };
-    line(head.method.as_str().as_bytes());
-    line(head.uri.path().as_bytes());
+    line(head.method.as_bytes());
+    line(head.path().as_bytes());
     line(query.canonical().as_bytes());
-    let mut names: Vec<String> = claim.signed_headers.split(';').map(str::to_ascii_lowercase).collect();
+    let signed_headers = lower_case(claim.signed_headers);
+    let mut names: Vec<&str> = signed_headers.split(';').collect();
     names.sort_unstable();
     for name in &names {
-        let mut value = name.clone().into_bytes();
-        value.push(b':');
-        canonical_header(head, name, &mut value)?;
-        line(&value);
+        text.extend_from_slice(name.as_bytes());
+        text.push(b':');
+        canonical_header(head, name, &mut text)?;
+        text.push(b'\n');
     }
-    line(b"");
-    line(names.join(";").as_bytes());
-    let mut hash = String::new();
+    text.push(b'\n');
+    for (position, name) in names.iter().enumerate() {
+        if position > 0 {
+            text.push(b';');
+        }
+        text.extend_from_slice(name.as_bytes());
+    }
+    text.push(b'\n');
+    let mut hash = String::with_capacity(64);
     write_hexadecimal(&Sha256::digest(body), &mut hash);
     text.extend_from_slice(hash.as_bytes());
     Some(text)
 }
 
-/// Appends the values of a header, each trimmed and with single blanks.
-fn canonical_header(head: &Parts, name: &str, out: &mut Vec<u8>) -> Option<()> {
-    let mut values = head
-        .headers
-        .get_all(name)
-        .iter()
-        .map(|value| value.as_bytes())
-        .peekable();
-    if values.peek().is_none() {
-        // HTTP/2 has no Host; what stands for it is the authority.
-        let authority = head.uri.authority().filter(|_| name == "host")?;
-        out.extend_from_slice(authority.as_str().as_bytes());
-        return Some(());
+fn lower_case(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => text.to_ascii_lowercase().into(),
+        false => text.into(),
     }
+}
+
+/// Appends the values of a header, each trimmed and with single blanks.
+fn canonical_header(head: &Head<'_>, name: &str, out: &mut Vec<u8>) -> Option<()> {
+    let mut values = head.values(name).peekable();
+    values.peek()?;
     for (position, value) in values.enumerate() {
         if position > 0 {
             out.push(b',');
@@ -514,10 +516,6 @@ fn percent_encoded(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// Seconds since 1970 of `yyyymmddThhmmssZ`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_tenancy::{Database, Turns};
 
-use crate::http_connection::HttpAnswer;
+use crate::http_connection::Answer;
 use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.
@@ -17,10 +17,6 @@ pub struct Player {
     tenants: Arc<Tenants>,
     database: Option<Arc<Database>>,
 }
-
-/// Added to an answer over HTTP: it is sent this much later, because its database has had more than its share.
-#[derive(Clone, Copy, Debug)]
-pub struct Pause(pub Duration);
 
 /// How often a connection looks whether a long turn of its database has ended.
 const LONG_TURN_RETRY: Duration = Duration::from_millis(2);
@@ -98,14 +94,28 @@ impl Player {
     }
 
     /// Answers a request over HTTP as one turn; a database that owes the others time is answered later.
-    pub fn answer(&self, answer: impl FnOnce() -> HttpAnswer) -> HttpAnswer {
+    pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
+        let answer = self.take(answer);
+        self.delayed(answer)
+    }
+
+    /// The same, if the answer comes soon.
+    pub fn answer_soon(&self, answer: impl FnOnce() -> Option<Answer>) -> Option<Answer> {
+        self.take(answer).map(|answer| self.delayed(answer))
+    }
+
+    fn take<T>(&self, work: impl FnOnce() -> T) -> T {
         let turn = self.begin();
-        let mut answer = answer();
+        let done = work();
         self.end(turn);
-        if let Some(pause) = self.pause() {
-            answer.response.extensions_mut().insert(Pause(pause));
+        done
+    }
+
+    fn delayed(&self, answer: Answer) -> Answer {
+        Answer {
+            pause: self.pause().unwrap_or_default(),
+            ..answer
         }
-        answer
     }
 
     fn turns(&self) -> &Turns {
