@@ -17,6 +17,7 @@ pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod config;
+pub mod connectionless;
 pub mod context;
 pub mod cursors;
 pub mod errors;

@@ -12,7 +12,9 @@ pub const REDACTED: &[u8] = b"(redacted)";
 /// Positions of the secret arguments. Empty, without allocating, for nearly all commands.
 pub fn secrets(command: &Command, arguments: Arguments<'_>) -> Vec<usize> {
     match command.name {
-        "acl|setuser" | "acl|getuser" | "acl|deluser" => (2..arguments.len()).collect(),
+        "acl|setuser" | "acl|getuser" | "acl|deluser" | "acl|gentoken" | "acl|resttoken" => {
+            (2..arguments.len()).collect()
+        }
         "auth" => (1..arguments.len()).collect(),
         "hello" => after_auth(arguments),
         "config|set" => secret_values(arguments),

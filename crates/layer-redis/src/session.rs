@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{ExecuteError, Hold, Home};
+use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply};
 
 use crate::Redis;
-use crate::acl::Denial;
+use crate::acl::{Denial, User};
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
     ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
@@ -33,6 +34,8 @@ pub struct Received {
     pub consumed: usize,
     /// The replies may be sent once this version is durable.
     pub hold: Hold,
+    /// The latest commit when the requests were done; zero if they were answered without the lock.
+    pub version: Version,
     /// Close the connection after sending the replies.
     pub close: bool,
     /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
@@ -79,6 +82,12 @@ impl Session {
 
     pub fn is_authenticated(&self) -> bool {
         self.client.authenticated
+    }
+
+    /// From now on the requests are this user's, who has shown who he is.
+    pub fn act_for(&mut self, user: Arc<User>) {
+        self.client.authenticated = true;
+        self.client.become_user(user);
     }
 
     /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
@@ -139,6 +148,7 @@ impl Session {
             }
         }
         received.close |= self.client.close_after_reply;
+        received.version = home.as_ref().map_or(Version::ZERO, Home::last_version);
         received
     }
 

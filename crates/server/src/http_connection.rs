@@ -31,14 +31,22 @@ pub trait HttpLayer: Send + Sync + 'static {
 
     fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer;
 
+    /// The answer, or what is left to be done for it where it may take long.
+    fn begin(&self, head: &Parts, body: Option<Bytes>) -> Result<HttpAnswer, Work> {
+        Ok(self.answer(head, body))
+    }
+
     /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on. `None`: it is one for `answer`. `wake` may be called from any thread, and quickly.
+    /// A request whose answer goes on. `None`: it is one for `begin`. `wake` may be called from any thread, and quickly.
     fn follow(&self, _head: &Parts, _body: &Option<Bytes>, _wake: Wake) -> Option<Followed> {
         None
     }
 }
+
+/// The rest of a request that takes too long for an I/O thread.
+pub type Work = Box<dyn FnOnce() -> HttpAnswer + Send>;
 
 /// Tells that a [`Follower`] may have something to send.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -255,7 +263,13 @@ async fn respond(
             return Ok(response.map(|()| AnswerBody::GoingOn(receiver)));
         }
         Some(Err(refusal)) => refusal,
-        None => layer.answer(&head, body),
+        None => match layer.begin(&head, body) {
+            Ok(answer) => answer,
+            Err(work) => match tokio::task::spawn_blocking(work).await {
+                Ok(answer) => answer,
+                Err(_) => return Ok(empty(StatusCode::INTERNAL_SERVER_ERROR)),
+            },
+        },
     };
     if !waiters.is_durable(answer.hold) {
         waiters.durable(answer.hold).await;

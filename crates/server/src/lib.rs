@@ -5,6 +5,7 @@
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
 mod bell;
+mod compression;
 mod connection;
 mod durability;
 mod dynamodb;
@@ -13,6 +14,7 @@ mod http;
 mod http_connection;
 mod metrics;
 mod resources;
+mod rest;
 mod settings;
 mod users;
 
@@ -32,12 +34,13 @@ use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
-pub use settings::{Credentials, Listen, Settings};
+pub use settings::{Credentials, Listen, RestTokens, Settings};
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
+use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 
 /// The logical database that the Redis listener opens.
@@ -125,7 +128,6 @@ impl Server {
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
         let layer = Arc::new(server.redis_layer(&settings, port, startup_bytes)?);
-        let metrics_layer = layer.clone();
         if let Some(listener) = &redis_listener {
             server
                 .listeners
@@ -147,16 +149,16 @@ impl Server {
             let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
             http.push((listener, layer));
         }
-        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
-        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
-            server
-                .listeners
-                .push(("http", format!("http://{}", listener.local_addr()?)));
-            let stopped = stopped.clone();
-            server.spawn("http", move || http::serve(listener, metrics_layer, stopped))?;
+            let url = format!("http://{}", listener.local_addr()?);
+            server.listeners.push(("rest", settings.rest_variables(&url)));
+            server.listeners.push(("http", url));
+            let pages = HttpPages::new(layer.clone(), settings.rest_tokens.clone(), stopped.clone());
+            http.push((listener, Arc::new(pages)));
         }
+        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
+        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         server.spawn("cycles", move || run_cycles(layer, http_layers, stopped))?;
         Ok(server)
     }

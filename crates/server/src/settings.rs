@@ -17,6 +17,7 @@ pub struct Settings {
     pub dynamodb: Listen,
     pub fauna: Listen,
     pub credentials: Credentials,
+    pub rest_tokens: RestTokens,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
@@ -61,6 +62,24 @@ impl std::str::FromStr for Listen {
         text.parse()
             .map(Listen::On)
             .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+    }
+}
+
+/// Tokens of REST, besides those that users have by ACL; only their hashes are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestTokens {
+    /// May do what `default` may. If there is one, a server that asks for no password still asks for it.
+    pub standard: Option<[u8; 32]>,
+    pub read_only: Option<[u8; 32]>,
+}
+
+impl RestTokens {
+    pub fn new(standard: Option<&str>, read_only: Option<&str>) -> RestTokens {
+        let hash = |token: &str| quartet_layer_redis::acl::password_hash(token.as_bytes());
+        RestTokens {
+            standard: standard.map(hash),
+            read_only: read_only.map(hash),
+        }
     }
 }
 
@@ -118,6 +137,16 @@ impl Settings {
         self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
     }
 
+    /// What a user of `@upstash/redis` pastes into an environment.
+    pub fn rest_variables(&self, url: &str) -> String {
+        let token = match (&self.rest_tokens.standard, &self.credentials) {
+            (Some(_), _) => "<the token given>",
+            (None, Credentials::None) => "dev",
+            (None, Credentials::Key { .. }) => "<root key>",
+        };
+        format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
+    }
+
     /// What a user pastes into a client; the root key stands for itself.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self.credentials {
@@ -156,6 +185,7 @@ mod tests {
             fauna: Listen::Off,
             dynamodb: Listen::Off,
             credentials: Credentials::Key { sha256: [0; 32] },
+            rest_tokens: RestTokens::default(),
             access_keys: Vec::new(),
             io_threads: None,
             connections_max: 1,

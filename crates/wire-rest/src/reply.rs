@@ -63,12 +63,26 @@ pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut
     written_count
 }
 
-/// The elements of an array, to be written as results of their own, and how many there are; `None` if it is no array.
-pub fn elements(reply: &[u8]) -> Option<(&[u8], usize)> {
-    let mut reader = Reader::new(reply);
-    match reader.item(0) {
-        Ok(Some(Item::Elements(_, len))) => Some((&reply[reader.consumed()..], usize::try_from(len).ok()?)),
-        _ => None,
+/// Appends what a transaction answers: the replies of its commands as an array, or the one error for which none was executed.
+/// `replies` are those of MULTI, the queued commands and EXEC. `None` if they are not whole.
+pub fn write_transaction(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
+    let mut rest = replies;
+    loop {
+        let is_error = rest.first() == Some(&b'-');
+        let mut reader = Reader::new(rest);
+        match reader.item(0).ok()?? {
+            _ if is_error => return write_result(rest, encoding, out),
+            Item::Simple(_) => rest = &rest[reader.consumed()..],
+            Item::Elements(_, len) => {
+                let count = usize::try_from(len).ok()?;
+                let written_count = write_results(&rest[reader.consumed()..], count, encoding, out);
+                return (written_count == count).then_some(Written {
+                    consumed: replies.len(),
+                    is_error: false,
+                });
+            }
+            _ => return None,
+        }
     }
 }
 
@@ -191,9 +205,31 @@ mod tests {
         let replies = b"+OK\r\n-ERR no\r\n:3\r\n:4";
         assert_eq!(write_results(replies, 9, Encoding::Text, &mut out), 3);
         assert_eq!(out, br#"[{"result":"OK"},{"error":"ERR no"},{"result":3}]"#);
-        let (inner, len) = elements(b"*2\r\n:1\r\n:2\r\n").unwrap();
-        assert_eq!((inner, len), (&b":1\r\n:2\r\n"[..], 2));
-        assert_eq!(elements(b"*-1\r\n"), None);
+    }
+
+    #[test]
+    fn a_transaction_answers_for_its_commands_or_as_a_whole() {
+        let check = |replies: &str, expected: &str, is_error: bool| {
+            let mut out = Vec::new();
+            let written = write_transaction(replies.as_bytes(), Encoding::Text, &mut out).unwrap();
+            assert_eq!(
+                (String::from_utf8(out).unwrap().as_str(), written.is_error),
+                (expected, is_error)
+            );
+        };
+        let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+        check(
+            &format!("{queued}*2\r\n:1\r\n-ERR no\r\n"),
+            r#"[{"result":1},{"error":"ERR no"}]"#,
+            false,
+        );
+        check("+OK\r\n*0\r\n", "[]", false);
+        let refused = "+OK\r\n+QUEUED\r\n-ERR unknown\r\n-EXECABORT\r\n";
+        check(refused, r#"{"error":"ERR unknown"}"#, true);
+        assert_eq!(
+            write_transaction(queued.as_bytes(), Encoding::Text, &mut Vec::new()),
+            None
+        );
     }
 
     #[test]

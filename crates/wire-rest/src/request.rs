@@ -12,6 +12,7 @@ pub struct Commands {
     bytes: Vec<u8>,
     /// Where each request ends.
     ends: Vec<usize>,
+    is_transaction: bool,
 }
 
 /// The request cannot be read. The text is the error for the client.
@@ -38,9 +39,40 @@ impl Commands {
 
     /// The command at `index`, as RESP.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let end = *self.ends.get(index)?;
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.bytes[start..end])
+        (index < self.len()).then(|| self.range(index, index + 1))
+    }
+
+    /// The commands of `start..end`, one behind the other.
+    pub fn range(&self, start: usize, end: usize) -> &[u8] {
+        let end_of = |count: usize| count.checked_sub(1).map_or(0, |last| self.ends[last]);
+        &self.bytes[end_of(start)..end_of(end)]
+    }
+
+    /// How many commands, beginning with that at `start`, the first `bytes` of them are.
+    pub fn count_in(&self, start: usize, bytes: usize) -> usize {
+        let before = start.checked_sub(1).map_or(0, |last| self.ends[last]);
+        self.ends[start..].partition_point(|end| *end <= before + bytes)
+    }
+
+    /// The first command is MULTI and the last EXEC, and the client wrote neither.
+    pub fn is_transaction(&self) -> bool {
+        self.is_transaction
+    }
+
+    /// The same commands between MULTI and EXEC.
+    pub fn into_transaction(self) -> Commands {
+        let mut whole = Commands {
+            is_transaction: true,
+            ..Commands::default()
+        };
+        encode_command(&["MULTI"], &mut whole.bytes);
+        whole.ends.push(whole.bytes.len());
+        let shift = whole.bytes.len();
+        whole.bytes.extend_from_slice(&self.bytes);
+        whole.ends.extend(self.ends.iter().map(|end| end + shift));
+        encode_command(&["EXEC"], &mut whole.bytes);
+        whole.ends.push(whole.bytes.len());
+        whole
     }
 
     /// The command of a request with a path: its segments are the command's words, a body is one more, and so are the names
@@ -224,6 +256,18 @@ mod tests {
         let body = br#"[["SET","a",1],["GET","a"]]"#;
         assert_eq!(shown(commands_of_body(body)), ["SET a 1", "GET a"]);
         assert!(commands_of_body(b"[]").unwrap().is_empty());
+        let both = commands_of_body(body).unwrap();
+        assert_eq!(both.range(1, 2), both.get(1).unwrap());
+        let first_bytes = both.get(0).unwrap().len();
+        assert_eq!(
+            (both.count_in(0, first_bytes), both.count_in(0, first_bytes - 1)),
+            (1, 0)
+        );
+        assert_eq!(both.count_in(1, both.get(1).unwrap().len()), 1);
+        assert_eq!(
+            shown(Ok(both.into_transaction())),
+            ["MULTI", "SET a 1", "GET a", "EXEC"]
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod rules;
 pub mod selector;
 #[cfg(test)]
 mod tests;
+pub mod token;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

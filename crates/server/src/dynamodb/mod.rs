@@ -2,7 +2,6 @@
 //!
 //! Checked in this order: method and content type, size, target, signature, JSON; the rest is the layer's.
 
-mod compression;
 mod signature;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +14,8 @@ use quartet_engine::Hold;
 use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 
+use crate::compression::{self, Unreadable};
 use crate::http_connection::{HttpAnswer, HttpLayer};
-use compression::Unreadable;
 use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;

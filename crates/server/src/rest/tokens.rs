@@ -1,0 +1,133 @@
+//! Whose a request over REST is: the one place where a token becomes a user.
+//!
+//! A token is, in this order: the read-only or the standard one of the settings, one that ACL RESTTOKEN made, or the password
+//! of `default`, which the root key is. With `--dev` and no token in the settings any will do, and so does none.
+
+use std::sync::Arc;
+
+use hyper::http::request::Parts;
+use hyper::http::{HeaderMap, header};
+use quartet_layer_redis::Redis;
+use quartet_layer_redis::acl::rules::Rules;
+use quartet_layer_redis::acl::{User, password_hash};
+use quartet_wire_rest::request::token_of_query;
+
+use crate::settings::RestTokens;
+
+pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
+const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no token";
+
+/// The user of the read-only token. Reads; not those that look at every key.
+const READ_ONLY_USER: &[u8] = b"default_ro";
+const READ_ONLY_RULES: &[&[u8]] = &[
+    b"-@all",
+    b"+@read",
+    b"-@dangerous",
+    b"-scan",
+    b"+ping",
+    b"+echo",
+    b"+client|setinfo",
+];
+
+pub struct Tokens {
+    given: RestTokens,
+    read_only: Arc<User>,
+}
+
+impl Tokens {
+    pub fn new(given: RestTokens) -> Tokens {
+        let rules = Rules::of_default_user().changed(READ_ONLY_RULES, true);
+        Tokens {
+            given,
+            read_only: Arc::new(User::new(READ_ONLY_USER, rules.expect("modifiers that there are"))),
+        }
+    }
+
+    /// The user whose request it is, or the text of the refusal.
+    pub fn user_of(&self, layer: &Redis, head: &Parts) -> Result<Arc<User>, &'static str> {
+        let token = token_of(head);
+        let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));
+        if hash.is_some() && hash == self.given.read_only {
+            return Ok(self.read_only.clone());
+        }
+        let users = &layer.users;
+        if hash.is_some() && hash == self.given.standard {
+            return Ok(users.default_user().clone());
+        }
+        if let Some(user) = token.as_ref().and_then(|token| users.of_token(token.as_bytes())) {
+            return Ok(user);
+        }
+        let is_open = users.are_all_welcome();
+        if is_open && self.given.standard.is_some() {
+            return Err(UNAUTHORIZED);
+        }
+        if is_open && comes_from_elsewhere(&head.headers) {
+            return Err(FROM_ELSEWHERE);
+        }
+        let password = token.unwrap_or_default();
+        let default = users.default_user();
+        users
+            .authenticate(&default.name, password.as_bytes())
+            .ok_or(UNAUTHORIZED)
+    }
+}
+
+fn token_of(head: &Parts) -> Option<String> {
+    let header = head
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = header.and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    bearer.or_else(|| token_of_query(head.uri.query()))
+}
+
+/// A browser sends it for a page that is not of this machine. Such a page could reach a server on loopback that asks for nothing.
+fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let origin_is_far = text("origin").is_some_and(|origin| {
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        !is_loopback(host)
+    });
+    let host_is_far = text("host").is_some_and(|host| !is_loopback(host));
+    origin_is_far || host_is_far || text("sec-fetch-site") == Some("cross-site")
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name);
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_sites_are_known_by_their_headers() {
+        let check = |name: &'static str, value: &'static str, expected: bool| {
+            let headers = HeaderMap::from_iter([(
+                header::HeaderName::from_static(name),
+                header::HeaderValue::from_static(value),
+            )]);
+            assert_eq!(comes_from_elsewhere(&headers), expected, "{name}: {value}");
+        };
+        check("origin", "https://example.com", true);
+        check("origin", "null", true);
+        check("origin", "http://localhost:3000", false);
+        check("origin", "http://[::1]:3000", false);
+        check("host", "127.0.0.1:8080", false);
+        check("host", "rebound.example.com:8080", true);
+        check("sec-fetch-site", "cross-site", true);
+        check("sec-fetch-site", "same-origin", false);
+        check("accept", "*/*", false);
+    }
+}
