@@ -156,6 +156,20 @@ const RULES: &[(&str, Rule)] = &[
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
     ("xgroup|createconsumer", Rule::Each(STREAM, "xgroup-createconsumer")),
     ("xgroup|delconsumer", Rule::Each(STREAM, "xgroup-delconsumer")),
+    ("json.set", Rule::Each(MODULE, "json.set")),
+    ("json.mset", Rule::Each(MODULE, "json.mset")),
+    ("json.merge", Rule::Each(MODULE, "json.merge")),
+    ("json.del", Rule::Each(MODULE, "json.del")),
+    ("json.forget", Rule::Each(MODULE, "json.forget")),
+    ("json.clear", Rule::Each(MODULE, "json.clear")),
+    ("json.strappend", Rule::Each(MODULE, "json.strappend")),
+    ("json.toggle", Rule::Each(MODULE, "json.toggle")),
+    ("json.numincrby", Rule::Each(MODULE, "json.numincrby")),
+    ("json.nummultby", Rule::Each(MODULE, "json.nummultby")),
+    ("json.arrappend", Rule::Each(MODULE, "json.arrappend")),
+    ("json.arrinsert", Rule::Each(MODULE, "json.arrinsert")),
+    ("json.arrpop", Rule::Each(MODULE, "json.arrpop")),
+    ("json.arrtrim", Rule::Each(MODULE, "json.arrtrim")),
 ];
 
 static BY_COMMAND: LazyLock<FxHashMap<&'static str, &'static Rule>> = LazyLock::new(|| {

@@ -7,6 +7,7 @@ pub mod geo;
 pub mod hashes;
 pub mod help;
 pub mod hyperloglog;
+pub mod json;
 pub mod keys;
 pub mod lists;
 pub mod pubsub;
@@ -38,6 +39,7 @@ static FAMILIES: &[&[Command]] = &[
     hyperloglog::COMMANDS,
     streams::COMMANDS,
     geo::COMMANDS,
+    json::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,

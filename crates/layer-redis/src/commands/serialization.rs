@@ -64,6 +64,7 @@ pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, 
             });
             Value::Hash(fields)
         }
+        Kind::Json => return Err("ERR JSON documents cannot be serialized".into()),
         Kind::Stream => return Err("ERR streams cannot be serialized".into()),
     };
     Ok(value::dump(&value))

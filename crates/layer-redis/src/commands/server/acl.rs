@@ -61,7 +61,7 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-/// Every category of Redis 7.0, those without a command here included.
+/// Every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -84,6 +84,7 @@ pub const CATEGORIES: &[&str] = &[
     "connection",
     "transaction",
     "scripting",
+    "json",
 ];
 
 fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
