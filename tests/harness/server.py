@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = os.environ.get("QUARTET_TEST_TARGET", "quartet")
 READY_SECONDS_MAX = 30.0
+REST_READ_ONLY_TOKEN = "read-only"
 
 
 def binary() -> str:
@@ -96,6 +97,7 @@ class Server:
         command = [binary(), "serve", "--dev", "--data", self.data]
         for listener in ("redis", "http", "dynamodb", "fauna"):
             command += [f"--listen-{listener}", "127.0.0.1:0"]
+        command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)

@@ -124,7 +124,7 @@ fn scalars_are_changed() {
         r#"
         JSON.SET d $ {"i":1,"f":1.5,"s":"abc","b":true,"n":{"i":9223372036854775807}} => OK
         JSON.NUMINCRBY d i 2 => 3
-        JSON.NUMINCRBY d $..i 1 => [4,9.223372036854776e18]
+        JSON.NUMINCRBY d $..i 1 => [4,9.223372036854776e+18]
         JSON.NUMINCRBY d $.* 1 => [5,2.5,null,null,null]
         JSON.NUMMULTBY d f 2 => 5.0
         JSON.NUMINCRBY d s 2 => !ERR Path '$.s' does not exist or does not contain a number
@@ -136,7 +136,7 @@ fn scalars_are_changed() {
         JSON.STRAPPEND d s 1 => !WRONGTYPE wrong type of value - expected string
         JSON.TOGGLE d b => false
         JSON.TOGGLE d $.* => [nil nil nil 1 nil]
-        JSON.GET d => {"i":5,"f":5.0,"s":"abcde","b":true,"n":{"i":9.223372036854776e18}}
+        JSON.GET d => {"i":5,"f":5.0,"s":"abcde","b":true,"n":{"i":9.223372036854776e+18}}
         "#,
     );
 }
