@@ -5,6 +5,7 @@
 //! carry conditions, so that both are what they say.
 
 mod http;
+mod records;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -13,12 +14,13 @@ use serde::Deserialize;
 
 use self::http::HttpClient;
 use super::http::Reply;
-use super::{Connection, OperationError, ServerDescription, Target};
+use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
+const RECORDS: &str = "ycsb";
 const NEWS_INDEX: &str = "section-view_count-index";
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
@@ -102,7 +104,7 @@ impl DynamoDbConnection {
             "KeySchema":[{{"AttributeName":"section","KeyType":"HASH"}},{{"AttributeName":"view_count","KeyType":"RANGE"}}],
             "Projection":{{"ProjectionType":"ALL"}}}}]}}"#
         );
-        for table in [products, news] {
+        for table in [products, news, records::table()] {
             self.body = table;
             let reply = self.ask("CreateTable")?;
             if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
@@ -200,7 +202,7 @@ impl Connection for DynamoDbConnection {
     }
 
     fn is_empty(&mut self) -> Result<bool, OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push_str(",\"Select\":\"COUNT\",\"Limit\":1}");
             if !self.ask("Scan")?.ok()?.contains("\"Count\":0") {
@@ -211,7 +213,7 @@ impl Connection for DynamoDbConnection {
     }
 
     fn clear(&mut self) -> Result<(), OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push('}');
             self.expect_ok("DeleteTable")?;
@@ -294,6 +296,10 @@ impl Connection for DynamoDbConnection {
             .iter()
             .for_each(|item| members.push(item.article.text.as_bytes()));
         Ok(())
+    }
+
+    fn records(&mut self) -> &mut dyn Records {
+        self
     }
 }
 
