@@ -102,7 +102,7 @@ impl Encoder {
         }
     }
 
-    fn array(&mut self, values: &[Value], names: &dyn Names) {
+    pub fn array(&mut self, values: &[Value], names: &dyn Names) {
         self.bytes.push(ARRAY);
         self.length(values.len());
         for value in values {
@@ -331,6 +331,9 @@ impl<'a> Decoder<'a> {
 
 /// A value as a document keeps it: without nulls, sets and documents as objects.
 pub fn storable(value: &Value) -> Value {
+    if is_storable(value) {
+        return value.clone();
+    }
     match value {
         Value::Array(items) => {
             let kept = items.values.iter().filter(|value| !value.is_null()).map(storable);
@@ -344,6 +347,17 @@ pub fn storable(value: &Value) -> Value {
         Value::Page(page) => storable(&page_as_object(page)),
         Value::Document(document) => storable(&document.as_object()),
         other => other.clone(),
+    }
+}
+
+/// True if the value is stored as it is: there is nothing to leave out or to turn into an object.
+fn is_storable(value: &Value) -> bool {
+    let is_kept = |value: &Value| !value.is_null() && is_storable(value);
+    match value {
+        Value::Array(items) => items.values.iter().all(is_kept),
+        Value::Object(fields) => fields.entries.iter().all(|(_, value)| is_kept(value)),
+        Value::Set(_) | Value::Page(_) | Value::Document(_) => false,
+        _ => true,
     }
 }
 
@@ -408,9 +422,11 @@ pub fn set_parts(set: &Set) -> Vec<(Arc<str>, Value)> {
 /// A version of a document in a row: its time, when it ends in microseconds (0: never), its fields.
 pub fn encode_version(ts: Timestamp, expiry_micros: u64, fields: &Fields, names: &dyn Names) -> Encoder {
     let mut encoder = Encoder {
-        bytes: [ts.0.to_be_bytes(), expiry_micros.to_be_bytes()].concat(),
+        bytes: Vec::with_capacity(16 + fields.encoded_bytes()),
         stamps: rows::stamp_if_pending(ts, 0),
     };
+    encoder.bytes.extend(ts.0.to_be_bytes());
+    encoder.bytes.extend(expiry_micros.to_be_bytes());
     encoder.fields(fields, names);
     encoder
 }

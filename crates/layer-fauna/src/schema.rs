@@ -17,7 +17,8 @@ pub struct Schema {
     pub database: u64,
     /// The bytes of the stamp row it was compiled from.
     pub stamp: Vec<u8>,
-    numbers: HashMap<(Native, Arc<str>), u64>,
+    /// By kind.
+    numbers: [HashMap<Arc<str>, u64>; Native::ALL.len()],
     names: HashMap<(Native, u64), Arc<str>>,
     collections: HashMap<u64, Arc<Collection>>,
     indexes: HashMap<u64, Arc<Index>>,
@@ -114,7 +115,7 @@ pub struct AccessProvider {
 
 impl Names for Schema {
     fn number(&self, kind: Native, name: &str) -> Option<u64> {
-        self.numbers.get(&(kind, name.into())).copied()
+        self.numbers[kind as usize].get(name).copied()
     }
 
     fn name(&self, kind: Native, number: u64) -> Option<Arc<str>> {
@@ -178,7 +179,7 @@ impl Schema {
             view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
                 let name: Arc<str> = String::from_utf8_lossy(&key[skip..]).into();
                 let number = rows::number_at(value, 0);
-                self.numbers.insert((native, name.clone()), number);
+                self.numbers[native as usize].insert(name.clone(), number);
                 self.names.insert((native, number), name);
                 ControlFlow::Continue(())
             });

@@ -25,6 +25,8 @@ use crate::schema::Schema;
 use crate::secrets::{self, Claim};
 use crate::value::{Native, Ref, Target, Timestamp, Value};
 
+/// Headers of a usual reply.
+const HEADERS: usize = 16;
 /// Attempts at a transaction before it is called contended.
 const ATTEMPTS: u32 = 5;
 /// Larger requests are refused.
@@ -36,6 +38,8 @@ pub struct Fauna {
     pub space: Space,
     root_secret: RootSecret,
     random: Random,
+    /// Where the ids of traces have got to.
+    traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
@@ -96,11 +100,14 @@ struct Plan<'q> {
 
 impl Fauna {
     pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
+        let mut seed = [0; 8];
+        random(&mut seed);
         Fauna {
             engine,
             space,
             root_secret,
             random,
+            traces: AtomicU64::new(u64::from_be_bytes(seed)),
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
             work_left: AtomicBool::new(true),
@@ -110,6 +117,21 @@ impl Fauna {
     pub fn random(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
         (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a random start and not the
+    /// system's randomness, which costs more than many a query.
+    pub fn trace(&self) -> [u8; 24] {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let start = self.traces.fetch_add(STEP.wrapping_mul(3), Ordering::Relaxed);
+        let mut bytes = [0; 24];
+        for (index, part) in bytes.chunks_exact_mut(8).enumerate() {
+            let mut mixed = start.wrapping_add(STEP.wrapping_mul(index as u64 + 1));
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
+        }
         bytes
     }
 
@@ -152,7 +174,7 @@ impl Fauna {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = headers::plain_path(path);
-        let reply = match (path.as_str(), request.method) {
+        let reply = match (&*path, request.method) {
             (_, "OPTIONS") => headers::preflight(&headers),
             ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write),
             ("/", "GET") => match headers::parameter(query, "q") {
@@ -176,14 +198,14 @@ impl Fauna {
             }
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
         };
-        headers::complete(reply, &headers, &self.random())
+        headers::complete(reply, &headers, &self.trace())
     }
 
     /// Answers a request whose body is longer than `BODY_BYTES_MAX`.
     pub fn too_large(&self, request: Request<'_>) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let errors = Errors::protocol(Code::RequestTooLarge, "Request too large");
-        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
+        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
     }
 
     fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Reply {
@@ -308,17 +330,12 @@ impl Fauna {
     fn reply(&self, outcome: Outcome, bytes_in: usize) -> Reply {
         let mut reply = match &outcome.value {
             Err(errors) => refusal(errors, outcome.micros),
-            Ok(value) => {
-                let mut body = String::from("{\"resource\":");
-                body.push_str(&render::render(value, outcome.micros));
-                body.push('}');
-                Reply {
-                    status: if outcome.created { 201 } else { 200 },
-                    headers: Vec::new(),
-                    body,
-                    hold: Version::ZERO,
-                }
-            }
+            Ok(value) => Reply {
+                status: if outcome.created { 201 } else { 200 },
+                headers: Vec::with_capacity(HEADERS),
+                body: render::resource(value, outcome.micros),
+                hold: Version::ZERO,
+            },
         };
         reply.hold = outcome.hold;
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;

@@ -101,7 +101,7 @@ impl Fauna {
         let now = self.engine.now_micros();
         let finish = |mut reply: Reply| {
             reply.headers.push(("x-txn-time", now.to_string()));
-            headers::complete(reply, &request_headers, &self.random())
+            headers::complete(reply, &request_headers, &self.trace())
         };
         Some(match opened {
             Ok(stream) => {
