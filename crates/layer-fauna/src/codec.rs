@@ -9,6 +9,7 @@ use std::sync::Arc;
 use quartet_engine::Stamp;
 
 use crate::expression::Effect;
+use crate::interned;
 use crate::json;
 use crate::parse;
 use crate::render;
@@ -210,9 +211,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn text(&mut self) -> Option<Arc<str>> {
+    fn text(&mut self) -> Option<&'a str> {
         let length = self.length()?;
-        std::str::from_utf8(self.take(length)?).ok().map(Arc::from)
+        std::str::from_utf8(self.take(length)?).ok()
     }
 
     pub fn value(&mut self) -> Option<Value> {
@@ -229,7 +230,7 @@ impl<'a> Decoder<'a> {
                 value => Value::Int(value as i64),
             },
             DOUBLE => Value::Double(f64::from_bits(u64::from_be_bytes(self.fixed()?))),
-            STRING => Value::String(self.text()?),
+            STRING => Value::string(self.text()?),
             BYTES => {
                 let length = self.length()?;
                 Value::Bytes(self.take(length)?.into())
@@ -261,9 +262,10 @@ impl<'a> Decoder<'a> {
 
     fn entries(&mut self) -> Option<Fields> {
         let length = self.length()?;
-        let mut entries = Vec::new();
+        // Each takes two bytes at least.
+        let mut entries = Vec::with_capacity(length.min(self.bytes.len() / 2));
         for _ in 0..length {
-            entries.push((self.text()?, self.value()?));
+            entries.push((interned::name(self.text()?), self.value()?));
         }
         Some(Fields::new(entries))
     }
@@ -274,7 +276,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn query(&mut self) -> Option<Value> {
-        let api_version = self.text()?;
+        let api_version = interned::name(self.text()?);
         let source = json::parse(self.text()?.as_bytes()).ok()?;
         let lambda = parse::lambda(&source, Effect::Write).ok()?;
         Some(Value::Query(Arc::new(Closure {
@@ -287,7 +289,7 @@ impl<'a> Decoder<'a> {
     fn reference(&mut self) -> Option<Ref> {
         let mut scope = Vec::new();
         for _ in 0..self.length()? {
-            scope.push(self.text()?);
+            scope.push(interned::name(self.text()?));
         }
         let target = match self.byte()? {
             0 => Target::Native(self.native()?),
@@ -296,14 +298,14 @@ impl<'a> Decoder<'a> {
                 let number = u64::from_be_bytes(self.fixed()?);
                 Target::Named(native, self.name(native, number))
             }
-            2 => Target::Named(self.native()?, self.text()?),
+            2 => Target::Named(self.native()?, interned::name(self.text()?)),
             3 => Target::Numbered(self.native()?, i64::from_be_bytes(self.fixed()?)),
             4 => {
                 let number = u64::from_be_bytes(self.fixed()?);
                 let collection = self.name(Native::Collections, number);
                 Target::Document(collection, i64::from_be_bytes(self.fixed()?))
             }
-            5 => Target::Document(self.text()?, i64::from_be_bytes(self.fixed()?)),
+            5 => Target::Document(interned::name(self.text()?), i64::from_be_bytes(self.fixed()?)),
             _ => return None,
         };
         Some(Ref {

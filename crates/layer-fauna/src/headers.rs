@@ -182,9 +182,14 @@ pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, byt
         ("x-storage-bytes-write", cost.bytes_written),
         ("x-txn-retries", u64::from(retries)),
     ];
+    let shown = |number: u64| match number {
+        0 => "0".into(),
+        1 => "1".into(),
+        number => number.to_string().into(),
+    };
     reply
         .headers
-        .extend(numbers.map(|(name, number)| (name, number.to_string())));
+        .extend(numbers.map(|(name, number)| (name, shown(number))));
 }
 
 /// Adds what every reply carries.
@@ -197,7 +202,7 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
         headers.push(("content-type", "application/json;charset=utf-8".into()));
     }
     headers.push(("x-faunadb-build", concat!("quartet-", env!("CARGO_PKG_VERSION")).into()));
-    headers.push(("traceparent", traceparent(request.get("traceparent"), trace)));
+    headers.push(("traceparent", traceparent(request.get("traceparent"), trace).into()));
     if reply.status == 401 {
         headers.push(("www-authenticate", "Basic realm=\"Unauthorized\"".into()));
     }
@@ -205,10 +210,10 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
         // They come back in reverse, and a driver's test insists.
         pairs.reverse();
         let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        headers.push(("x-fauna-tags", pairs.join(",")));
+        headers.push(("x-fauna-tags", pairs.join(",").into()));
     }
     if let Some(origin) = request.get("origin") {
-        headers.push(("access-control-allow-origin", origin.into()));
+        headers.push(("access-control-allow-origin", origin.to_owned().into()));
         headers.push(("access-control-allow-credentials", "true".into()));
         headers.push(("access-control-expose-headers", EXPOSED.into()));
     }

@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::interned;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
@@ -159,7 +161,7 @@ impl Parser<'_> {
         }
         loop {
             self.skip_space();
-            let key = self.string()?;
+            let key = self.key()?;
             self.expect(b':')?;
             let value = self.value()?;
             if seen.is_new(&key, &fields) {
@@ -171,18 +173,33 @@ impl Parser<'_> {
         }
     }
 
+    fn key(&mut self) -> Result<Arc<str>, JsonError> {
+        match self.plain_string()? {
+            Some(plain) => Ok(interned::name(plain)),
+            None => self.string_with_escapes().map(Arc::from),
+        }
+    }
+
     fn string(&mut self) -> Result<Arc<str>, JsonError> {
+        match self.plain_string()? {
+            Some(plain) => Ok(plain.into()),
+            None => self.string_with_escapes().map(Arc::from),
+        }
+    }
+
+    /// A string that stands there as it is; `None`: it begins there, and has escapes.
+    fn plain_string(&mut self) -> Result<Option<&str>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(JsonError::Invalid);
         }
         self.at += 1;
         let rest = &self.text[self.at..];
         let plain = plain_bytes(rest.as_bytes());
-        if rest.as_bytes().get(plain) == Some(&b'"') {
-            self.at += plain + 1;
-            return Ok(rest[..plain].into());
+        if rest.as_bytes().get(plain) != Some(&b'"') {
+            return Ok(None);
         }
-        self.string_with_escapes().map(Arc::from)
+        self.at += plain + 1;
+        Ok(Some(&rest[..plain]))
     }
 
     fn string_with_escapes(&mut self) -> Result<String, JsonError> {

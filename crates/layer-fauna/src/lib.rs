@@ -33,6 +33,7 @@ mod expression;
 mod functions;
 mod headers;
 mod indexes;
+mod interned;
 mod json;
 mod maintenance;
 mod number;

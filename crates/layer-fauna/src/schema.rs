@@ -4,9 +4,10 @@
 //! query that creates it). Compiled schemas are kept until the database's schema stamp changes; every transaction reads the
 //! stamp, so none can commit against a schema that has changed.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::codec::{self, Names};
 use crate::rows::{self, DatabaseNumber, Key, View};
@@ -18,11 +19,11 @@ pub struct Schema {
     /// The bytes of the stamp row it was compiled from.
     pub stamp: Vec<u8>,
     /// By kind.
-    numbers: [HashMap<Arc<str>, u64>; Native::ALL.len()],
-    names: HashMap<(Native, u64), Arc<str>>,
-    collections: HashMap<u64, Arc<Collection>>,
-    indexes: HashMap<u64, Arc<Index>>,
-    functions: HashMap<u64, Arc<UserFunction>>,
+    numbers: [FxHashMap<Arc<str>, u64>; Native::ALL.len()],
+    names: FxHashMap<(Native, u64), Arc<str>>,
+    collections: FxHashMap<u64, Arc<Collection>>,
+    indexes: FxHashMap<u64, Arc<Index>>,
+    functions: FxHashMap<u64, Arc<UserFunction>>,
     pub roles: Vec<Arc<Role>>,
     pub providers: Vec<Arc<AccessProvider>>,
 }

@@ -3,6 +3,7 @@
 //! A query that cannot write reads the newest durable state and never waits. One that may write runs as an optimistic
 //! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,7 +75,7 @@ pub struct Request<'r> {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: String,
     /// The reply may be sent once this is durable.
     pub hold: Hold,
@@ -364,7 +365,7 @@ impl Fauna {
         match self.authenticate(&mut view, &secret) {
             Ok(_) => Reply {
                 status: 200,
-                headers: vec![("x-txn-time", reader.version.0.to_string())],
+                headers: vec![("x-txn-time", reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
                 hold: Version::ZERO,
             },

@@ -100,7 +100,7 @@ impl Fauna {
         let opened = self.open_stream(&request_headers, query, request.body, wake);
         let now = self.engine.now_micros();
         let finish = |mut reply: Reply| {
-            reply.headers.push(("x-txn-time", now.to_string()));
+            reply.headers.push(("x-txn-time", now.to_string().into()));
             headers::complete(reply, &request_headers, &self.trace())
         };
         Some(match opened {

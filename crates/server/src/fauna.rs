@@ -1,5 +1,6 @@
 //! FaunaDB's protocol over HTTP: hands requests to the layer and writes its replies.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,11 +43,16 @@ fn with_request<T>(head: &Parts, body: &[u8], answer: impl FnOnce(Request<'_>) -
 
 fn head_of<B>(reply: &Reply, body: B) -> Response<B> {
     let mut response = Response::new(body);
+    response.headers_mut().reserve(reply.headers.len());
     *response.status_mut() =
         hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &reply.headers {
+        let value = match value {
+            Cow::Borrowed(value) => Ok(HeaderValue::from_static(value)),
+            Cow::Owned(value) => HeaderValue::from_str(value),
+        };
         // A header made of what a client sent may hold what a header may not: it is left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
+        if let Ok(value) = value {
             response.headers_mut().insert(HeaderName::from_static(name), value);
         }
     }
@@ -87,6 +93,10 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn follow(&self, head: &Parts, body: &Option<Bytes>, wake: Wake) -> Option<Followed> {
+        // Nearly every request is a query, and known as one by its path.
+        if head.uri.path() == "/" {
+            return None;
+        }
         let body = body.as_deref()?;
         let opened = with_request(head, body, |request| self.layer.stream(request, wake))?;
         Some(match opened {
