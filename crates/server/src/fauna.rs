@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quartet_layer_fauna::{BODY_BYTES_MAX, Fauna, Reply, Request, Stream, StreamStep};
 
-use crate::http_connection::{Answer, Followed, Follower, Following, Head, Headers, HttpLayer, Wake};
+use crate::http_connection::{Answer, Followed, Follower, Following, Head, HttpLayer, Wake};
 
 /// The secret that every local setup of FaunaDB uses.
 pub const DEVELOPMENT_SECRET: &str = "secret";
@@ -32,14 +32,10 @@ fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>
     })
 }
 
-fn headers_of(reply: Vec<(&'static str, String)>) -> Headers {
-    reply.into_iter().map(|(name, value)| (name, value.into())).collect()
-}
-
 fn whole(reply: Reply) -> Answer {
     Answer {
         status: reply.status,
-        headers: headers_of(reply.headers),
+        headers: reply.headers,
         body: reply.body.into_bytes(),
         hold: reply.hold,
     }
@@ -79,7 +75,7 @@ impl HttpLayer for FaunaHttp {
         let wake = Arc::new(move || wake.notify_one());
         let opened = with_request(head, body?, |request| self.layer.stream(request, wake))?;
         Some(match opened {
-            Ok((reply, stream)) => Ok((reply.status, headers_of(reply.headers), Box::new(stream))),
+            Ok((reply, stream)) => Ok((reply.status, reply.headers, Box::new(stream))),
             Err(reply) => Err(whole(reply)),
         })
     }
