@@ -17,6 +17,17 @@ pub enum What {
     Expired,
     /// A reader looked for it in vain.
     Missed,
+    /// A group of the stream goes on elsewhere. To those who watch or cache the key it is what it was; so with the next two.
+    GroupMoved,
+    ConsumerAdded,
+    ConsumerRemoved,
+}
+
+impl What {
+    /// Whoever has read the key would read something else now.
+    pub fn changes_key(self) -> bool {
+        matches!(self, What::Created | What::Written | What::Removed | What::Expired)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -152,10 +152,7 @@ const RULES: &[(&str, Rule)] = &[
     ("xdel", Rule::Each(STREAM, "xdel")),
     ("xsetid", Rule::Each(STREAM, "xsetid")),
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
-    ("xgroup|setid", Rule::Each(STREAM, "xgroup-setid")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
-    ("xgroup|createconsumer", Rule::Each(STREAM, "xgroup-createconsumer")),
-    ("xgroup|delconsumer", Rule::Each(STREAM, "xgroup-delconsumer")),
 ];
 
 static BY_COMMAND: LazyLock<FxHashMap<&'static str, &'static Rule>> = LazyLock::new(|| {
@@ -188,6 +185,9 @@ impl Redis {
             match change.what {
                 What::Expired => teller.tell(EXPIRED, "expired", change.db, &change.name),
                 What::Missed => teller.tell(MISSED, "keymiss", change.db, &change.name),
+                What::GroupMoved => teller.tell(STREAM, "xgroup-setid", change.db, &change.name),
+                What::ConsumerAdded => teller.tell(STREAM, "xgroup-createconsumer", change.db, &change.name),
+                What::ConsumerRemoved => teller.tell(STREAM, "xgroup-delconsumer", change.db, &change.name),
                 What::Created | What::Written | What::Removed => {}
             }
         }
@@ -216,7 +216,7 @@ fn effects(changes: &[Change]) -> Vec<Effect<'_>> {
     let mut effects: Vec<Effect<'_>> = Vec::new();
     let mut by_key: FxHashMap<(u8, &[u8]), usize> = FxHashMap::default();
     for change in changes {
-        if matches!(change.what, What::Expired | What::Missed) {
+        if !matches!(change.what, What::Created | What::Written | What::Removed) {
             continue;
         }
         let created = change.what == What::Created;

@@ -115,13 +115,13 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
-                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest), consumed) {
-                        break;
-                    }
                     if home.is_none() {
                         home = layer.home_unless_busy();
                     }
                     let arguments = parser.arguments(rest);
+                    if layer.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
+                        break;
+                    }
                     match &mut home {
                         Some(home) => self.request(home, &layer, arguments, &rest[..consumed], out, &mut received),
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
@@ -202,11 +202,17 @@ impl Session {
     }
 
     /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
-    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>, request_bytes: usize) -> bool {
+    fn pause(
+        &mut self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> bool {
         let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
             return false;
         };
-        let writes = self.may_write(layer, command, arguments);
+        let writes = self.may_write(layer, home, command, arguments);
         self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
         let is_paused = self.paused_until_ms.is_some();
         if is_paused {
@@ -216,9 +222,16 @@ impl Session {
         is_paused
     }
 
-    fn may_write(&self, layer: &Redis, command: &Command, arguments: Arguments<'_>) -> bool {
+    /// Without the lock (`home`), while a script keeps it, nobody knows what a function declares.
+    fn may_write(
+        &self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        command: &Command,
+        arguments: Arguments<'_>,
+    ) -> bool {
         let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, command, arguments) || self.executes_writes(command)
+        writes && !scripting::declares_no_writes(layer, home, command, arguments) || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.
@@ -436,7 +449,7 @@ impl Session {
             Err(refused) => return Err(self.refuse(home, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            return self.enqueue(layer, command, arguments, raw, out);
+            return self.enqueue(home, layer, command, arguments, raw, out);
         }
         // EXEC is shown behind the commands that it runs.
         let is_exec = command.name == "exec";
@@ -562,13 +575,14 @@ impl Session {
 
     fn enqueue(
         &mut self,
+        home: &mut Home<'_>,
         layer: &Redis,
         command: &'static Command,
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
-        let writes = self.may_write(layer, command, arguments);
+        let writes = self.may_write(layer, Some(home), command, arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;

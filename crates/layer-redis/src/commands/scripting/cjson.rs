@@ -1,6 +1,6 @@
 //! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each script.
 //!
-//! Nesting is bounded in both directions, to less than there, whatever a script sets: neither a deep text nor a table that
+//! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table that
 //! holds itself can exhaust the stack.
 
 use std::cell::RefCell;
@@ -11,8 +11,8 @@ use mlua::{Lua, Table, Value};
 use super::arguments::{Arguments, define, type_name};
 use super::numbers::general;
 
-/// Deepest nesting that a script may ask for.
-const DEPTH_MAX: i64 = 128;
+/// Deepest nesting, whatever a script asks for: what lua-cjson allows that nothing was asked of.
+const DEPTH_MAX: i64 = 1000;
 /// Largest index up to which a table with holes is written as an array.
 const SPARSE_SAFE: i64 = 10;
 
@@ -111,14 +111,14 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
         (
             "encode_max_depth",
             |options| &mut options.encode_depth,
-            DEPTH_MAX,
-            "expected integer between 1 and 128",
+            i64::from(i32::MAX),
+            "expected integer between 1 and 2147483647",
         ),
         (
             "decode_max_depth",
             |options| &mut options.decode_depth,
-            DEPTH_MAX,
-            "expected integer between 1 and 128",
+            i64::from(i32::MAX),
+            "expected integer between 1 and 2147483647",
         ),
         (
             "encode_number_precision",
@@ -204,7 +204,7 @@ impl Encoder {
             Value::LightUserData(pointer) if pointer.0.is_null() => self.out.extend_from_slice(b"null"),
             Value::Table(table) => {
                 let depth = depth + 1;
-                if depth > self.options.encode_depth {
+                if depth > self.options.encode_depth.min(DEPTH_MAX) {
                     return Err(format!("Cannot serialise, excessive nesting ({depth})"));
                 }
                 match self.array_length(table)? {
@@ -393,7 +393,7 @@ impl Decoder<'_> {
     }
 
     fn check_depth(&self, depth: i64) -> Result<(), String> {
-        if depth <= self.options.decode_depth {
+        if depth <= self.options.decode_depth.min(DEPTH_MAX) {
             return Ok(());
         }
         Err(format!(
