@@ -97,7 +97,7 @@ const RULES: &[(&str, Rule)] = &[
     ("setbit bitfield", Rule::Each(STRING, "setbit")),
     ("bitop", Rule::Stored(STRING, "set")),
     ("pfadd pfmerge", Rule::Each(STRING, "pfadd")),
-    ("del unlink getdel delex", Rule::Removed),
+    ("del unlink getdel delex migrate", Rule::Removed),
     ("expire pexpire expireat pexpireat", Rule::Computed(expire)),
     ("persist", Rule::Each(GENERIC, "persist")),
     ("rename renamenx", Rule::Computed(rename)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{ExecuteError, Hold, Home};
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
 
 use crate::Redis;
 use crate::acl::Denial;
@@ -16,6 +16,7 @@ use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
     ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
 };
+use crate::commands::migration::{Broken, Migration};
 use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
 use crate::commands::{self, table};
 use crate::commands::{scripting, transactions};
@@ -290,6 +291,12 @@ impl Session {
             Ok(hold) => received.hold = received.hold.max(hold),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
             Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
+            Err(Failure::After(after @ After::Migrate(_))) => {
+                out.truncate(replies_start);
+                received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+                received.after = Some(after);
+                return;
+            }
             Err(Failure::After(after)) => {
                 out.truncate(replies_start);
                 Reply::new(out, self.client.protocol).ok();
@@ -362,6 +369,25 @@ impl Session {
         out.extend_from_slice(&reply);
         self.mute(start, false, out);
         hold
+    }
+
+    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the version that it must wait for.
+    /// `None`: a script keeps the lock, and nothing was done; ask again.
+    pub fn end_migration(
+        &mut self,
+        migration: &Migration,
+        replies: &[Value],
+        broken: Option<Broken>,
+        out: &mut Vec<u8>,
+    ) -> Option<Hold> {
+        let start = out.len();
+        let hold = self
+            .layer
+            .end_migration(migration, &self.client, replies, broken, out)?;
+        self.mute(start, false, out);
+        let mut own_mail = Received::default();
+        self.fetch_own_mail(out, &mut own_mail);
+        Some(hold.max(own_mail.hold))
     }
 
     /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
@@ -843,11 +869,8 @@ fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now
     if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
         counter.durations.add(micros);
     }
-    let threshold_ms = layer.config.latency_monitor_threshold.load(Ordering::Relaxed);
-    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
-        let event = if command.has(FAST) { "fast-command" } else { "command" };
-        layer.latency.lock().add(event, now_micros / 1_000_000, micros / 1000);
-    }
+    let event = if command.has(FAST) { "fast-command" } else { "command" };
+    layer.note_latency(event, now_micros, micros);
 }
 
 /// Some key is longer than a key may be. Asked only about requests that are longer than that.

@@ -12,6 +12,7 @@ mod fauna;
 mod http;
 mod http_connection;
 mod metrics;
+mod migration;
 mod resources;
 mod settings;
 mod users;

@@ -95,7 +95,7 @@ pub fn access(command: &Command, arguments: Arguments<'_>, index: usize) -> Acce
 const FLAGS: &[(&[&str], &str)] = &[
     (&["RW update"], "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange zadd"),
     (&["RW access update variable_flags"], "set bitfield"),
-    (&["RW access delete"], "blmpop blpop brpop bzmpop bzpopmax bzpopmin getdel lmpop lpop rpop spop zmpop zpopmax zpopmin"),
+    (&["RW access delete"], "blmpop blpop brpop bzmpop bzpopmax bzpopmin getdel lmpop migrate lpop rpop spop zmpop zpopmax zpopmin"),
     (&["RW access delete", "RW insert"], "blmove brpoplpush lmove rpoplpush smove"),
     (&["RW access delete", "OW insert"], "renamenx"),
     (&["RW access delete", "OW update"], "rename"),
@@ -104,7 +104,7 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["RW update", "RO access"], "sinterstore"),
     (&["RO access", "OW update"], "sort copy"),
     (&["RW delete"], "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore"),
-    (&["RO"], "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount scard sismember strlen touch type watch zcard"),
+    (&["RO"], "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount scard sismember strlen touch type watch xlen zcard"),
     (&["RW access insert", "RO access"], "pfmerge"),
     (&["OW update"], "mset psetex restore setex"),
     (&["OW insert"], "msetnx setnx"),
