@@ -188,13 +188,16 @@ impl Redis {
                 What::GroupMoved => teller.tell(STREAM, "xgroup-setid", change.db, &change.name),
                 What::ConsumerAdded => teller.tell(STREAM, "xgroup-createconsumer", change.db, &change.name),
                 What::ConsumerRemoved => teller.tell(STREAM, "xgroup-delconsumer", change.db, &change.name),
-                What::Created | What::Written | What::Removed => {}
+                What::Created | What::Written | What::Removed | What::Trimmed => {}
             }
         }
         if let Some((command, arguments)) = by
             && let Some(rule) = rule_of(command)
         {
             teller.apply(rule, &effects(changes), arguments);
+        }
+        for change in changes.iter().filter(|change| change.what == What::Trimmed) {
+            teller.tell(STREAM, "xtrim", change.db, &change.name);
         }
     }
 

@@ -102,7 +102,7 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["RW insert"], "append hsetnx linsert lpush lpushx pfadd rpush rpushx sadd"),
     (&["OW update", "RO access"], "bitop geosearchstore sdiffstore sunionstore zdiffstore zinterstore zrangestore zunionstore"),
     (&["RW update", "RO access"], "sinterstore"),
-    (&["RO access", "OW update"], "sort copy"),
+    (&["RO access", "OW update"], "copy georadius georadiusbymember sort"),
     (&["RW delete"], "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore"),
     (&["RO"], "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount scard sismember strlen touch type watch xlen zcard"),
     (&["RW access insert", "RO access"], "pfmerge"),
