@@ -185,6 +185,11 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
     })
 }
 
+/// A thread that serves connections has no stack for the deepest nesting; only what nests deeply gets more.
+fn with_stack<T>(level: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(128 * 1024, 1024 * 1024, level)
+}
+
 struct Encoder {
     options: Options,
     out: Vec<u8>,
@@ -208,8 +213,8 @@ impl Encoder {
                     return Err(format!("Cannot serialise, excessive nesting ({depth})"));
                 }
                 match self.array_length(table)? {
-                    Some(length) => self.array(table, length, depth)?,
-                    None => self.object(table, depth)?,
+                    Some(length) => with_stack(|| self.array(table, length, depth))?,
+                    None => with_stack(|| self.object(table, depth))?,
                 }
             }
             other => return Err(format!("Cannot serialise {}: type not supported", type_name(other))),
@@ -376,8 +381,8 @@ impl Decoder<'_> {
     fn value(&mut self, depth: i64) -> Result<Value, String> {
         self.skip_blanks();
         match self.text.get(self.at) {
-            Some(b'{') => self.object(depth + 1),
-            Some(b'[') => self.array(depth + 1),
+            Some(b'{') => with_stack(|| self.object(depth + 1)),
+            Some(b'[') => with_stack(|| self.array(depth + 1)),
             Some(b'"') => self.string(),
             Some(b't') if self.word("true") => Ok(self.literal(4, Value::Boolean(true))),
             Some(b'f') if self.word("false") => Ok(self.literal(5, Value::Boolean(false))),
