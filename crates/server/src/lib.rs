@@ -13,6 +13,7 @@ mod http;
 mod http_connection;
 mod issuer_keys;
 mod metrics;
+mod migration;
 mod neighbours;
 mod resources;
 mod settings;

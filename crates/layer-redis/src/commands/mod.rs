@@ -9,6 +9,7 @@ pub mod help;
 pub mod hyperloglog;
 pub mod keys;
 pub mod lists;
+pub mod migration;
 pub mod pubsub;
 pub mod scripting;
 pub mod serialization;
@@ -41,6 +42,7 @@ static FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,
+    migration::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
     scripting::COMMANDS,
