@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&choice, source)) = data.split_first() else { return };
     let Ok(source) = std::str::from_utf8(source) else { return };
     let json = Json::parse(PLACEHOLDERS.as_bytes()).unwrap();
-    let mut placeholders = Placeholders::read(&json, &["X"]).unwrap();
+    let mut placeholders = Placeholders::read(&json).unwrap();
     match choice % 4 {
         0 => {
             if let Ok(condition) = parse_condition("ConditionExpression", source, &mut placeholders) {

@@ -30,6 +30,7 @@ from harness.server import Server
 
 EPOCH = 25
 WRITERS = 6
+ALONE = 5  # every fifth cycle has one writer: a connection that is alone syncs on its own thread
 SAMPLE = 200
 
 
@@ -244,7 +245,7 @@ def check_older(port: int, survivors: dict[str, str], names: list[str]) -> list[
 
 
 def one_cycle(server: Server, cycle: int, chance: random.Random, base: dict[str, int], survivors: dict[str, str]) -> tuple[int, list[str]]:
-    ledgers = [Ledger(number, cycle) for number in range(WRITERS)]
+    ledgers = [Ledger(number, cycle) for number in range(1 if cycle % ALONE == 0 else WRITERS)]
     writers = [Writer(server.port, ledger, chance.randrange(1 << 30)) for ledger in ledgers]
     for writer in writers:
         writer.start()

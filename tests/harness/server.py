@@ -103,7 +103,8 @@ class Server:
         self._spawn(command)
         ready = threading.Event()
         threading.Thread(target=self._read_output, args=(self.process, ready), daemon=True).start()
-        if not ready.wait(READY_SECONDS_MAX) or not self.alive():
+        # The output also ends, which ends the waiting, when the process gives up.
+        if not ready.wait(READY_SECONDS_MAX) or "ready\n" not in self.output:
             self.kill()
             raise RuntimeError("the server did not say ready:\n" + "".join(self.output[-40:]))
 
@@ -116,9 +117,9 @@ class Server:
                 self.port = int(found.group(1))
             if found := re.match(r"http\s+http://[^:]+:(\d+)", line):
                 self.http_port = int(found.group(1))
-            if found := re.match(r"dynamodb\s+http://[^:]+:(\d+)", line):
+            if found := re.match(r"dynamodb\s+https?://[^:]+:(\d+)", line):
                 self.dynamodb_port = int(found.group(1))
-            if found := re.match(r"fauna\s+http://[^:]+:(\d+)", line):
+            if found := re.match(r"fauna\s+https?://[^:]+:(\d+)", line):
                 self.fauna_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()

@@ -1,7 +1,7 @@
 //! The partition's current state and the lock around it.
 //!
 //! A [`Home`] is the lock held. Whoever holds it executes any number of transactions, each atomic on its own; dropping it
-//! lets the next thread in and, if something was written that must become durable, wakes the flusher.
+//! lets the next thread in.
 //!
 //! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
 //! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
@@ -344,7 +344,8 @@ impl<'e> Home<'e> {
 
 impl Drop for Home<'_> {
     fn drop(&mut self) {
-        if self.state.pending_needs_sync || self.state.pending.len() > PENDING_BYTES_WAKE {
+        // Who waits for a sync wakes the flusher (`Engine::is_durable`).
+        if self.state.pending.len() > PENDING_BYTES_WAKE {
             self.engine.wake_flusher();
         }
     }

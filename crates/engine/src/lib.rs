@@ -10,8 +10,9 @@
 //! made durable must wait for them. Each way in therefore returns a [`Hold`]: the newest version the answer depends on.
 //! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
 //!
-//! One thread, the flusher, owns the log. It takes the epoch that gathered while the previous one was being synced, so
-//! group commit needs no timer. A failed write or sync is final: the failure callback stops the server.
+//! The flusher takes to the log the epoch that gathered while the previous one was being synced, so group commit needs no
+//! timer. Who waits for something to be durable wakes it, not who writes: what is written in one go is synced in one go.
+//! A failed write or sync is final: the failure callback stops the server.
 
 mod changes;
 mod check;
@@ -108,7 +109,7 @@ pub struct Statistics {
 
 impl Engine {
     /// Opens the partition in `disk`: newest checkpoint, then the rest of the log. `failure` is called once, from the
-    /// flusher, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -183,6 +184,13 @@ impl Engine {
             self.flusher.wake();
         }
         hold.0 <= self.shared.durable.load(Ordering::SeqCst)
+    }
+
+    /// Makes what `hold` stands for durable on the calling thread, which waits for the disk. For a thread that has nobody else
+    /// to serve meanwhile: it saves the ways to the flusher's thread and back. False if that thread is long at it, or the
+    /// log failed: then wait as usual.
+    pub fn make_durable(&self, hold: Hold) -> bool {
+        hold <= self.durable() || self.flusher.flush_here(hold)
     }
 
     /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.

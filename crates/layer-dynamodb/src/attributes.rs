@@ -66,29 +66,35 @@ impl Definitions {
 
     /// The hash and the range attribute of a table.
     pub fn table_keys(&self, request: &Json<'_>) -> Result<(KeyPart, Option<KeyPart>), Failure> {
-        let (mut hash, mut range) = self.keys(request, 1)?;
-        if let (Some(hash), Some(range)) = (hash.first(), range.first())
-            && hash.name == range.name
-        {
-            return Err(same_name());
+        let elements = request.get("KeySchema").map_or(&[][..], Json::elements);
+        if elements.len() > self.parts.len() {
+            return Err(Failure::validation(
+                "Invalid KeySchema: Some index key attribute have no definition",
+            ));
         }
+        let (mut hash, mut range) = self.keys(request, 1)?;
         Ok((hash.remove(0), range.pop()))
     }
 
     /// Hash and range attributes of a KeySchema with at most `parts_max` of each.
     fn keys(&self, json: &Json<'_>, parts_max: usize) -> Result<(Vec<KeyPart>, Vec<KeyPart>), Failure> {
-        let (mut hash, mut range) = (Vec::new(), Vec::new());
         let elements = json.get("KeySchema").map_or(&[][..], Json::elements);
+        let parts = self.defined(elements)?;
+        for (position, part) in parts.iter().enumerate() {
+            if parts[..position].iter().any(|other| other.name == part.name) {
+                return Err(same_name());
+            }
+        }
         if elements.len() > 2 * parts_max {
             return Err(Failure::validation(format!(
                 "Invalid KeySchema: there may be at most {} key elements",
                 2 * parts_max
             )));
         }
-        for (position, element) in elements.iter().enumerate() {
-            let text = |name| element.get(name).and_then(Json::text).unwrap_or_default();
-            let is_hash = text("KeyType") == "HASH";
-            if position == 0 && !is_hash {
+        let (mut hash, mut range) = (Vec::new(), Vec::new());
+        for (element, part) in elements.iter().zip(parts) {
+            let is_hash = element.get("KeyType").and_then(Json::text) == Some("HASH");
+            if hash.is_empty() && !is_hash {
                 return Err(Failure::validation(
                     "Invalid KeySchema: The first KeySchemaElement is not a HASH key type",
                 ));
@@ -102,22 +108,25 @@ impl Definitions {
             if !is_hash && range.len() == parts_max {
                 return Err(Failure::validation("Invalid KeySchema: Too many RANGE key elements"));
             }
-            let name = text("AttributeName");
-            let part = self.find(name).cloned().ok_or_else(|| {
-                Failure::invalid(format!(
-                    "Some index key attributes are not defined in AttributeDefinitions. Keys: [{name}], \
-                     AttributeDefinitions: [{}]",
-                    self.names()
-                ))
-            })?;
             if is_hash { &mut hash } else { &mut range }.push(part);
         }
-        if hash.is_empty() {
-            return Err(Failure::validation(
-                "Invalid KeySchema: The first KeySchemaElement is not a HASH key type",
-            ));
-        }
         Ok((hash, range))
+    }
+
+    /// The definitions of the attributes that a KeySchema names.
+    fn defined(&self, elements: &[Json<'_>]) -> Result<Vec<KeyPart>, Failure> {
+        let names = elements
+            .iter()
+            .filter_map(|element| element.get("AttributeName")?.text());
+        let names: Vec<&str> = names.collect();
+        let parts: Option<Vec<KeyPart>> = names.iter().map(|name| self.find(name).cloned()).collect();
+        parts.ok_or_else(|| {
+            Failure::invalid(format!(
+                "Some index key attributes are not defined in AttributeDefinitions. Keys: [{}], AttributeDefinitions: [{}]",
+                names.join(", "),
+                self.names()
+            ))
+        })
     }
 
     /// Refuses definitions that no key uses.
@@ -162,23 +171,18 @@ fn same_name() -> Failure {
     Failure::validation("Both the Hash Key and the Range Key element in the KeySchema have the same name")
 }
 
-/// Reads an index; its number and capacity are the caller's.
-pub fn index_from(json: &Json<'_>, definitions: &Definitions, global: bool) -> Result<Index, Failure> {
-    let parts_max = if global { KEY_PARTS_MAX } else { 1 };
+/// Reads an index; its number and capacity are the caller's. `table_hash` is given for a local one.
+pub fn index_from(json: &Json<'_>, definitions: &Definitions, table_hash: Option<&KeyPart>) -> Result<Index, Failure> {
+    let parts_max = if table_hash.is_none() { KEY_PARTS_MAX } else { 1 };
     let (hash, range) = definitions.keys(json, parts_max)?;
-    let mut names: Vec<&str> = hash.iter().chain(&range).map(|part| part.name.as_str()).collect();
-    names.sort_unstable();
-    if names.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(same_name());
+    let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+    if let Some(table_hash) = table_hash {
+        check_local_keys(name, &hash[0], &range, table_hash)?;
     }
     Ok(Index {
         id: 0,
-        name: json
-            .get("IndexName")
-            .and_then(Json::text)
-            .unwrap_or_default()
-            .to_owned(),
-        global,
+        name: name.to_owned(),
+        global: table_hash.is_none(),
         projection: parse_projection(json)?,
         hash,
         range,
@@ -187,6 +191,22 @@ pub fn index_from(json: &Json<'_>, definitions: &Definitions, global: bool) -> R
         warm_throughput: None,
         on_demand_maximum: None,
     })
+}
+
+fn check_local_keys(name: &str, hash: &KeyPart, range: &[KeyPart], table_hash: &KeyPart) -> Result<(), Failure> {
+    if range.is_empty() {
+        return Err(Failure::invalid(format!(
+            "Index KeySchema does not have a range key for index: {name}"
+        )));
+    }
+    if hash != table_hash {
+        return Err(Failure::invalid(format!(
+            "Index KeySchema does not have the same leading hash key as table KeySchema for index: {name}. \
+             index hash key: {}, table hash key: {}",
+            hash.name, table_hash.name
+        )));
+    }
+    Ok(())
 }
 
 fn parse_projection(json: &Json<'_>) -> Result<Projection, Failure> {

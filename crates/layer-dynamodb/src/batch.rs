@@ -1,6 +1,7 @@
 //! BatchGetItem and BatchWriteItem: many items at once, each by itself in the original; here all at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use quartet_engine::Transaction;
 use quartet_store::Row;
@@ -9,7 +10,8 @@ use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::failure::Failure;
 use crate::items::{Action, Write, check_item_size, write_collection_metrics};
 use crate::json::{Json, Writer};
-use crate::read::{Get, parse_projected};
+use crate::read::{Get, check_projection_allowed, parse_projected};
+use crate::throughput::Use;
 use crate::value::{Item, parse_item};
 use crate::{DynamoDb, Outcome, stored};
 
@@ -42,6 +44,7 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
                  Member must have length less than or equal to {KEYS_MAX}"
             )));
         }
+        check_projection_allowed(json)?;
         let projection = parse_projected(json)?;
         let consistent = json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false);
         let keys: Vec<Item> = elements.iter().map(parse_item).collect::<Result<_, _>>()?;
@@ -74,31 +77,55 @@ pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     layer.respond(
         parse_gets(request),
-        |transaction, all| {
-            all.iter()
-                .map(|table| execute_gets(layer, transaction, table))
-                .collect::<Result<Vec<_>, _>>()
-        },
+        |transaction, all| execute_all_gets(layer, transaction, all),
         |all, rows| write_gets(request, &all, &rows, report),
     )
+}
+
+/// The rows of each table. Those of a table that was throttled end early; if there are none at all, the batch is throttled.
+fn execute_all_gets(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    all: &[TableGets],
+) -> Result<Vec<Vec<Option<Row>>>, Failure> {
+    let mut found = Vec::new();
+    let mut throttled = None;
+    for table in all {
+        let (rows, failure) = execute_gets(layer, transaction, table)?;
+        found.push(rows);
+        throttled = throttled.or(failure);
+    }
+    match throttled {
+        Some(failure) if found.iter().all(Vec::is_empty) => Err(failure),
+        _ => Ok(found),
+    }
 }
 
 fn execute_gets(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
     gets: &TableGets,
-) -> Result<Vec<Option<Row>>, Failure> {
+) -> Result<(Vec<Option<Row>>, Option<Failure>), Failure> {
     let table = layer.table(transaction, &gets.name)?;
-    let mut rows = Vec::new();
     let mut seen = BTreeSet::new();
     for get in &gets.gets {
         table.check_key(&get.key)?;
         if !seen.insert(table.item_key(&get.key)) {
             return Err(Failure::validation("Provided list of item keys contains duplicates"));
         }
-        rows.push(get.execute_on(transaction, &table)?);
     }
-    Ok(rows)
+    let mut rows = Vec::new();
+    for get in &gets.gets {
+        match get.execute_uncharged(layer, transaction, &table) {
+            Ok(row) => {
+                layer.charge(transaction, &table, Use::Read, || get.consumed(row.as_ref()));
+                rows.push(row);
+            }
+            Err(throttled) if throttled.is_throttling() => return Ok((rows, Some(throttled))),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok((rows, None))
 }
 
 fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], report: Report) -> String {
@@ -188,7 +215,7 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
                 (Some(put), None) => {
                     let item = parse_item(put.get("Item").unwrap_or(&Json::Null))?;
                     check_item_size(&item)?;
-                    Action::Put(item)
+                    Action::Put(Arc::new(item))
                 }
                 (None, Some(delete)) => Action::Delete(parse_item(delete.get("Key").unwrap_or(&Json::Null))?),
                 _ => {
@@ -220,7 +247,10 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
 }
 
 /// What a batch wrote: consumption, and for each table the item collections that it touched.
+#[derive(Default)]
 struct BatchWritten {
+    /// Positions of the writes that were throttled, in order.
+    unprocessed: Vec<usize>,
     consumed: BTreeMap<String, Consumed>,
     collections: BTreeMap<String, Vec<String>>,
 }
@@ -231,9 +261,9 @@ pub fn write(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(
         parse_writes(request),
         |transaction, writes| execute_writes(layer, transaction, writes),
-        |_, written| {
+        |writes, written| {
             Writer::object(|writer| {
-                writer.nested("UnprocessedItems", |_| {});
+                write_unprocessed(writer, &writes, &written.unprocessed);
                 if metrics {
                     writer.nested("ItemCollectionMetrics", |writer| {
                         for (table, collections) in &written.collections {
@@ -255,18 +285,27 @@ fn execute_writes(
     let mut tables = Vec::new();
     let mut seen = BTreeSet::new();
     for write in writes {
+        let table = layer.table(transaction, &write.table)?;
+        if !table.holds_keys(write.action.key()) {
+            return Err(Failure::validation(
+                "The provided key element does not match the schema",
+            ));
+        }
         let table = write.check(layer, transaction)?;
         if !seen.insert(table.item_key(write.action.key())) {
             return Err(Failure::validation("Provided list of item keys contains duplicates"));
         }
         tables.push(table);
     }
-    let mut written = BatchWritten {
-        consumed: BTreeMap::new(),
-        collections: BTreeMap::new(),
-    };
-    for (write, table) in writes.iter().zip(tables) {
-        let one = write.execute(transaction, table)?;
+    let mut written = BatchWritten::default();
+    for (position, (write, table)) in writes.iter().zip(tables).enumerate() {
+        let one = match write.execute(layer, transaction, table) {
+            Err(throttled) if throttled.is_throttling() && written.unprocessed.len() + 1 < writes.len() => {
+                written.unprocessed.push(position);
+                continue;
+            }
+            one => one?,
+        };
         written
             .consumed
             .entry(write.table.clone())
@@ -282,4 +321,24 @@ fn execute_writes(
         }
     }
     Ok(written)
+}
+
+/// The writes at `positions` as they were asked for; those of one table stand together.
+fn write_unprocessed(writer: &mut Writer, writes: &[Write], positions: &[usize]) {
+    let again: Vec<&Write> = positions.iter().map(|position| &writes[*position]).collect();
+    writer.nested("UnprocessedItems", |writer| {
+        for of_table in again.chunk_by(|one, other| one.table == other.table) {
+            writer.list(&of_table[0].table, of_table, |writer, write| {
+                let (request, member) = match write.action {
+                    Action::Put(_) => ("PutRequest", "Item"),
+                    _ => ("DeleteRequest", "Key"),
+                };
+                writer.open('{');
+                writer.nested(request, |writer| {
+                    crate::value::write_item(write.action.key(), &mut writer.name(member).text);
+                });
+                writer.close('}');
+            });
+        }
+    });
 }

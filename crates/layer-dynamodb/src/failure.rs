@@ -22,6 +22,8 @@ pub enum Exception {
     DuplicateItem,
     LimitExceeded,
     ProvisionedThroughputExceeded,
+    /// A maximum on demand was exceeded.
+    Throttling,
     PolicyNotFound,
     ContinuousBackupsUnavailable,
     TrimmedDataAccess,
@@ -56,6 +58,7 @@ impl Exception {
             DuplicateItem => (SERVICE, "DuplicateItemException", 400),
             LimitExceeded => (SERVICE, "LimitExceededException", 400),
             ProvisionedThroughputExceeded => (SERVICE, "ProvisionedThroughputExceededException", 400),
+            Throttling => (SERVICE, "ThrottlingException", 400),
             PolicyNotFound => (SERVICE, "PolicyNotFoundException", 400),
             ContinuousBackupsUnavailable => (SERVICE, "ContinuousBackupsUnavailableException", 400),
             TrimmedDataAccess => (SERVICE, "TrimmedDataAccessException", 400),
@@ -103,6 +106,21 @@ impl Failure {
 
     pub fn no_such_table() -> Failure {
         Failure::new(Exception::ResourceNotFound, "Requested resource not found")
+    }
+
+    /// True if the same request may succeed a little later.
+    pub fn is_throttling(&self) -> bool {
+        matches!(
+            self.exception,
+            Exception::ProvisionedThroughputExceeded | Exception::Throttling
+        )
+    }
+
+    /// Writes the item that failed a condition, the only extra that parts of a request may tell.
+    pub fn write_item(&self, writer: &mut Writer) {
+        if let Some((name @ "Item", json)) = &self.extra {
+            writer.name(name).raw(json);
+        }
     }
 
     pub fn status(&self) -> u16 {

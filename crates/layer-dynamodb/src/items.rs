@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::capacity::{Consumed, Report};
+use crate::capacity::{Consumed, Report, write_units};
 use crate::expression::path::project;
 use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::legacy;
 use crate::table::{Table, is_empty};
+use crate::throughput::Use;
 use crate::value::{ITEM_BYTES_MAX, Item, check_nesting, item_json, item_size, parse_item, write_item};
 use crate::write::{Author, Found, replace};
 use crate::{DynamoDb, Outcome};
@@ -25,7 +26,7 @@ pub struct Write {
 }
 
 pub enum Action {
-    Put(Item),
+    Put(Arc<Item>),
     Update {
         key: Item,
         update: Update,
@@ -39,7 +40,7 @@ pub enum Action {
 pub struct Written {
     pub table: Arc<Table>,
     pub old: Found,
-    pub new: Option<Item>,
+    pub new: Option<Arc<Item>>,
     pub consumed: Consumed,
 }
 
@@ -79,20 +80,42 @@ impl Write {
         empty_key || matches!(&self.action, Action::Update { update, .. } if refuse_key_updates(table, update).is_err())
     }
 
-    /// Writes, after `check`.
-    pub fn execute(&self, transaction: &mut Transaction<'_>, table: Arc<Table>) -> Result<Written, Failure> {
+    /// Writes, after `check`. A write that is refused, throttled too, has changed nothing.
+    pub fn execute(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+        table: Arc<Table>,
+    ) -> Result<Written, Failure> {
+        let written = self.execute_uncharged(layer, transaction, table)?;
+        layer.charge(transaction, &written.table, Use::Write, || written.consumed.clone());
+        Ok(written)
+    }
+
+    /// The same, for whoever charges for several writes at once, so that the first of them do not throttle the last.
+    pub fn execute_uncharged(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+        table: Arc<Table>,
+    ) -> Result<Written, Failure> {
+        layer.admit(transaction, &table, None, Use::Write)?;
         let key = table.item_key(self.action.key());
         let old = Found::read(transaction, &key);
-        self.check_condition(&old)?;
+        if let Err(refused) = self.check_condition(&old) {
+            let consumed = || Consumed::of_table(write_units(old.size()));
+            layer.charge(transaction, &table, Use::Write, consumed);
+            return Err(refused);
+        }
         let new = match &self.action {
             Action::Put(item) => Some(item.clone()),
-            Action::Update { key, update } => updated(&table, key, update, &old)?,
-            Action::Delete(_) => None,
-            Action::Check(_) => old.item().cloned(),
+            Action::Update { key, update } => updated(&table, key, update, &old)?.map(Arc::new),
+            Action::Delete(_) | Action::Check(_) => None,
         };
+        layer.admit_indexes(transaction, &table, &old, new.as_deref())?;
         let consumed = match &self.action {
-            Action::Check(_) => Consumed::of_table(crate::capacity::write_units(old.size())),
-            _ => replace(transaction, &table, &key, &old, new.as_ref(), Author::Client),
+            Action::Check(_) => Consumed::of_table(write_units(old.size())),
+            _ => replace(transaction, &table, &key, &old, new.as_deref(), Author::Client),
         };
         Ok(Written {
             table,
@@ -106,8 +129,9 @@ impl Write {
         let Some(condition) = &self.condition else {
             return Ok(());
         };
-        let nothing = Item::new();
-        if condition.holds(old.item().unwrap_or(&nothing)) {
+        let mut paths = Vec::new();
+        condition.paths(&mut paths);
+        if condition.holds(&old.attributes(|name| paths.iter().any(|path| path.root == name))) {
             return Ok(());
         }
         let mut failure = Failure::new(Exception::ConditionalCheckFailed, "The conditional request failed");
@@ -133,7 +157,7 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
     if old.row().is_none() && update.only_removes() {
         return Ok(None);
     }
-    let mut item = old.item().unwrap_or(key).clone();
+    let mut item = old.to_item().unwrap_or_else(|| key.clone());
     update.apply(&mut item)?;
     if item_size(&item) > ITEM_BYTES_MAX {
         return Err(Failure::validation(
@@ -176,9 +200,9 @@ impl Returned {
         match self {
             Returned::Nothing => None,
             Returned::AllOld => written.old.item().cloned(),
-            Returned::AllNew => written.new.clone(),
+            Returned::AllNew => written.new.as_deref().cloned(),
             Returned::UpdatedOld => parts(written.old.item()),
-            Returned::UpdatedNew => parts(written.new.as_ref()),
+            Returned::UpdatedNew => parts(written.new.as_deref()),
         }
     }
 }
@@ -208,7 +232,7 @@ impl Single {
     fn respond(layer: &DynamoDb, single: Result<Single, Failure>) -> Outcome {
         let execute = |transaction: &mut Transaction<'_>, single: &Single| {
             let table = single.write.check(layer, transaction)?;
-            single.write.execute(transaction, table)
+            single.write.execute(layer, transaction, table)
         };
         layer.respond(single, execute, |single, written| single.body(&written))
     }
@@ -256,9 +280,15 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 pub fn parse_put(request: &Json<'_>) -> Result<Write, Failure> {
+    parse_write(request, &["ConditionExpression"], parse_new_item, |item, _| {
+        Ok(Action::Put(Arc::new(item)))
+    })
+}
+
+fn parse_new_item(request: &Json<'_>) -> Result<Item, Failure> {
     let item = parse_item(request.get("Item").unwrap_or(&Json::Null))?;
     check_item_size(&item)?;
-    parse_write(request, |_| Ok(Action::Put(item)))
+    Ok(item)
 }
 
 pub fn check_item_size(item: &Item) -> Result<(), Failure> {
@@ -269,19 +299,21 @@ pub fn check_item_size(item: &Item) -> Result<(), Failure> {
 }
 
 pub fn parse_delete(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |_| Ok(Action::Delete(key)))
+    parse_write(request, &["ConditionExpression"], parse_key, |key, _| {
+        Ok(Action::Delete(key))
+    })
 }
 
 /// The ConditionCheck of a transaction.
 pub fn parse_check(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |_| Ok(Action::Check(key)))
+    parse_write(request, &["ConditionExpression"], parse_key, |key, _| {
+        Ok(Action::Check(key))
+    })
 }
 
 pub fn parse_update_item(request: &Json<'_>) -> Result<Write, Failure> {
-    let key = parse_key(request)?;
-    parse_write(request, |placeholders| {
+    let expressions = ["UpdateExpression", "ConditionExpression"];
+    parse_write(request, &expressions, parse_key, |key, placeholders| {
         let update = match (request.get("UpdateExpression"), request.get("AttributeUpdates")) {
             (Some(expression), _) => parse_update(expression.text().unwrap_or_default(), placeholders)?,
             (None, Some(updates)) => legacy::attribute_updates(updates)?,
@@ -295,24 +327,22 @@ pub fn parse_key(request: &Json<'_>) -> Result<Item, Failure> {
     parse_item(request.get("Key").unwrap_or(&Json::Null))
 }
 
+/// Which parameters may stand together comes before what is in them, and the item or key before placeholders.
 fn parse_write(
     request: &Json<'_>,
-    action: impl FnOnce(&mut Placeholders) -> Result<Action, Failure>,
+    expressions: &[&str],
+    subject: fn(&Json<'_>) -> Result<Item, Failure>,
+    action: impl FnOnce(Item, &mut Placeholders) -> Result<Action, Failure>,
 ) -> Result<Write, Failure> {
-    const EXPRESSIONS: [&str; 2] = ["UpdateExpression", "ConditionExpression"];
-    let takes_update = request.get("UpdateExpression").is_some() || request.get("AttributeUpdates").is_some();
-    let expressions = if takes_update {
-        &EXPRESSIONS[..]
-    } else {
-        &EXPRESSIONS[1..]
-    };
     legacy::check_not_mixed(
         request,
         &["AttributeUpdates", "Expected", "ConditionalOperator"],
-        &EXPRESSIONS,
+        &["UpdateExpression", "ConditionExpression"],
     )?;
-    let mut placeholders = Placeholders::read(request, expressions)?;
-    let action = action(&mut placeholders)?;
+    Placeholders::check_allowed(request, expressions)?;
+    let subject = subject(request)?;
+    let mut placeholders = Placeholders::read(request)?;
+    let action = action(subject, &mut placeholders)?;
     let condition = match request.get("ConditionExpression") {
         Some(expression) => {
             let text = expression.text().unwrap_or_default();

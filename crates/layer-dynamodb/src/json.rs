@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
@@ -24,11 +24,16 @@ impl<'a> Json<'a> {
         serde_json::from_slice(body)
     }
 
+    /// True for one JSON document. Nothing is kept of it.
+    pub fn is_well_formed(body: &[u8]) -> bool {
+        serde_json::from_slice::<IgnoredAny>(body).is_ok()
+    }
+
     /// The member of an object; `None` also for null, which counts as absent everywhere.
     pub fn get(&self, name: &str) -> Option<&Json<'a>> {
         let Json::Object(members) = self else { return None };
         let (_, value) = members.iter().rev().find(|(member, _)| member == name)?;
-        (*value != Json::Null).then_some(value)
+        (!matches!(value, Json::Null)).then_some(value)
     }
 
     pub fn text(&self) -> Option<&str> {
@@ -46,9 +51,15 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// A boolean, or one of the words that the service takes for one.
     pub fn boolean(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
+            Json::Text(word) => match word.to_ascii_lowercase().as_str() {
+                "true" | "yes" | "1" => Some(true),
+                "false" | "no" | "0" => Some(false),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -164,6 +175,9 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
+/// Room that a document begins with: enough for most that hold no items.
+const OBJECT_BYTES: usize = 256;
+
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
 #[derive(Default)]
 pub struct Writer {
@@ -172,7 +186,9 @@ pub struct Writer {
 
 impl Writer {
     pub fn object(write: impl FnOnce(&mut Writer)) -> String {
-        let mut writer = Writer::default();
+        let mut writer = Writer {
+            text: String::with_capacity(OBJECT_BYTES),
+        };
         writer.open('{');
         write(&mut writer);
         writer.close('}');
@@ -240,28 +256,53 @@ impl Writer {
 
 /// Appends `text` in quotes.
 pub fn write_string(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut written = 0;
-    for (index, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(&text[written..index]);
-        written = index + 1;
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            _ => {
-                use fmt::Write;
-                let _ = write!(out, "\\u{byte:04x}");
-            }
+    let mut rest = text;
+    loop {
+        let plain = plain_bytes(rest.as_bytes());
+        out.push_str(&rest[..plain]);
+        let Some(&byte) = rest.as_bytes().get(plain) else { break };
+        write_escaped(out, byte);
+        rest = &rest[plain + 1..];
+    }
+    out.push('"');
+}
+
+fn write_escaped(out: &mut String, byte: u8) {
+    match byte {
+        b'"' => out.push_str("\\\""),
+        b'\\' => out.push_str("\\\\"),
+        b'\n' => out.push_str("\\n"),
+        b'\r' => out.push_str("\\r"),
+        b'\t' => out.push_str("\\t"),
+        _ => {
+            use fmt::Write;
+            let _ = write!(out, "\\u{byte:04x}");
         }
     }
-    out.push_str(&text[written..]);
-    out.push('"');
+}
+
+/// How many bytes stand before the first that must be escaped, eight at a time.
+fn plain_bytes(text: &[u8]) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // The high bit of each byte that is below `limit`, if `limit` is at most 0x80; of those above 0x7f it is cleared.
+    let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
+    let (words, _) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quote = below(word ^ (LOW * u64::from(b'"')), 1);
+        let backslash = below(word ^ (LOW * u64::from(b'\\')), 1);
+        let found = quote | backslash | below(word, 0x20);
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let start = words.len() * 8;
+    let must_escape = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\');
+    let found = text[start..].iter().position(must_escape);
+    found.map_or(text.len(), |at| start + at)
 }
 
 #[cfg(test)]
@@ -283,6 +324,26 @@ mod tests {
         }
         assert!(Json::parse("[".repeat(200_000).as_bytes()).is_err());
         assert!(Json::parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn whatever_must_be_escaped_is_wherever_it_stands() {
+        for byte in 0..=0x7f_u8 {
+            for before in 0..20 {
+                let text =
+                    "é".repeat(before / 2) + &"x".repeat(before) + &char::from(byte).to_string() + "\u{80}tail \"";
+                let mut written = String::new();
+                write_string(&mut written, &text);
+                assert_eq!(Json::parse(written.as_bytes()).unwrap().text(), Some(text.as_str()));
+                assert_eq!(
+                    written,
+                    serde_json::to_string(&text)
+                        .unwrap()
+                        .replace("\\b", "\\u0008")
+                        .replace("\\f", "\\u000c")
+                );
+            }
+        }
     }
 
     #[test]

@@ -156,6 +156,7 @@ pub fn test_range(prefix: &[u8], test: &KeyTest) -> KeyRange {
             write_escaped(start, &mut key);
             KeyRange::prefix(&key)
         }
+        KeyTest::Unindexed => unreachable!("no search is begun with it"),
     }
 }
 

@@ -9,6 +9,10 @@ use crate::value::{Value, check_attribute_name};
 
 /// Refuses a request that mixes both styles.
 pub fn check_not_mixed(request: &Json<'_>, legacy: &[&str], expressions: &[&str]) -> Result<(), Failure> {
+    let gives_any = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
+    if !gives_any(legacy) || !gives_any(expressions) {
+        return Ok(());
+    }
     let given = |names: &[&str]| {
         let given: Vec<&str> = names
             .iter()
@@ -18,9 +22,6 @@ pub fn check_not_mixed(request: &Json<'_>, legacy: &[&str], expressions: &[&str]
         given.join(", ")
     };
     let (legacy, expressions) = (given(legacy), given(expressions));
-    if legacy.is_empty() || expressions.is_empty() {
-        return Ok(());
-    }
     Err(Failure::validation(format!(
         "Can not use both expression and non-expression parameters in the same request: \
          Non-expression parameters: {{{legacy}}} Expression parameters: {{{expressions}}}"
@@ -81,15 +82,21 @@ fn expectation(name: &str, test: &Json<'_>) -> Result<Condition, Failure> {
     check_attribute_name(name)?;
     let value = test.get("Value");
     let exists = test.get("Exists").and_then(Json::boolean);
-    if test.get("ComparisonOperator").is_some() {
+    if value.is_some() && test.get("AttributeValueList").is_some() {
+        return Err(Failure::invalid(format!(
+            "Value and AttributeValueList cannot be used together for Attribute: {name}"
+        )));
+    }
+    if let Some(operator) = test.get("ComparisonOperator").and_then(Json::text) {
         if exists.is_some() {
             return Err(Failure::invalid(format!(
                 "Exists and ComparisonOperator cannot be used together for Attribute: {name}"
             )));
         }
-        if value.is_some() && test.get("AttributeValueList").is_some() {
+        let needs_value = !matches!(operator, "NULL" | "NOT_NULL");
+        if needs_value && value.is_none() && test.get("AttributeValueList").is_none() {
             return Err(Failure::invalid(format!(
-                "Value and AttributeValueList cannot be used together for Attribute: {name}"
+                "Value or AttributeValueList must be used with ComparisonOperator: {operator} for Attribute: {name}"
             )));
         }
         return operator_test(name, test);
@@ -196,7 +203,7 @@ impl<'j> Comparing<'j> {
         }
         match Comparison::LessOrEqual.holds(low, high) {
             true => Ok(()),
-            false => Err(Failure::invalid(
+            false => Err(Failure::validation(
                 "The BETWEEN condition was provided a range where the lower bound is greater than the upper bound",
             )),
         }
@@ -272,11 +279,7 @@ fn key_term(name: &str, test: &Json<'_>) -> Result<KeyTerm, Failure> {
             let comparison = comparison(comparing.operator).expect("a comparison");
             KeyTest::Compare(comparison, comparing.values.remove(0))
         }
-        _ => {
-            return Err(Failure::validation(
-                "Attempted conditional constraint is not an indexable operation",
-            ));
-        }
+        _ => KeyTest::Unindexed,
     };
     Ok(KeyTerm {
         attribute: name.to_owned(),

@@ -21,6 +21,7 @@ pub mod failure;
 mod items;
 pub mod json;
 mod key;
+mod kind;
 mod legacy;
 mod maintenance;
 mod number;
@@ -36,6 +37,7 @@ mod table;
 mod tables;
 #[cfg(test)]
 mod testing;
+mod throughput;
 mod transact;
 mod value;
 mod write;
@@ -46,6 +48,7 @@ use quartet_engine::{Engine, ExecuteError, Hold, Space, Transaction};
 
 pub use failure::{Exception, Failure};
 pub use operations::Target;
+pub use throughput::Throughput;
 
 use crate::catalog::Catalog;
 use crate::json::Json;
@@ -59,6 +62,8 @@ pub struct DynamoDb {
     pub account: String,
     /// Host and port as clients reach them.
     pub endpoint: String,
+    /// What tables may consume.
+    pub throughput: Throughput,
     catalog: Catalog,
 }
 
@@ -86,6 +91,7 @@ impl DynamoDb {
             region: "us-east-1".into(),
             account: "000000000000".into(),
             endpoint: "localhost:8000".into(),
+            throughput: Throughput::unlimited(),
             catalog: Catalog::default(),
         }
     }

@@ -5,7 +5,6 @@
 //! ("Naming rules and data types", Number).
 
 use std::cmp::Ordering;
-use std::fmt::Write;
 
 /// Invariants: `coefficient < 10^38`, not divisible by ten unless zero; zero is not negative and has exponent zero;
 /// otherwise `-130 <= exponent + digits - 1 <= 125`.
@@ -40,6 +39,9 @@ impl Number {
     pub fn parse(text: &str) -> Result<Number, NumberError> {
         let bytes = text.as_bytes();
         let (negative, rest) = split_sign(bytes);
+        if let Some(coefficient) = small_integer(rest) {
+            return Number::normal(negative, coefficient.into(), 0);
+        }
         let mantissa_bytes = rest
             .iter()
             .position(|byte| matches!(byte, b'e' | b'E'))
@@ -125,8 +127,8 @@ impl Number {
         if coefficient == 0 {
             return Ok(Number::ZERO);
         }
-        while coefficient.is_multiple_of(10) {
-            coefficient /= 10;
+        while let (rest, 0) = divided(coefficient, 10) {
+            coefficient = rest;
             exponent += 1;
         }
         let digits = digit_count(coefficient);
@@ -164,17 +166,14 @@ impl Number {
         if self.negative {
             text.push('-');
         }
-        let exponent = self.exponent;
-        if exponent >= 0 {
-            let _ = match u64::try_from(self.coefficient) {
-                Ok(small) => write!(text, "{small}"),
-                Err(_) => write!(text, "{}", self.coefficient),
-            };
-            text.extend(std::iter::repeat_n('0', exponent as usize));
+        let mut buffer = [0; DIGITS_MAX as usize];
+        let digits = decimal(self.coefficient, &mut buffer);
+        if self.exponent >= 0 {
+            text.push_str(digits);
+            text.extend(std::iter::repeat_n('0', self.exponent as usize));
             return;
         }
-        let digits = self.coefficient.to_string();
-        let fraction = usize::from(exponent.unsigned_abs());
+        let fraction = usize::from(self.exponent.unsigned_abs());
         match digits.len().checked_sub(fraction) {
             Some(whole) if whole > 0 => {
                 text.push_str(&digits[..whole]);
@@ -184,7 +183,7 @@ impl Number {
             _ => {
                 text.push_str("0.");
                 text.extend(std::iter::repeat_n('0', fraction - digits.len()));
-                text.push_str(&digits);
+                text.push_str(digits);
             }
         }
     }
@@ -208,10 +207,12 @@ impl Number {
         if !count.is_multiple_of(2) {
             digits *= 10;
         }
-        let mut divisor = 100u128.pow(count.div_ceil(2) - 1);
-        while divisor > 0 {
-            key.push((digits / divisor % 100) as u8 + 1);
-            divisor /= 100;
+        let first = key.len();
+        key.resize(first + count.div_ceil(2) as usize, 0);
+        for pair in key[first..].iter_mut().rev() {
+            let (rest, two_digits) = divided(digits, 100);
+            *pair = two_digits + 1;
+            digits = rest;
         }
         key.push(0);
         if self.negative {
@@ -270,8 +271,49 @@ impl Number {
     }
 }
 
+/// Quotient and remainder by at most a hundred. What fits into a register, as nearly all does, costs a tenth.
+fn divided(number: u128, divisor: u8) -> (u128, u8) {
+    match u64::try_from(number) {
+        Ok(small) => {
+            let divisor = u64::from(divisor);
+            ((small / divisor).into(), (small % divisor) as u8)
+        }
+        Err(_) => {
+            let divisor = u128::from(divisor);
+            (number / divisor, (number % divisor) as u8)
+        }
+    }
+}
+
+/// The digits of a coefficient.
+fn decimal(mut coefficient: u128, buffer: &mut [u8; DIGITS_MAX as usize]) -> &str {
+    let mut start = buffer.len();
+    loop {
+        let (rest, digit) = divided(coefficient, 10);
+        start -= 1;
+        buffer[start] = b'0' + digit;
+        coefficient = rest;
+        if coefficient == 0 {
+            break;
+        }
+    }
+    std::str::from_utf8(&buffer[start..]).expect("digits")
+}
+
 fn digit_count(coefficient: u128) -> u32 {
-    coefficient.checked_ilog10().map_or(0, |log| log + 1)
+    let log = match u64::try_from(coefficient) {
+        Ok(small) => small.checked_ilog10(),
+        Err(_) => coefficient.checked_ilog10(),
+    };
+    log.map_or(0, |log| log + 1)
+}
+
+/// The value of a few digits, which is what most numbers are; `None` for any other text.
+fn small_integer(digits: &[u8]) -> Option<u64> {
+    const DIGITS_MAX: usize = 18;
+    let all_digits = digits.iter().all(u8::is_ascii_digit);
+    let is_small = all_digits && (1..=DIGITS_MAX).contains(&digits.len());
+    is_small.then(|| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {

@@ -38,6 +38,12 @@ impl Target {
     }
 }
 
+/// Every operation of both services.
+#[cfg(test)]
+pub fn all() -> impl Iterator<Item = &'static Operation> {
+    DATABASE.iter().chain(STREAMS)
+}
+
 const fn operation(
     name: &'static str,
     input: &'static [Member],
@@ -101,7 +107,9 @@ const STREAMS: &[Operation] = &[
 
 const NOTHING: &[Member] = &[];
 const TABLE_NAME: Member = required("TableName", Shape::TableName);
-const TABLE: &[Member] = &[TABLE_NAME];
+/// For the operations on a table itself.
+const OWN_TABLE_NAME: Member = required("TableName", Shape::OwnTableName);
+const TABLE: &[Member] = &[OWN_TABLE_NAME];
 const REPORT: Member = optional("ReturnConsumedCapacity", Shape::Choice(&["INDEXES", "TOTAL", "NONE"]));
 const METRICS: Member = optional("ReturnItemCollectionMetrics", Shape::Choice(&["SIZE", "NONE"]));
 const RETURN_VALUES: Member = optional(
@@ -162,19 +170,22 @@ const VALUE_LIST: Member = optional(
     },
 );
 const CONDITIONS: Shape = Shape::Map {
-    of: &Shape::Structure(&[required("ComparisonOperator", OPERATORS), VALUE_LIST]),
+    of: &Shape::Structure("Condition", &[required("ComparisonOperator", OPERATORS), VALUE_LIST]),
     min: 0,
     max: usize::MAX,
 };
 const EXPECTED: Member = optional(
     "Expected",
     Shape::Map {
-        of: &Shape::Structure(&[
-            optional("Value", Shape::Value),
-            optional("Exists", Shape::Boolean),
-            optional("ComparisonOperator", OPERATORS),
-            VALUE_LIST,
-        ]),
+        of: &Shape::Structure(
+            "ExpectedAttributeValue",
+            &[
+                optional("Value", Shape::Value),
+                optional("Exists", Shape::Boolean),
+                optional("ComparisonOperator", OPERATORS),
+                VALUE_LIST,
+            ],
+        ),
         min: 0,
         max: usize::MAX,
     },
@@ -182,10 +193,13 @@ const EXPECTED: Member = optional(
 const ATTRIBUTE_UPDATES: Member = optional(
     "AttributeUpdates",
     Shape::Map {
-        of: &Shape::Structure(&[
-            optional("Value", Shape::Value),
-            optional("Action", Shape::Choice(&["ADD", "DELETE", "PUT"])),
-        ]),
+        of: &Shape::Structure(
+            "AttributeValueUpdate",
+            &[
+                optional("Value", Shape::Value),
+                optional("Action", Shape::Choice(&["ADD", "DELETE", "PUT"])),
+            ],
+        ),
         min: 0,
         max: usize::MAX,
     },
@@ -295,20 +309,23 @@ const BATCH_GET: &[Member] = &[
     required(
         "RequestItems",
         Shape::Map {
-            of: &Shape::Structure(&[
-                required(
-                    "Keys",
-                    Shape::List {
-                        of: &ITEM_MAP,
-                        min: 1,
-                        max: usize::MAX,
-                    },
-                ),
-                ATTRIBUTES_TO_GET,
-                CONSISTENT,
-                PROJECTION_EXPRESSION,
-                NAMES,
-            ]),
+            of: &Shape::Structure(
+                "KeysAndAttributes",
+                &[
+                    required(
+                        "Keys",
+                        Shape::List {
+                            of: &ITEM_MAP,
+                            min: 1,
+                            max: usize::MAX,
+                        },
+                    ),
+                    ATTRIBUTES_TO_GET,
+                    CONSISTENT,
+                    PROJECTION_EXPRESSION,
+                    NAMES,
+                ],
+            ),
             min: 0,
             max: 100,
         },
@@ -320,10 +337,16 @@ const BATCH_WRITE: &[Member] = &[
         "RequestItems",
         Shape::Map {
             of: &Shape::List {
-                of: &Shape::Structure(&[
-                    optional("PutRequest", Shape::Structure(&[required("Item", ITEM_MAP)])),
-                    optional("DeleteRequest", Shape::Structure(&[KEY])),
-                ]),
+                of: &Shape::Structure(
+                    "WriteRequest",
+                    &[
+                        optional(
+                            "PutRequest",
+                            Shape::Structure("PutRequest", &[required("Item", ITEM_MAP)]),
+                        ),
+                        optional("DeleteRequest", Shape::Structure("DeleteRequest", &[KEY])),
+                    ],
+                ),
                 min: 0,
                 max: usize::MAX,
             },
@@ -338,10 +361,13 @@ const TRANSACT_GET: &[Member] = &[
     required(
         "TransactItems",
         Shape::List {
-            of: &Shape::Structure(&[required(
-                "Get",
-                Shape::Structure(&[KEY, TABLE_NAME, PROJECTION_EXPRESSION, NAMES]),
-            )]),
+            of: &Shape::Structure(
+                "TransactGetItem",
+                &[required(
+                    "Get",
+                    Shape::Structure("Get", &[KEY, TABLE_NAME, PROJECTION_EXPRESSION, NAMES]),
+                )],
+            ),
             min: 1,
             max: 100,
         },
@@ -352,46 +378,58 @@ const TRANSACT_WRITE: &[Member] = &[
     required(
         "TransactItems",
         Shape::List {
-            of: &Shape::Structure(&[
-                optional(
-                    "ConditionCheck",
-                    Shape::Structure(&[
-                        KEY,
-                        TABLE_NAME,
-                        required("ConditionExpression", ANY_TEXT),
-                        NAMES,
-                        VALUES,
-                        ON_FAILURE,
-                    ]),
-                ),
-                optional(
-                    "Put",
-                    Shape::Structure(&[
-                        required("Item", ITEM_MAP),
-                        TABLE_NAME,
-                        CONDITION,
-                        NAMES,
-                        VALUES,
-                        ON_FAILURE,
-                    ]),
-                ),
-                optional(
-                    "Delete",
-                    Shape::Structure(&[KEY, TABLE_NAME, CONDITION, NAMES, VALUES, ON_FAILURE]),
-                ),
-                optional(
-                    "Update",
-                    Shape::Structure(&[
-                        KEY,
-                        required("UpdateExpression", ANY_TEXT),
-                        TABLE_NAME,
-                        CONDITION,
-                        NAMES,
-                        VALUES,
-                        ON_FAILURE,
-                    ]),
-                ),
-            ]),
+            of: &Shape::Structure(
+                "TransactWriteItem",
+                &[
+                    optional(
+                        "ConditionCheck",
+                        Shape::Structure(
+                            "ConditionCheck",
+                            &[
+                                KEY,
+                                TABLE_NAME,
+                                required("ConditionExpression", ANY_TEXT),
+                                NAMES,
+                                VALUES,
+                                ON_FAILURE,
+                            ],
+                        ),
+                    ),
+                    optional(
+                        "Put",
+                        Shape::Structure(
+                            "Put",
+                            &[
+                                required("Item", ITEM_MAP),
+                                TABLE_NAME,
+                                CONDITION,
+                                NAMES,
+                                VALUES,
+                                ON_FAILURE,
+                            ],
+                        ),
+                    ),
+                    optional(
+                        "Delete",
+                        Shape::Structure("Delete", &[KEY, TABLE_NAME, CONDITION, NAMES, VALUES, ON_FAILURE]),
+                    ),
+                    optional(
+                        "Update",
+                        Shape::Structure(
+                            "Update",
+                            &[
+                                KEY,
+                                required("UpdateExpression", ANY_TEXT),
+                                TABLE_NAME,
+                                CONDITION,
+                                NAMES,
+                                VALUES,
+                                ON_FAILURE,
+                            ],
+                        ),
+                    ),
+                ],
+            ),
             min: 1,
             max: 100,
         },
@@ -422,7 +460,10 @@ const BATCH_STATEMENT: &[Member] = &[
     required(
         "Statements",
         Shape::List {
-            of: &Shape::Structure(&[STATEMENT_TEXT, PARAMETERS, CONSISTENT, ON_FAILURE]),
+            of: &Shape::Structure(
+                "BatchStatementRequest",
+                &[STATEMENT_TEXT, PARAMETERS, CONSISTENT, ON_FAILURE],
+            ),
             min: 1,
             max: 25,
         },
@@ -433,7 +474,7 @@ const TRANSACT_STATEMENT: &[Member] = &[
     required(
         "TransactStatements",
         Shape::List {
-            of: &Shape::Structure(&[STATEMENT_TEXT, PARAMETERS, ON_FAILURE]),
+            of: &Shape::Structure("ParameterizedStatement", &[STATEMENT_TEXT, PARAMETERS, ON_FAILURE]),
             min: 1,
             max: 100,
         },
@@ -446,59 +487,77 @@ const ATTRIBUTE_NAME: Shape = Shape::Text { min: 1, max: 255 };
 const KEY_SCHEMA: Member = required(
     "KeySchema",
     Shape::List {
-        of: &Shape::Structure(&[
-            required("AttributeName", ATTRIBUTE_NAME),
-            required("KeyType", Shape::Choice(&["HASH", "RANGE"])),
-        ]),
+        of: &Shape::Structure(
+            "KeySchemaElement",
+            &[
+                required("AttributeName", ATTRIBUTE_NAME),
+                required("KeyType", Shape::Choice(&["HASH", "RANGE"])),
+            ],
+        ),
         min: 1,
         max: 8,
     },
 );
 const DEFINITION_LIST: Shape = Shape::List {
-    of: &Shape::Structure(&[
-        required("AttributeName", ATTRIBUTE_NAME),
-        required("AttributeType", Shape::Choice(&["B", "N", "S"])),
-    ]),
+    of: &Shape::Structure(
+        "AttributeDefinition",
+        &[
+            required("AttributeName", ATTRIBUTE_NAME),
+            required("AttributeType", Shape::Choice(&["B", "N", "S"])),
+        ],
+    ),
     min: 0,
     max: usize::MAX,
 };
-const UNITS: Shape = Shape::Integer { min: 1, max: i64::MAX };
-const THROUGHPUT_SHAPE: Shape = Shape::Structure(&[
-    required("ReadCapacityUnits", UNITS),
-    required("WriteCapacityUnits", UNITS),
-]);
+const UNITS: Shape = Shape::Long { min: 1, max: i64::MAX };
+const THROUGHPUT_SHAPE: Shape = Shape::Structure(
+    "ProvisionedThroughput",
+    &[
+        required("ReadCapacityUnits", UNITS),
+        required("WriteCapacityUnits", UNITS),
+    ],
+);
 const THROUGHPUT: Member = optional("ProvisionedThroughput", THROUGHPUT_SHAPE);
-const ANY_INTEGER: Shape = Shape::Integer {
+const ANY_LONG: Shape = Shape::Long {
     min: i64::MIN,
     max: i64::MAX,
 };
 const ON_DEMAND: Member = optional(
     "OnDemandThroughput",
-    Shape::Structure(&[
-        optional("MaxReadRequestUnits", ANY_INTEGER),
-        optional("MaxWriteRequestUnits", ANY_INTEGER),
-    ]),
+    Shape::Structure(
+        "OnDemandThroughput",
+        &[
+            optional("MaxReadRequestUnits", ANY_LONG),
+            optional("MaxWriteRequestUnits", ANY_LONG),
+        ],
+    ),
 );
 const WARM: Member = optional(
     "WarmThroughput",
-    Shape::Structure(&[
-        optional("ReadUnitsPerSecond", UNITS),
-        optional("WriteUnitsPerSecond", UNITS),
-    ]),
+    Shape::Structure(
+        "WarmThroughput",
+        &[
+            optional("ReadUnitsPerSecond", UNITS),
+            optional("WriteUnitsPerSecond", UNITS),
+        ],
+    ),
 );
 const PROJECTION: Member = required(
     "Projection",
-    Shape::Structure(&[
-        optional("ProjectionType", Shape::Choice(&["ALL", "INCLUDE", "KEYS_ONLY"])),
-        optional(
-            "NonKeyAttributes",
-            Shape::List {
-                of: &ATTRIBUTE_NAME,
-                min: 1,
-                max: 20,
-            },
-        ),
-    ]),
+    Shape::Structure(
+        "Projection",
+        &[
+            optional("ProjectionType", Shape::Choice(&["ALL", "INCLUDE", "KEYS_ONLY"])),
+            optional(
+                "NonKeyAttributes",
+                Shape::List {
+                    of: &ATTRIBUTE_NAME,
+                    min: 1,
+                    max: 20,
+                },
+            ),
+        ],
+    ),
 );
 const GLOBAL_INDEX: &[Member] = &[
     required("IndexName", INDEX_NAME),
@@ -512,24 +571,30 @@ const LOCAL_INDEX: &[Member] = &[required("IndexName", INDEX_NAME), KEY_SCHEMA, 
 const BILLING: Member = optional("BillingMode", Shape::Choice(&["PROVISIONED", "PAY_PER_REQUEST"]));
 const STREAM: Member = optional(
     "StreamSpecification",
-    Shape::Structure(&[
-        required("StreamEnabled", Shape::Boolean),
-        optional(
-            "StreamViewType",
-            Shape::Choice(&["NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES", "KEYS_ONLY"]),
-        ),
-    ]),
+    Shape::Structure(
+        "StreamSpecification",
+        &[
+            required("StreamEnabled", Shape::Boolean),
+            optional(
+                "StreamViewType",
+                Shape::Choice(&["NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES", "KEYS_ONLY"]),
+            ),
+        ],
+    ),
 );
 const ENCRYPTION: Member = optional(
     "SSESpecification",
-    Shape::Structure(&[
-        optional("Enabled", Shape::Boolean),
-        optional("SSEType", Shape::Choice(&["AES256", "KMS"])),
-        optional("KMSMasterKeyId", ANY_TEXT),
-    ]),
+    Shape::Structure(
+        "SSESpecification",
+        &[
+            optional("Enabled", Shape::Boolean),
+            optional("SSEType", Shape::Choice(&["AES256", "KMS"])),
+            optional("KMSMasterKeyId", ANY_TEXT),
+        ],
+    ),
 );
 const TAG_LIST: Shape = Shape::List {
-    of: &Shape::Structure(&[required("Key", ANY_TEXT), required("Value", ANY_TEXT)]),
+    of: &Shape::Structure("Tag", &[required("Key", ANY_TEXT), required("Value", ANY_TEXT)]),
     min: 0,
     max: usize::MAX,
 };
@@ -537,12 +602,12 @@ const TABLE_CLASS: Member = optional("TableClass", Shape::Choice(&["STANDARD", "
 const PROTECTION: Member = optional("DeletionProtectionEnabled", Shape::Boolean);
 const CREATE_TABLE: &[Member] = &[
     required("AttributeDefinitions", DEFINITION_LIST),
-    required("TableName", Shape::Name { min: 3, max: 255 }),
+    OWN_TABLE_NAME,
     KEY_SCHEMA,
     optional(
         "LocalSecondaryIndexes",
         Shape::List {
-            of: &Shape::Structure(LOCAL_INDEX),
+            of: &Shape::Structure("LocalSecondaryIndex", LOCAL_INDEX),
             min: 0,
             max: usize::MAX,
         },
@@ -550,7 +615,7 @@ const CREATE_TABLE: &[Member] = &[
     optional(
         "GlobalSecondaryIndexes",
         Shape::List {
-            of: &Shape::Structure(GLOBAL_INDEX),
+            of: &Shape::Structure("GlobalSecondaryIndex", GLOBAL_INDEX),
             min: 0,
             max: usize::MAX,
         },
@@ -567,20 +632,32 @@ const CREATE_TABLE: &[Member] = &[
 ];
 const UPDATE_TABLE: &[Member] = &[
     optional("AttributeDefinitions", DEFINITION_LIST),
-    TABLE_NAME,
+    OWN_TABLE_NAME,
     BILLING,
     THROUGHPUT,
     optional(
         "GlobalSecondaryIndexUpdates",
         Shape::List {
-            of: &Shape::Structure(&[
-                optional(
-                    "Update",
-                    Shape::Structure(&[required("IndexName", INDEX_NAME), THROUGHPUT, ON_DEMAND, WARM]),
-                ),
-                optional("Create", Shape::Structure(GLOBAL_INDEX)),
-                optional("Delete", Shape::Structure(&[required("IndexName", INDEX_NAME)])),
-            ]),
+            of: &Shape::Structure(
+                "GlobalSecondaryIndexUpdate",
+                &[
+                    optional(
+                        "Update",
+                        Shape::Structure(
+                            "UpdateGlobalSecondaryIndexAction",
+                            &[required("IndexName", INDEX_NAME), THROUGHPUT, ON_DEMAND, WARM],
+                        ),
+                    ),
+                    optional(
+                        "Create",
+                        Shape::Structure("CreateGlobalSecondaryIndexAction", GLOBAL_INDEX),
+                    ),
+                    optional(
+                        "Delete",
+                        Shape::Structure("DeleteGlobalSecondaryIndexAction", &[required("IndexName", INDEX_NAME)]),
+                    ),
+                ],
+            ),
             min: 0,
             max: usize::MAX,
         },
@@ -600,10 +677,13 @@ const UPDATE_TIME_TO_LIVE: &[Member] = &[
     TABLE_NAME,
     required(
         "TimeToLiveSpecification",
-        Shape::Structure(&[
-            required("Enabled", Shape::Boolean),
-            required("AttributeName", ATTRIBUTE_NAME),
-        ]),
+        Shape::Structure(
+            "TimeToLiveSpecification",
+            &[
+                required("Enabled", Shape::Boolean),
+                required("AttributeName", ATTRIBUTE_NAME),
+            ],
+        ),
     ),
 ];
 const RESOURCE_ARN: Member = required("ResourceArn", Shape::Text { min: 1, max: 1283 });
@@ -634,10 +714,13 @@ const DESCRIBE_STREAM: &[Member] = &[
     optional("ExclusiveStartShardId", Shape::Text { min: 28, max: 65 }),
     optional(
         "ShardFilter",
-        Shape::Structure(&[
-            required("Type", Shape::Choice(&["CHILD_SHARDS"])),
-            required("ShardId", Shape::Text { min: 28, max: 65 }),
-        ]),
+        Shape::Structure(
+            "ShardFilter",
+            &[
+                required("Type", Shape::Choice(&["CHILD_SHARDS"])),
+                required("ShardId", Shape::Text { min: 28, max: 65 }),
+            ],
+        ),
     ),
 ];
 const SHARD_ITERATOR: &[Member] = &[

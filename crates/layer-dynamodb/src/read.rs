@@ -1,7 +1,5 @@
 //! GetItem; the same read serves batches, transactions and PartiQL.
 
-use std::sync::Arc;
-
 use quartet_engine::Transaction;
 use quartet_store::Row;
 
@@ -12,6 +10,7 @@ use crate::failure::Failure;
 use crate::items::parse_key;
 use crate::json::{Json, Writer};
 use crate::table::Table;
+use crate::throughput::Use;
 use crate::value::{Item, write_item};
 use crate::{DynamoDb, Outcome, legacy, stored};
 
@@ -25,27 +24,41 @@ pub struct Get {
 
 impl Get {
     pub fn parse(request: &Json<'_>) -> Result<Get, Failure> {
-        let projection = parse_projected(request)?;
+        check_projection_allowed(request)?;
+        let key = parse_key(request)?;
         Ok(Get {
             table: request
                 .get("TableName")
                 .and_then(Json::text)
                 .unwrap_or_default()
                 .to_owned(),
-            key: parse_key(request)?,
-            projection,
+            key,
+            projection: parse_projected(request)?,
             consistent: request.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
         })
     }
 
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Option<Row>, Failure> {
         let table = layer.table(transaction, &self.table)?;
-        self.execute_on(transaction, &table)
+        let row = self.execute_uncharged(layer, transaction, &table)?;
+        layer.charge(transaction, &table, Use::Read, || self.consumed(row.as_ref()));
+        Ok(row)
     }
 
-    pub fn execute_on(&self, transaction: &mut Transaction<'_>, table: &Arc<Table>) -> Result<Option<Row>, Failure> {
+    /// The read by itself; the caller charges for it.
+    pub fn execute_uncharged(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+        table: &Table,
+    ) -> Result<Option<Row>, Failure> {
         table.check_key(&self.key)?;
+        layer.admit(transaction, table, None, Use::Read)?;
         Ok(transaction.get(&table.item_key(&self.key)))
+    }
+
+    pub fn consumed(&self, row: Option<&Row>) -> Consumed {
+        Consumed::of_table(self.units(row))
     }
 
     /// What reading `row` consumes.
@@ -67,10 +80,15 @@ pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mu
     }
 }
 
+/// Refuses parameters that do not go together, in a request that has no expression but a projection.
+pub fn check_projection_allowed(request: &Json<'_>) -> Result<(), Failure> {
+    legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
+    Placeholders::check_allowed(request, &["ProjectionExpression"])
+}
+
 /// The projection of a request that has no other expression.
 pub fn parse_projected(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failure> {
-    legacy::check_not_mixed(request, &["AttributesToGet"], &["ProjectionExpression"])?;
-    let mut placeholders = Placeholders::read(request, &["ProjectionExpression"])?;
+    let mut placeholders = Placeholders::read(request)?;
     let projection = match request.get("ProjectionExpression").and_then(Json::text) {
         Some(expression) => Some(parse_projection(expression, &mut placeholders)?),
         None => legacy::attributes_to_get(request)?,
@@ -89,8 +107,7 @@ pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 if let Some(row) = &row {
                     get.write(row, &mut writer.name("Item").text);
                 }
-                let consumed = Consumed::of_table(get.units(row.as_ref()));
-                consumed.write_member(writer, &get.table, report);
+                get.consumed(row.as_ref()).write_member(writer, &get.table, report);
             })
         },
     )

@@ -10,12 +10,13 @@ use quartet_store::Row;
 use crate::capacity::{Consumed, Report, read_units};
 use crate::expression::path::project;
 use crate::expression::{
-    Condition, KeyTerm, Path, Placeholders, parse_condition, parse_key_condition, parse_projection,
+    Condition, KeyTerm, KeyTest, Path, Placeholders, parse_condition, parse_key_condition, parse_projection,
 };
-use crate::failure::Failure;
+use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
 use crate::table::{Index, Projection, Table, has_type};
+use crate::throughput::Use;
 use crate::value::{Item, Value, item_json, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
@@ -79,20 +80,23 @@ impl Search {
         search.limit = request.get("Limit").and_then(Json::integer).map(|limit| limit as usize);
         search.forward = flag("ScanIndexForward").unwrap_or(true);
         search.consistent = flag("ConsistentRead").unwrap_or(false);
-        search.start = request.get("ExclusiveStartKey").map(parse_item).transpose()?;
+        search.start = request.get("ExclusiveStartKey").map(parse_start).transpose()?;
         Ok(search)
     }
 
     fn parse_query(request: &Json<'_>) -> Result<Search, Failure> {
-        let mut search = Search::parse(request)?;
+        // KeyConditions may stand beside any expression but its own.
+        let own_expression = request.get("KeyConditionExpression").is_some();
+        let legacy = ["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"];
         legacy::check_not_mixed(
             request,
-            &["AttributesToGet", "QueryFilter", "ConditionalOperator"],
-            &["KeyConditionExpression", "FilterExpression", "ProjectionExpression"],
+            if own_expression { &legacy } else { &legacy[..3] },
+            &["ProjectionExpression", "FilterExpression", "KeyConditionExpression"],
         )?;
-        legacy::check_not_mixed(request, &["KeyConditions"], &["KeyConditionExpression"])?;
         let expressions = ["FilterExpression", "KeyConditionExpression", "ProjectionExpression"];
-        let mut placeholders = Placeholders::read(request, &expressions)?;
+        Placeholders::check_allowed(request, &expressions)?;
+        let mut search = Search::parse(request)?;
+        let mut placeholders = Placeholders::read(request)?;
         search.keys = Some(match request.get("KeyConditionExpression").and_then(Json::text) {
             Some(expression) => parse_key_condition(expression, &mut placeholders)?,
             None => match request.get("KeyConditions") {
@@ -109,14 +113,15 @@ impl Search {
     }
 
     fn parse_scan(request: &Json<'_>) -> Result<Search, Failure> {
-        let mut search = Search::parse(request)?;
         legacy::check_not_mixed(
             request,
             &["AttributesToGet", "ScanFilter", "ConditionalOperator"],
-            &["FilterExpression", "ProjectionExpression"],
+            &["ProjectionExpression", "FilterExpression"],
         )?;
-        let mut placeholders = Placeholders::read(request, &["FilterExpression", "ProjectionExpression"])?;
+        Placeholders::check_allowed(request, &["FilterExpression", "ProjectionExpression"])?;
+        let mut search = Search::parse(request)?;
         search.segment = parse_segment(request)?;
+        let mut placeholders = Placeholders::read(request)?;
         search.parse_filter(request, "ScanFilter", &mut placeholders)?;
         Ok(search)
     }
@@ -151,45 +156,40 @@ impl Search {
     /// Collects the rows of one page.
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
         let table = layer.table(transaction, &self.table)?;
-        let index = self.find_index(&table)?.cloned();
-        let fetch = self.check_projection(&table, index.as_ref())?;
-        let source = Source {
-            table: &table,
-            index: index.as_ref(),
-        };
+        let index = self.find_index(&table)?;
+        let fetch = self.check_projection(&table, index)?;
+        let source = Source { table: &table, index };
         let range = self.range(&source)?;
+        layer.admit(transaction, &table, index, Use::Read)?;
         let mut page = Page {
             rows: Vec::new(),
             fetched: Vec::new(),
-            last: None,
+            has_more: false,
             bytes: 0,
             fetch_units: 0.0,
-            index,
+            index: index.map(|index| index.id),
             table: table.clone(),
         };
         let limit = self.limit.unwrap_or(usize::MAX);
-        let mut more = false;
         transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
             let size = stored::size(row.value());
             if !page.rows.is_empty() && page.bytes + size > PAGE_BYTES {
-                more = true;
+                page.has_more = true;
                 return ControlFlow::Break(());
             }
             page.bytes += size;
             page.rows.push(row.clone());
-            more = page.rows.len() >= limit;
-            if more {
+            page.has_more = page.rows.len() >= limit;
+            if page.has_more {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
-        if let (true, Some(last)) = (more, page.rows.last()) {
-            page.last = Some(page.key_of(&stored::decode(last.value())));
-        }
         if fetch {
             page.fetch(transaction, self.consistent);
         }
+        layer.charge(transaction, &table, Use::Read, || page.consumed(self.consistent));
         Ok(page)
     }
 
@@ -243,6 +243,7 @@ impl Search {
     }
 
     fn range(&self, source: &Source<'_>) -> Result<KeyRange, Failure> {
+        let start = self.start.as_ref().map(|start| source.start_key(start)).transpose()?;
         let mut range = match &self.keys {
             Some(terms) => {
                 let range = source.query_range(terms)?;
@@ -254,14 +255,13 @@ impl Search {
                 key::segment(&source.prefix(), segment, total)
             }
         };
-        if let Some(start) = &self.start {
+        if let (Some(start), Some(given)) = (start, &self.start) {
             if self.keys.is_some() && source.index.is_none() && source.range_parts().is_empty() {
                 return Err(Failure::validation(format!(
                     "The provided exclusive start key is invalid: ExclusiveStartKey: {}",
-                    item_json(start)
+                    item_json(given)
                 )));
             }
-            let start = source.start_key(start)?;
             self.check_start(&range, &start)?;
             if self.forward {
                 range.start = KeyRange::point(&start).end;
@@ -339,6 +339,24 @@ impl Match<'_> {
     }
 }
 
+fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {
+    parse_item(json).map_err(|mut failure| {
+        // Faults of numbers and duplicates are told without saying where.
+        let told_bare = [
+            "duplicates",
+            "number set",
+            "numeric value",
+            "significant digits",
+            "magnitude",
+        ];
+        let is_bare = told_bare.iter().any(|part| failure.message.contains(part));
+        if failure.exception == Exception::Validation && !is_bare {
+            failure.message = format!("The provided starting key is invalid: {}", failure.message);
+        }
+        failure
+    })
+}
+
 fn parse_segment(request: &Json<'_>) -> Result<Option<(u64, u64)>, Failure> {
     let number = |name| request.get(name).and_then(Json::integer);
     match (number("Segment"), number("TotalSegments")) {
@@ -410,7 +428,7 @@ impl<'t> Source<'t> {
         let mut hash = Vec::new();
         for part in self.hash_parts() {
             let term = term(part).ok_or_else(|| self.missed(part))?;
-            hash.push(term.test.equal_to().ok_or_else(|| self.not_supported("HASH"))?);
+            hash.push(term.test.equal_to().ok_or_else(|| self.unsuited(term, "HASH"))?);
         }
         let mut prefix = self.prefix();
         key::write_partition(&hash, &mut prefix);
@@ -420,8 +438,10 @@ impl<'t> Source<'t> {
             used += 1;
             match term.test.equal_to() {
                 Some(value) => key::write_range(value, &mut prefix),
-                None if used == terms.len() => return Ok(key::test_range(&prefix, &term.test)),
-                None => return Err(self.not_supported("RANGE")),
+                None if used == terms.len() && term.test != KeyTest::Unindexed => {
+                    return Ok(key::test_range(&prefix, &term.test));
+                }
+                None => return Err(self.unsuited(term, "RANGE")),
             }
         }
         if used < terms.len() {
@@ -463,6 +483,13 @@ impl<'t> Source<'t> {
             }
         }
         Ok(())
+    }
+
+    fn unsuited(&self, term: &KeyTerm, kind: &str) -> Failure {
+        match term.test {
+            KeyTest::Unindexed => Failure::validation("Attempted conditional constraint is not an indexable operation"),
+            _ => self.not_supported(kind),
+        }
     }
 
     fn is_composite(&self) -> bool {
@@ -533,24 +560,28 @@ fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failu
 /// The rows of one page, in order.
 pub struct Page {
     pub table: Arc<Table>,
-    index: Option<Index>,
+    /// The number of the index that was searched.
+    index: Option<u16>,
     rows: Vec<Row>,
     /// The items of the table, where the index does not hold enough; as many as there are rows, or none.
     fetched: Vec<Row>,
     fetch_units: f64,
-    /// What to continue after; `None` when nothing follows.
-    pub last: Option<Item>,
+    has_more: bool,
     bytes: usize,
 }
 
 impl Page {
-    /// The attributes that say where a row stands.
-    fn key_of(&self, item: &Item) -> Item {
-        let index_keys = self.index.iter().flat_map(Index::keys);
-        let parts = self.table.keys().chain(index_keys);
-        parts
-            .map(|part| (part.name.clone(), item[&part.name].clone()))
-            .collect()
+    fn index(&self) -> Option<&Index> {
+        self.table.indexes.iter().find(|index| Some(index.id) == self.index)
+    }
+
+    /// What to continue after: the attributes that say where the last row stands; `None` when nothing follows.
+    pub fn last(&self) -> Option<Item> {
+        let last = self.rows.last().filter(|_| self.has_more)?;
+        let index_keys = self.index().into_iter().flat_map(Index::keys);
+        let parts: Vec<&KeyPart> = self.table.keys().chain(index_keys).collect();
+        let is_part = |name: &str| parts.iter().any(|part| part.name == name);
+        Some(stored::decode_some(last.value(), is_part))
     }
 
     fn fetch(&mut self, transaction: &mut Transaction<'_>, consistent: bool) {
@@ -565,7 +596,7 @@ impl Page {
 
     pub fn consumed(&self, consistent: bool) -> Consumed {
         let units = read_units(self.bytes, consistent);
-        match &self.index {
+        match self.index() {
             None => Consumed::of_table(units),
             Some(index) => {
                 let mut consumed = Consumed::of_index(&index.name, index.global, units);
@@ -591,8 +622,8 @@ impl Page {
             }
             writer.name("Count").raw(count);
             writer.name("ScannedCount").raw(self.rows.len());
-            if let Some(last) = &self.last {
-                write_item(last, &mut writer.name("LastEvaluatedKey").text);
+            if let Some(last) = self.last() {
+                write_item(&last, &mut writer.name("LastEvaluatedKey").text);
             }
             self.consumed(search.consistent)
                 .write_member(writer, &search.table, report);

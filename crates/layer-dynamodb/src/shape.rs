@@ -3,14 +3,19 @@
 //! First every member's kind is checked (`SerializationException`), then every bound (`ValidationException`, up to ten
 //! complaints at once), as the service's framework does. Unknown members are ignored.
 
-use crate::failure::Failure;
+use std::fmt;
+
+use crate::failure::{Exception, Failure};
 use crate::json::Json;
-use crate::value::wrong_kind;
+use crate::kind::{ATTRIBUTES, Kind, MODEL, Place};
+use crate::value::Value;
 
 /// The kind of a member and its bounds.
 pub enum Shape {
     /// Name of a table, or its ARN.
     TableName,
+    /// The same in operations on the table itself, which judge it by rules of their own.
+    OwnTableName,
     /// Length in characters, ends included.
     Text {
         min: usize,
@@ -27,10 +32,16 @@ pub enum Shape {
         min: i64,
         max: i64,
     },
+    /// The same, of another class.
+    Long {
+        min: i64,
+        max: i64,
+    },
     Boolean,
     /// An attribute value; it is checked when it is read.
     Value,
-    Structure(&'static [Member]),
+    /// The name of its class, and its members.
+    Structure(&'static str, &'static [Member]),
     List {
         of: &'static Shape,
         min: usize,
@@ -76,11 +87,13 @@ const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
 /// Checks a whole request.
 pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     check_kinds(members, request)?;
+    check_table_names(members, request)?;
     let mut complaints = Vec::new();
-    complain_structure(members, request, "", &mut complaints);
+    complain_structure(members, request, &Path::Request, &mut complaints);
     if complaints.is_empty() {
         return Ok(());
     }
+    check_values(members, request)?;
     let count = complaints.len().min(COMPLAINTS_MAX);
     let plural = if count == 1 { "" } else { "s" };
     Err(Failure::validation(format!(
@@ -89,46 +102,122 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     )))
 }
 
-fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
-    for member in members {
-        if let Some(value) = json.get(member.name) {
-            check_kind(&member.shape, value)?;
+/// Attribute values are checked when they are read, but a wrong kind in one comes before any complaint.
+fn check_values(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    let mut values = members
+        .iter()
+        .filter_map(|member| Some((&member.shape, json.get(member.name)?)));
+    values.try_for_each(|(shape, value)| check_values_of(shape, value))
+}
+
+fn check_values_of(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
+    match shape {
+        Shape::Value => match Value::parse(json) {
+            Err(failure) if failure.exception == Exception::Serialization => Err(failure),
+            _ => Ok(()),
+        },
+        Shape::Structure(_, members) => check_values(members, json),
+        Shape::List { of, .. } => {
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_values_of(of, element))
+        }
+        Shape::Map { of, .. } => json.members().try_for_each(|(_, value)| check_values_of(of, value)),
+        _ => Ok(()),
+    }
+}
+
+/// The operations on a table itself judge its name before anything else.
+fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
+    for member in members
+        .iter()
+        .filter(|member| matches!(member.shape, Shape::OwnTableName))
+    {
+        let Some(name) = request.get(member.name).and_then(Json::text) else {
+            return Err(Failure::validation(format!(
+                "The parameter '{}' is required but was not present in the request",
+                member.name
+            )));
+        };
+        if !is_arn(name) && !(3..=255).contains(&name.chars().count()) {
+            return Err(Failure::validation(format!(
+                "{} must be at least 3 characters long and at most 255 characters long",
+                member.name
+            )));
         }
     }
     Ok(())
 }
 
-fn check_kind(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
-    let check = |right: bool, wanted: &str| if right { Ok(()) } else { Err(wrong_kind(json, wanted)) };
+fn is_arn(name: &str) -> bool {
+    name.starts_with("arn:")
+}
+
+fn check_kinds(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    for member in members {
+        if let Some(value) = json.get(member.name) {
+            check_kind(&member.shape, value, Place::Member)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Result<(), Failure> {
+    let fits = match shape {
+        Shape::TableName | Shape::OwnTableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
+            json.text().is_some()
+        }
+        Shape::Integer { .. } | Shape::Long { .. } => json.integer().is_some(),
+        Shape::Boolean => json.boolean().is_some(),
+        Shape::Value | Shape::Structure(..) | Shape::Map { .. } => matches!(json, Json::Object(_)),
+        Shape::List { .. } => matches!(json, Json::List(_)),
+    };
+    if !fits {
+        return Err(wrong_kind(shape, json, place));
+    }
     match shape {
-        Shape::TableName | Shape::Text { .. } | Shape::Name { .. } | Shape::Choice(_) => {
-            check(json.text().is_some(), "String")
-        }
-        Shape::Integer { .. } => check(json.integer().is_some(), "Integer"),
-        Shape::Boolean => check(json.boolean().is_some(), "Boolean"),
-        Shape::Value => check(matches!(json, Json::Object(_)), "structure"),
-        Shape::Structure(members) => {
-            check(matches!(json, Json::Object(_)), "structure")?;
-            check_kinds(members, json)
-        }
+        Shape::Structure(_, members) => check_kinds(members, json),
         Shape::List { of, .. } => {
-            check(matches!(json, Json::List(_)), "list")?;
-            json.elements().iter().try_for_each(|element| check_kind(of, element))
+            let mut elements = json.elements().iter();
+            elements.try_for_each(|element| check_kind(of, element, Place::Element))
         }
-        Shape::Map { of, .. } => {
-            check(matches!(json, Json::Object(_)), "map")?;
-            json.members().try_for_each(|(_, value)| check_kind(of, value))
-        }
+        Shape::Map { of, .. } => json
+            .members()
+            .try_for_each(|(_, value)| check_kind(of, value, Place::Element)),
+        _ => Ok(()),
     }
 }
 
-fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn wrong_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Failure {
+    match shape {
+        Shape::Map { of: Shape::Value, .. } => ATTRIBUTES.failure(json, place),
+        Shape::Map { of, .. } => Kind::Map(&class(of)).failure(json, place),
+        Shape::Structure(name, _) => Kind::Structure(name).failure(json, place),
+        Shape::Value => Kind::Structure("AttributeValue").failure(json, place),
+        Shape::List { .. } => Kind::List.failure(json, place),
+        Shape::Integer { .. } => Kind::Scalar("Integer").failure(json, place),
+        Shape::Long { .. } => Kind::Scalar("Long").failure(json, place),
+        Shape::Boolean => Kind::Scalar("Boolean").failure(json, place),
+        _ => Kind::Scalar("String").failure(json, place),
+    }
+}
+
+/// The class of a shape as it stands in the name of a map.
+fn class(shape: &Shape) -> String {
+    match shape {
+        Shape::Structure(name, _) => format!("{MODEL}{name}"),
+        Shape::Value => format!("{MODEL}AttributeValue"),
+        Shape::List { of, .. } => format!("java.util.List<{}>", class(of)),
+        _ => "java.lang.String".to_owned(),
+    }
+}
+
+fn complain_structure(members: &[Member], json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     for member in members {
         let found = json.get(member.name);
         if found.is_none() && !member.required {
             continue;
         }
-        let path = join(path, &lower_first(member.name));
+        let path = Path::Member(path, member.name);
         match found {
             Some(value) => complain(&member.shape, value, &path, complaints),
             None => complaints.push(format!(
@@ -138,9 +227,9 @@ fn complain_structure(members: &[Member], json: &Json<'_>, path: &str, complaint
     }
 }
 
-fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     match shape {
-        Shape::TableName => complain_table_name(json, path, complaints),
+        Shape::TableName | Shape::OwnTableName => complain_table_name(json, path, complaints),
         Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
         Shape::Name { min, max } => {
             complain_text(json, *min, *max, path, complaints);
@@ -155,34 +244,37 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &str, complaints: &mut Vec<Str
                 ));
             }
         }
-        Shape::Integer { min, max } => {
+        Shape::Integer { min, max } | Shape::Long { min, max } => {
             let value = json.integer().unwrap_or_default();
             complain_bounds(
                 &value,
                 *min,
                 *max,
                 "value",
-                &format!("Value '{value}'"),
+                || format!("Value '{value}'"),
                 path,
                 complaints,
             );
         }
         Shape::Boolean | Shape::Value => {}
-        Shape::Structure(members) => complain_structure(members, json, path, complaints),
+        Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
-            let shown = shown_list(elements);
-            complain_bounds(&elements.len(), *min, *max, "length", &shown, path, complaints);
+            let shown = || shown_list(elements);
+            complain_bounds(&elements.len(), *min, *max, "length", shown, path, complaints);
             for (index, element) in elements.iter().enumerate() {
-                complain(of, element, &format!("{path}.{}.member", index + 1), complaints);
+                complain(of, element, &Path::Element(path, index + 1), complaints);
             }
         }
         Shape::Map { of, min, max } => {
             let count = json.members().count();
-            let shown = if count == 0 { "Value '{}'" } else { "Value" };
+            let shown = || if count == 0 { "Value '{}'" } else { "Value" }.to_owned();
             complain_bounds(&count, *min, *max, "length", shown, path, complaints);
-            for (name, value) in json.members() {
-                complain(of, value, &format!("{path}.{name}.member"), complaints);
+            // A value has no bounds of its own.
+            if !matches!(of, Shape::Value) {
+                for (name, value) in json.members() {
+                    complain(of, value, &Path::Entry(path, name), complaints);
+                }
             }
         }
     }
@@ -196,14 +288,14 @@ fn shown_list(elements: &[Json<'_>]) -> String {
     }
 }
 
-fn complain_table_name(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain_table_name(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     complain_text(json, 1, 1024, path, complaints);
-    if !json.text().is_some_and(|text| text.starts_with("arn:")) {
+    if !json.text().is_some_and(is_arn) {
         complain_pattern(json, path, complaints);
     }
 }
 
-fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &str, complaints: &mut Vec<String>) {
+fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &Path<'_>, complaints: &mut Vec<String>) {
     let text = json.text().unwrap_or_default();
     // Most texts are far from their bounds, and counting bytes is free.
     if text.len() / 4 >= min && text.len() <= max {
@@ -215,13 +307,13 @@ fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &str, complaints
         min,
         max,
         "length",
-        &format!("Value '{text}'"),
+        || format!("Value '{text}'"),
         path,
         complaints,
     );
 }
 
-fn complain_pattern(json: &Json<'_>, path: &str, complaints: &mut Vec<String>) {
+fn complain_pattern(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     let text = json.text().unwrap_or_default();
     if !text.is_empty() && !text.bytes().all(is_name_byte) {
         complaints.push(format!(
@@ -241,8 +333,8 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
     min: T,
     max: T,
     what: &str,
-    shown: &str,
-    path: &str,
+    shown: impl FnOnce() -> String,
+    path: &Path<'_>,
     complaints: &mut Vec<String>,
 ) {
     let (relation, bound) = match value {
@@ -251,15 +343,29 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
         _ => return,
     };
     complaints.push(format!(
-        "{shown} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}"
+        "{} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}",
+        shown()
     ));
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
+/// Where a member stands in the request; written only if somebody complains about it.
+enum Path<'p> {
+    Request,
+    Member(&'p Path<'p>, &'static str),
+    /// Counted from one.
+    Element(&'p Path<'p>, usize),
+    Entry(&'p Path<'p>, &'p str),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Request => Ok(()),
+            Path::Member(Path::Request, name) => write!(f, "{}", lower_first(name)),
+            Path::Member(parent, name) => write!(f, "{parent}.{}", lower_first(name)),
+            Path::Element(parent, number) => write!(f, "{parent}.{number}.member"),
+            Path::Entry(parent, name) => write!(f, "{parent}.{name}.member"),
+        }
     }
 }
 
@@ -281,7 +387,7 @@ mod tests {
         optional(
             "Keys",
             Shape::List {
-                of: &Shape::Structure(&[required("Name", Shape::Name { min: 2, max: 5 })]),
+                of: &Shape::Structure("Key", &[required("Name", Shape::Name { min: 2, max: 5 })]),
                 min: 1,
                 max: 2,
             },
@@ -297,9 +403,14 @@ mod tests {
     fn kinds_come_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
-        check_text(r#"{"Flag":"x"}"#, "STRING_VALUE cannot be converted to Boolean");
+        check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");
         check_text(r#"{"Keys":{}}"#, "Start of structure or map found where not expected");
-        check_text(r#"{"Keys":["x"]}"#, "Unexpected field type");
+        check_text(r#"{"Keys":"x"}"#, "Unexpected field type");
+        check_text(r#"{"Keys":["x"]}"#, "Unexpected value type in payload");
+        check_text(
+            r#"{"Keys":[[]]}"#,
+            "Unrecognized collection type class com.amazonaws.dynamodb.v20120810.Key",
+        );
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::number::Number;
 use crate::value::{Item, Value, item_size, write_binary, write_number};
 
 const SIZE_BYTES: usize = 4;
+/// Flags and exponent.
+const NUMBER_HEAD_BYTES: usize = 3;
 
 pub fn encode(item: &Item) -> Vec<u8> {
     let size = item_size(item);
@@ -34,6 +36,23 @@ pub fn decode(stored: &[u8]) -> Item {
         rest: &stored[SIZE_BYTES..],
     }
     .members()
+}
+
+/// The attributes whose names are wanted, without building the others.
+pub fn decode_some(stored: &[u8], is_wanted: impl Fn(&str) -> bool) -> Item {
+    let mut reader = Reader {
+        rest: &stored[SIZE_BYTES..],
+    };
+    let mut item = Item::new();
+    for _ in 0..reader.count() {
+        let name = reader.text();
+        if is_wanted(name) {
+            item.insert(name.to_owned(), reader.value());
+        } else {
+            reader.skip_value();
+        }
+    }
+    item
 }
 
 /// Appends a stored item as JSON without building it.
@@ -141,7 +160,13 @@ impl<'a> Reader<'a> {
     }
 
     fn count(&mut self) -> usize {
-        self.length() as usize
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                usize::from(*byte)
+            }
+            _ => self.length() as usize,
+        }
     }
 
     fn bytes(&mut self) -> &'a [u8] {
@@ -179,6 +204,38 @@ impl<'a> Reader<'a> {
             b'b' => Value::BS((0..self.count()).map(|_| self.bytes().to_vec()).collect()),
             other => panic!("no stored value begins with {other}"),
         }
+    }
+
+    fn skip_value(&mut self) {
+        match self.take(1)[0] {
+            b'S' | b'B' => {
+                self.bytes();
+            }
+            b'N' => self.skip_number(),
+            b'?' => {
+                self.take(1);
+            }
+            b'0' => {}
+            b'M' => self.skip_each(|reader| {
+                reader.bytes();
+                reader.skip_value();
+            }),
+            b'L' => self.skip_each(Reader::skip_value),
+            b's' | b'b' => self.skip_each(|reader| {
+                reader.bytes();
+            }),
+            b'n' => self.skip_each(Reader::skip_number),
+            other => panic!("no stored value begins with {other}"),
+        }
+    }
+
+    fn skip_each(&mut self, skip: impl Fn(&mut Self)) {
+        (0..self.count()).for_each(|_| skip(self));
+    }
+
+    fn skip_number(&mut self) {
+        self.take(NUMBER_HEAD_BYTES);
+        self.length();
     }
 
     fn write_members(&mut self, out: &mut String) {
@@ -258,5 +315,10 @@ mod tests {
         let mut json = String::new();
         write_json(&stored, &mut json);
         assert_eq!(json, item_json(&item));
+        for wanted in ["", "a", "k", "adfk", "bcegij"] {
+            let mut part = item.clone();
+            part.retain(|name, _| wanted.contains(name.as_str()));
+            assert_eq!(decode_some(&stored, |name| wanted.contains(name)), part);
+        }
     }
 }

@@ -155,6 +155,12 @@ impl Table {
         }
     }
 
+    /// True if the item has all keys, each of its type.
+    pub fn holds_keys(&self, item: &Item) -> bool {
+        let mut keys = self.keys();
+        keys.all(|part| item.get(&part.name).is_some_and(|value| has_type(value, part.kind)))
+    }
+
     /// Only the key attributes.
     pub fn key_of(&self, item: &Item) -> Item {
         self.keys()
@@ -164,11 +170,7 @@ impl Table {
 
     /// Refuses a Key that is not exactly this table's.
     pub fn check_key(&self, given: &Item) -> Result<(), Failure> {
-        let exact = given.len() == self.keys().count()
-            && self
-                .keys()
-                .all(|part| given.get(&part.name).is_some_and(|value| has_type(value, part.kind)));
-        if !exact {
+        if given.len() != self.keys().count() || !self.holds_keys(given) {
             return Err(Failure::validation(
                 "The provided key element does not match the schema",
             ));
@@ -284,6 +286,11 @@ impl Index {
         range.iter().for_each(|value| key::write_range(value, &mut key));
         table.write_place(item, &mut key);
         Some(key)
+    }
+
+    /// The row of `item` in this index and what it holds; `None` as above.
+    pub fn entry(&self, table: &Table, item: &Item) -> Option<(Vec<u8>, Item)> {
+        Some((self.item_key(table, item)?, self.projected(table, item)))
     }
 
     /// True if entries hold the attribute.

@@ -54,9 +54,11 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     })
 }
 
-/// The form of a UUID, from bytes that are never given out twice.
+/// A UUID of version 4, from bytes that are never given out twice.
 fn uuid(unique: &[u8]) -> String {
-    let digits = format!("{:032x}", xxh3_128(unique));
+    let [version, variant] = [0x4000_0000_0000_0000_0000, 0x8000_0000_0000_0000];
+    let bits = xxh3_128(unique) & !(0xf << 76) & !(0x3 << 62);
+    let digits = format!("{:032x}", bits | version | variant);
     [
         &digits[..8],
         &digits[8..12],
@@ -141,7 +143,7 @@ fn parse_units(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
     let units = |name: &str| {
         let units = throughput.get(name).and_then(Json::integer).unwrap_or_default();
         match units {
-            units if units > 1_000_000_000_000 => Err(Failure::invalid(format!(
+            units if units > 1_000_000_000_000 => Err(Failure::validation(format!(
                 "Given value {units} for {name} is out of bounds"
             ))),
             units => Ok(units),
@@ -226,12 +228,10 @@ fn parse_indexes(
             ));
         }
         for json in list.elements() {
-            let mut index = index_from(json, definitions, global)?;
+            let mut index = index_from(json, definitions, (!global).then_some(hash))?;
             index.id = indexes.len() as u16 + 1;
             if global {
                 set_index_capacity(&mut index, json, table_capacity)?;
-            } else {
-                check_local_index(&index, hash)?;
             }
             indexes.push(index);
         }
@@ -263,24 +263,6 @@ fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) -> R
     };
     index.on_demand_maximum = parse_on_demand_maximum(json, table)?;
     index.warm_throughput = parse_warm_throughput(json)?;
-    Ok(())
-}
-
-fn check_local_index(index: &Index, hash: &KeyPart) -> Result<(), Failure> {
-    let own_hash = &index.hash[0];
-    if own_hash != hash {
-        return Err(Failure::invalid(format!(
-            "Index KeySchema does not have the same leading hash key as table KeySchema for index: {}. \
-             index hash key: {}, table hash key: {}",
-            index.name, own_hash.name, hash.name
-        )));
-    }
-    if index.range.is_empty() {
-        return Err(Failure::invalid(format!(
-            "Index KeySchema does not have a range key for index: {}",
-            index.name
-        )));
-    }
     Ok(())
 }
 
@@ -579,8 +561,49 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
+fn nothing_to_change() -> Failure {
+    Failure::validation(
+        "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
+         SSESpecification or ReplicaUpdates is required",
+    )
+}
+
+/// What can be said of an UpdateTable before its table is looked for.
+fn check_change(request: &Json<'_>) -> Result<(), Failure> {
+    let provisioned = request.get("BillingMode").and_then(Json::text) == Some("PROVISIONED");
+    if parse_units(request)?.is_none() && provisioned {
+        return Err(Failure::invalid(
+            "ProvisionedThroughput must be specified when BillingMode is PROVISIONED",
+        ));
+    }
+    let mut names = Vec::new();
+    for update in index_updates(request) {
+        let kinds = ["Update", "Create", "Delete"];
+        let Some(json) = kinds.iter().find_map(|kind| update.get(kind)) else {
+            return Err(Failure::invalid(
+                "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, \
+                 GlobalSecondaryIndexUpdate.Delete must not be null",
+            ));
+        };
+        parse_units(json)?;
+        let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
+        if names.contains(&name) {
+            return Err(Failure::invalid(format!(
+                "Only one global secondary index update per index is allowed simultaneously. Index: {name}"
+            )));
+        }
+        names.push(name);
+    }
+    Ok(())
+}
+
+fn index_updates<'r, 'j>(request: &'r Json<'j>) -> &'r [Json<'j>] {
+    request.get("GlobalSecondaryIndexUpdates").map_or(&[], Json::elements)
+}
+
 pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let parse = || {
+        check_change(request)?;
         Ok(Change {
             request,
             stream: parse_stream(request)?,
@@ -598,10 +621,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         changed |= change.stream(transaction, &mut table)?;
         changed |= change.indexes(transaction, &mut table)?;
         if !changed {
-            return Err(Failure::validation(
-                "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
-                 SSESpecification or ReplicaUpdates is required",
-            ));
+            return Err(nothing_to_change());
         }
         layer.store_table(transaction, &table);
         let sizes = Sizes::measure(transaction, &table);
@@ -720,10 +740,7 @@ impl Change<'_, '_> {
     }
 
     fn indexes(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
-        let updates = self
-            .request
-            .get("GlobalSecondaryIndexUpdates")
-            .map_or(&[][..], Json::elements);
+        let updates = index_updates(self.request);
         for update in updates {
             let kinds = ["Update", "Create", "Delete"]
                 .iter()
@@ -774,7 +791,7 @@ impl Change<'_, '_> {
         }
         // What a table knows already must be said again.
         let given = self.definitions.as_ref().map_or(&[][..], |given| &given.parts);
-        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, true)?;
+        let mut index = index_from(json, &Definitions { parts: given.to_vec() }, None)?;
         set_index_capacity(&mut index, json, &table.capacity)?;
         table.last_index += 1;
         index.id = table.last_index;

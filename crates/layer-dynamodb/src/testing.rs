@@ -1,7 +1,9 @@
 //! A layer over a fresh engine in memory, and the golden scripts that run against it.
 //!
 //! A script in `testdata/` is requests (`> Operation {json}`) each followed by the reply; `+ SECONDS` lets time pass and
-//! does what the service does by itself. `QUARTET_REWRITE=1` writes the observed replies into the scripts: review the diff.
+//! does what the service does by itself; `! throttled` makes tables live from their units. `QUARTET_REWRITE=1` writes the observed replies into the scripts: review the diff.
+
+mod malformed;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use quartet_env::{FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 
 use crate::json::Json;
-use crate::{DynamoDb, Reply, Target};
+use crate::{DynamoDb, Reply, Target, Throughput};
 
 pub struct Fixture {
     pub layer: DynamoDb,
@@ -45,12 +47,14 @@ impl Fixture {
     }
 }
 
-/// Runs a script and compares, or rewrites it.
+/// Runs a script and compares, or rewrites it. The requests of one script are derived.
 fn run_script(path: &Path) {
     let script = std::fs::read_to_string(path).unwrap();
-    let fixture = Fixture::start();
+    let derived = path.ends_with("malformed.txt").then(malformed::script);
+    let requests = derived.as_deref().unwrap_or(&script);
+    let mut fixture = Fixture::start();
     let mut observed = String::new();
-    for line in script.lines() {
+    for line in requests.lines() {
         if let Some(request) = line.strip_prefix("> ") {
             let (operation, body) = request.split_once(' ').unwrap_or((request, "{}"));
             let reply = fixture.ask(operation, body);
@@ -58,6 +62,9 @@ fn run_script(path: &Path) {
         } else if let Some(seconds) = line.strip_prefix("+ ") {
             fixture.clock.advance(seconds.parse::<u64>().unwrap() * 1_000_000);
             fixture.layer.maintain();
+            observed.push_str(&format!("{line}\n"));
+        } else if line == "! throttled" {
+            fixture.layer.throughput = Throughput::limited();
             observed.push_str(&format!("{line}\n"));
         } else if line.is_empty() || line.starts_with('#') {
             observed.push_str(&format!("{line}\n"));

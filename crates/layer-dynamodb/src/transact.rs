@@ -14,6 +14,7 @@ use crate::json::{Json, Writer};
 use crate::key;
 use crate::read::Get;
 use crate::table::Table;
+use crate::throughput::Use;
 use crate::value::{Item, item_size};
 use crate::{DynamoDb, Outcome, stored};
 
@@ -42,9 +43,7 @@ pub fn cancelled(reasons: &[Reason]) -> Failure {
         writer.member("Code", reason.as_ref().map_or("None", code));
         if let Some(reason) = reason {
             writer.member("Message", &reason.message);
-            if let Some((name, json)) = &reason.extra {
-                writer.name(name).raw(json);
-            }
+            reason.write_item(&mut writer);
         }
         writer.close('}');
     }
@@ -58,6 +57,8 @@ fn code(failure: &Failure) -> &'static str {
         Exception::ConditionalCheckFailed => "ConditionalCheckFailed",
         Exception::DuplicateItem => "DuplicateItem",
         Exception::ResourceNotFound => "ResourceNotFound",
+        Exception::ProvisionedThroughputExceeded => "ProvisionedThroughputExceeded",
+        Exception::Throttling => "ThrottlingError",
         _ => "ValidationError",
     }
 }
@@ -94,13 +95,27 @@ fn execute_gets(
         .map(|(get, table)| table.check_key(&get.key).err());
     refuse_if_any(checked.collect())?;
     refuse_repeated(gets.iter().zip(&tables).map(|(get, table)| table.item_key(&get.key)))?;
-    gets.iter()
-        .zip(&tables)
-        .map(|(get, table)| get.execute_on(transaction, table))
-        .collect()
+    let mut reasons = Vec::new();
+    let mut rows = Vec::new();
+    for (get, table) in gets.iter().zip(&tables) {
+        let row = get.execute_uncharged(layer, transaction, table);
+        reasons.push(row.as_ref().err().cloned());
+        rows.extend(row);
+    }
+    for (row, table) in rows.iter().zip(&tables) {
+        let consumed = || Consumed::of_table(transact_units(row.as_ref()));
+        layer.charge(transaction, table, Use::Read, consumed);
+    }
+    refuse_if_any(reasons)?;
+    Ok(rows)
 }
 
-fn refuse_if_any(reasons: Vec<Reason>) -> Result<(), Failure> {
+/// Units of reading an item as a part of a transaction.
+fn transact_units(row: Option<&Row>) -> f64 {
+    2.0 * read_units(row.map_or(0, |row| stored::size(row.value())), true)
+}
+
+pub fn refuse_if_any(reasons: Vec<Reason>) -> Result<(), Failure> {
     if reasons.iter().any(Option::is_some) {
         Err(cancelled(&reasons))
     } else {
@@ -123,8 +138,7 @@ pub fn refuse_repeated(keys: impl Iterator<Item = Vec<u8>>) -> Result<(), Failur
 fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> String {
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
     for (get, row) in gets.iter().zip(rows) {
-        let bytes = row.as_ref().map_or(0, |row| stored::size(row.value()));
-        consumed.entry(get.table.clone()).or_default().table += 2.0 * read_units(bytes, true);
+        consumed.entry(get.table.clone()).or_default().table += transact_units(row.as_ref());
     }
     Writer::object(|writer| {
         writer.list("Responses", gets.iter().zip(rows), |writer, (get, row)| {
@@ -261,15 +275,22 @@ impl Writes {
             collections: BTreeMap::new(),
             kind: Kind::Write,
         };
+        let mut executed = Vec::new();
         for (write, table) in self.writes.iter().zip(tables) {
             // After a failure the others are still judged, as no two of them touch one item.
-            let one = write.execute(transaction, table.clone());
-            if let Ok(one) = &one {
-                let consumed = one.consumed.clone().doubled();
-                written.consumed.entry(write.table.clone()).or_default().add(&consumed);
-                written.note_collection(&write.table, &table, write.action.key());
+            match write.execute_uncharged(layer, transaction, table) {
+                Ok(one) => {
+                    let consumed = one.consumed.clone().doubled();
+                    written.consumed.entry(write.table.clone()).or_default().add(&consumed);
+                    written.note_collection(&write.table, &one.table, write.action.key());
+                    executed.push((one.table, consumed));
+                    reasons.push(None);
+                }
+                Err(failure) => reasons.push(Some(failure)),
             }
-            reasons.push(one.err());
+        }
+        for (table, consumed) in executed {
+            layer.charge(transaction, &table, Use::Write, || consumed);
         }
         refuse_if_any(reasons)?;
         self.remember(transaction);
@@ -325,10 +346,8 @@ impl Writes {
         let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
         for write in &self.writes {
             let table = write.check(layer, transaction)?;
-            let bytes = transaction
-                .get(&table.item_key(write.action.key()))
-                .map_or(0, |row| stored::size(row.value()));
-            consumed.entry(write.table.clone()).or_default().table += 2.0 * read_units(bytes, true);
+            let row = transaction.get(&table.item_key(write.action.key()));
+            consumed.entry(write.table.clone()).or_default().table += transact_units(row.as_ref());
         }
         Ok(Some(AllWritten {
             consumed,

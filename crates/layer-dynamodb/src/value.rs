@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::failure::Failure;
 use crate::json::{Json, write_string};
+use crate::kind::{ATTRIBUTES, Kind, Place};
 use crate::number::{Number, NumberError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +153,7 @@ pub fn write_binary(out: &mut String, bytes: &[u8]) {
 /// Reads a map of attributes, such as an item or a key.
 pub fn parse_item(json: &Json<'_>) -> Result<Item, Failure> {
     let Json::Object(_) = json else {
-        return Err(wrong_kind(json, "map"));
+        return Err(ATTRIBUTES.failure(json, Place::Member));
     };
     parse_members(json, 1)
 }
@@ -181,7 +182,7 @@ pub fn check_attribute_name(name: &str) -> Result<(), Failure> {
 
 fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
     let Json::Object(_) = json else {
-        return Err(wrong_kind(json, "structure"));
+        return Err(Kind::Structure("AttributeValue").failure(json, Place::Element));
     };
     let mut members = json.members().filter(|(name, _)| TYPE_NAMES.contains(name));
     let Some((kind, content)) = members.next() else {
@@ -189,7 +190,10 @@ fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
             "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes",
         ));
     };
-    if members.next().is_some() {
+    if let Some((other_kind, other)) = members.next() {
+        // What is wrong with one of them comes before there being two.
+        parse_content(kind, content, level)?;
+        parse_content(other_kind, other, level)?;
         return Err(Failure::validation(
             "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes",
         ));
@@ -213,7 +217,7 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
         }
         "M" => {
             let Json::Object(_) = content else {
-                return Err(wrong_kind(content, "map"));
+                return Err(ATTRIBUTES.failure(content, Place::Member));
             };
             Value::M(parse_members(content, deeper(level)?)?)
         }
@@ -226,17 +230,20 @@ fn parse_content(kind: &str, content: &Json<'_>, level: usize) -> Result<Value, 
             content,
             "string",
             |json| Ok(parse_text(json)?.to_owned()),
-            |texts| format!("Input collection [{}] contains duplicates.", texts.join(", ")),
+            |texts| Failure::invalid(format!("Input collection [{}] contains duplicates.", texts.join(", "))),
         )?),
         "NS" => Value::NS(parse_set(
             content,
             "number",
             |json| parse_number(parse_text(json)?),
-            |_| "Input collection contains duplicates.".into(),
+            |_| Failure::validation("Input collection contains duplicates"),
         )?),
         _ => Value::BS(parse_set(content, "binary", parse_binary, |values| {
             let texts: Vec<String> = values.iter().map(|bytes| STANDARD.encode(bytes)).collect();
-            format!("Input collection [{}]of type BS contains duplicates.", texts.join(", "))
+            Failure::invalid(format!(
+                "Input collection [{}]of type BS contains duplicates.",
+                texts.join(", ")
+            ))
         })?),
     })
 }
@@ -272,7 +279,7 @@ fn nests_within(value: &Value, levels: usize) -> bool {
 fn parse_elements<'j, 'a>(json: &'j Json<'a>) -> Result<&'j [Json<'a>], Failure> {
     match json {
         Json::List(elements) => Ok(elements),
-        _ => Err(wrong_kind(json, "list")),
+        _ => Err(Kind::List.failure(json, Place::Member)),
     }
 }
 
@@ -280,7 +287,7 @@ fn parse_set<T: Ord + Clone>(
     json: &Json<'_>,
     kind: &str,
     read: impl Fn(&Json<'_>) -> Result<T, Failure>,
-    duplicates: impl Fn(&[T]) -> String,
+    duplicates: impl Fn(&[T]) -> Failure,
 ) -> Result<BTreeSet<T>, Failure> {
     let elements: Vec<T> = parse_elements(json)?.iter().map(read).collect::<Result<_, _>>()?;
     if elements.is_empty() {
@@ -291,23 +298,33 @@ fn parse_set<T: Ord + Clone>(
     }
     let set: BTreeSet<T> = elements.iter().cloned().collect();
     if set.len() < elements.len() {
-        return Err(Failure::invalid(duplicates(&elements)));
+        return Err(duplicates(&elements));
     }
     Ok(set)
 }
 
 fn parse_text<'j>(json: &'j Json<'_>) -> Result<&'j str, Failure> {
-    json.text().ok_or_else(|| wrong_kind(json, "String"))
+    json.text()
+        .ok_or_else(|| Kind::Scalar("String").failure(json, Place::Member))
 }
 
 fn parse_boolean(json: &Json<'_>) -> Result<bool, Failure> {
-    json.boolean().ok_or_else(|| wrong_kind(json, "Boolean"))
+    json.boolean()
+        .ok_or_else(|| Kind::Scalar("Boolean").failure(json, Place::Member))
 }
 
 fn parse_binary(json: &Json<'_>) -> Result<Vec<u8>, Failure> {
-    let text = json.text().ok_or_else(|| wrong_kind(json, "Blob"))?;
+    let text = json.text().ok_or_else(|| Kind::Blob.failure(json, Place::Member))?;
     let decoded = STANDARD.decode(text);
-    decoded.map_err(|_| Failure::serialization("Base64 encoded length is expected a multiple of 4 bytes"))
+    decoded.map_err(|_| {
+        Failure::serialization(match text.len() % 4 {
+            0 => "Invalid last non-pad Base64 character dectected".to_owned(),
+            _ => format!(
+                "Base64 encoded length is expected a multiple of 4 bytes but found: {}",
+                text.len()
+            ),
+        })
+    })
 }
 
 pub fn parse_number(text: &str) -> Result<Number, Failure> {
@@ -333,25 +350,6 @@ pub fn number_failure(error: NumberError) -> Failure {
         NumberError::Underflow => {
             "Number underflow. Attempting to store a number with magnitude smaller than supported range"
         }
-    })
-}
-
-/// The failure of JSON of another kind than the model's. `wanted` is String, Integer, Boolean, Blob or what encloses.
-pub fn wrong_kind(json: &Json<'_>, wanted: &str) -> Failure {
-    let scalar = wanted.starts_with(|first: char| first.is_ascii_uppercase());
-    Failure::serialization(match (json, scalar) {
-        (Json::Object(_), _) => "Start of structure or map found where not expected".to_owned(),
-        (Json::List(_), true) => format!("Unrecognized collection type class java.lang.{wanted}"),
-        (Json::List(_), false) => "Start of list found where not expected".to_owned(),
-        (_, false) => "Unexpected field type".to_owned(),
-        (Json::Null, true) => "Unexpected token received from parser".to_owned(),
-        (Json::Bool(value), true) => {
-            let token = if *value { "TRUE_VALUE" } else { "FALSE_VALUE" };
-            format!("{token} cannot be converted to {wanted}")
-        }
-        (Json::Integer(_), true) => format!("NUMBER_VALUE cannot be converted to {wanted}"),
-        (Json::Float(_), true) => format!("DECIMAL_VALUE cannot be converted to {wanted}"),
-        (Json::Text(_), true) => format!("STRING_VALUE cannot be converted to {wanted}"),
     })
 }
 
@@ -403,7 +401,7 @@ mod tests {
             ),
             (r#"{"SS":[]}"#, "An string set  may not be empty"),
             (r#"{"SS":["a","a"]}"#, "Input collection [a, a] contains duplicates."),
-            (r#"{"NS":["1","1.0"]}"#, "Input collection contains duplicates."),
+            (r#"{"NS":["1","1.0"]}"#, "Input collection contains duplicates"),
             (
                 r#"{"BS":["YQ==","YQ=="]}"#,
                 "Input collection [YQ==, YQ==]of type BS contains duplicates.",

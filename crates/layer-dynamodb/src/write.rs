@@ -1,5 +1,6 @@
 //! One item changes: the row, its index entries, its expiry and its stream record, in the same transaction.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use quartet_engine::Transaction;
@@ -9,8 +10,8 @@ use crate::capacity::{Consumed, write_units};
 use crate::key::{self, ITEMS_PREFIX_BYTES, Position};
 use crate::stored;
 use crate::streams::{self, Event};
-use crate::table::Table;
-use crate::value::{Item, Value, item_size};
+use crate::table::{Index, Projection, Table};
+use crate::value::{Item, Value};
 
 /// The item that was there, decoded when somebody looks.
 pub struct Found {
@@ -29,6 +30,17 @@ impl Found {
     pub fn item(&self) -> Option<&Item> {
         let row = self.row.as_ref()?;
         Some(self.item.get_or_init(|| stored::decode(row.value())))
+    }
+
+    /// The item, made anew, to be changed.
+    pub fn to_item(&self) -> Option<Item> {
+        self.row.as_ref().map(|row| stored::decode(row.value()))
+    }
+
+    /// The attributes of these names that were there, whatever else was.
+    pub fn attributes(&self, is_wanted: impl Fn(&str) -> bool) -> Item {
+        let row = self.row.as_ref();
+        row.map_or_else(Item::new, |row| stored::decode_some(row.value(), is_wanted))
     }
 
     pub fn row(&self) -> Option<&Row> {
@@ -58,42 +70,45 @@ pub fn replace(
     new: Option<&Item>,
     author: Author,
 ) -> Consumed {
-    let mut consumed = Consumed::of_table(write_units(old.size().max(new.map_or(0, item_size))));
-    match new {
-        Some(item) => drop(transaction.set(key, &stored::encode(item))),
+    let encoded = new.map(stored::encode);
+    let new_size = encoded.as_deref().map_or(0, stored::size);
+    let mut consumed = Consumed::of_table(write_units(old.size().max(new_size)));
+    match &encoded {
+        Some(stored) => drop(transaction.set(key, stored)),
         None if old.row().is_some() => drop(transaction.clear(key)),
         None => return consumed,
     }
     if table.indexes.is_empty() && table.time_to_live.is_none() && table.live_stream().is_none() {
         return consumed;
     }
-    let old = old.item();
-    if old == new {
+    // Equal items are equal bytes: members and sets are sorted, numbers in normal form.
+    let old_stored = old.row().map(Row::value);
+    if old_stored == encoded.as_deref() {
         return consumed;
     }
-    maintain_indexes(transaction, table, old, new, &mut consumed);
-    maintain_expiry(transaction, table, &key[ITEMS_PREFIX_BYTES..], old, new);
-    record(transaction, table, old, new, author);
+    let (before, after) = (old.item().zip(old_stored), new.zip(encoded.as_deref()));
+    maintain_indexes(transaction, table, before, after, &mut consumed);
+    maintain_expiry(transaction, table, &key[ITEMS_PREFIX_BYTES..], old.item(), new);
+    record(transaction, table, old.item(), new, author);
     consumed
 }
+
+/// An item and the same as it is stored.
+type Stored<'i> = (&'i Item, &'i [u8]);
 
 fn maintain_indexes(
     transaction: &mut Transaction<'_>,
     table: &Table,
-    old: Option<&Item>,
-    new: Option<&Item>,
+    old: Option<Stored<'_>>,
+    new: Option<Stored<'_>>,
     consumed: &mut Consumed,
 ) {
     for index in &table.indexes {
-        let entry = |item: Option<&Item>| {
-            let item = item?;
-            Some((index.item_key(table, item)?, index.projected(table, item)))
-        };
-        let (before, after) = (entry(old), entry(new));
+        let (before, after) = (entry(table, index, old), entry(table, index, new));
         if before == after {
             continue;
         }
-        let size = |entry: &Option<(Vec<u8>, Item)>| entry.as_ref().map_or(0, |(_, item)| item_size(item));
+        let size = |entry: &Option<(Vec<u8>, Cow<'_, [u8]>)>| entry.as_ref().map_or(0, |(_, item)| stored::size(item));
         let moved = matches!((&before, &after), (Some((from, _)), Some((to, _))) if from != to);
         let units = match moved {
             true => write_units(size(&before)) + write_units(size(&after)),
@@ -106,9 +121,20 @@ fn maintain_indexes(
             transaction.clear(key);
         }
         if let Some((key, item)) = &after {
-            transaction.set(key, &stored::encode(item));
+            transaction.set(key, item);
         }
     }
+}
+
+/// The row of an index and what it holds; `None` if the item is not in it.
+fn entry<'i>(table: &Table, index: &Index, item: Option<Stored<'i>>) -> Option<(Vec<u8>, Cow<'i, [u8]>)> {
+    let (item, stored) = item?;
+    let key = index.item_key(table, item)?;
+    let held = match index.projection {
+        Projection::All => Cow::Borrowed(stored),
+        _ => Cow::Owned(stored::encode(&index.projected(table, item))),
+    };
+    Some((key, held))
 }
 
 /// When an item expires, in seconds since 1970; `None` if never.

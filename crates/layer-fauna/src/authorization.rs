@@ -68,8 +68,9 @@ impl Evaluation<'_> {
         let rights = self.authorization.rights.clone();
         let allowed = match &rights {
             Rights::Admin => here || is_read,
-            Rights::Server => here && !native.is_some_and(is_for_admins),
-            Rights::ServerReadonly => here && is_read && !native.is_some_and(is_for_admins),
+            // Like an admin, a server reads in the databases below its own.
+            Rights::Server => (here || is_read) && !native.is_some_and(is_for_admins),
+            Rights::ServerReadonly => is_read && !native.is_some_and(is_for_admins),
             Rights::Client => false,
             Rights::Roles(roles) => {
                 here && (self.is_own(reference, is_read) || self.roles_permit(roles, action, reference, arguments))

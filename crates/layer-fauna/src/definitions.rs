@@ -333,6 +333,15 @@ fn credentials(definition: &mut Definition<'_>) {
     definition.data_and_ttl();
 }
 
+/// A role, or a role with the predicate under which it is given.
+fn is_provided_role(value: &Value) -> bool {
+    let is_one = |value: &Value| is_text(value) || matches!(value, Value::Ref(role) if role.names(Native::Roles));
+    match value {
+        Value::Object(fields) => fields.get("role").is_some_and(is_one) && fields.get("predicate").is_none_or(is_query),
+        role => is_one(role),
+    }
+}
+
 fn access_provider(definition: &mut Definition<'_>) {
     definition.name();
     definition.need("issuer", "String", is_text);
@@ -343,6 +352,10 @@ fn access_provider(definition: &mut Definition<'_>) {
         definition.refuse("jwks_uri", "invalid uri", "'jwks_uri' must be a valid https URI.");
     }
     if let Some(roles) = definition.given("roles").cloned() {
+        let wrong = roles.one_or_many().iter().find(|role| !is_provided_role(role));
+        if let Some(wrong) = wrong {
+            definition.failures.push(invalid_type(&["roles"], wrong, "Role"));
+        }
         definition.put("roles", roles);
     }
     definition.data_and_ttl();
@@ -427,13 +440,13 @@ fn create_at(
             })?;
             link_credentials(evaluation, place, &fields)?;
             (
-                fields.with("hashed_password", Value::string(secrets::hash_password(&password))),
+                fields.with("hashed_password", hash_password(evaluation, &password)?),
                 None,
             )
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;
-            let audience = format!("https://db.fauna.com/db/{}", secrets::global_id(place.database().0));
+            let audience = secrets::audience(place.database().0);
             (fields.with("audience", Value::string(audience)), None)
         }
     };
@@ -612,10 +625,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     };
     let fields = Fields::new(vec![
         ("instance".into(), Value::Ref(place.reference.clone())),
-        (
-            "hashed_password".into(),
-            Value::string(secrets::hash_password(&password)),
-        ),
+        ("hashed_password".into(), hash_password(evaluation, &password)?),
     ]);
     let old = evaluation.current(&credentials);
     evaluation
@@ -798,12 +808,19 @@ fn is_kept(native: Native, key: &str) -> bool {
     }
 }
 
-fn with_new_password(evaluation: &Evaluation<'_>, fields: Fields, old: &Fields, params: &Fields) -> Result<Fields> {
+/// Hashing takes milliseconds, which not every thread has.
+fn hash_password(evaluation: &mut Evaluation<'_>, password: &str) -> Result<Value> {
+    evaluation.take_long()?;
+    Ok(Value::string(secrets::hash_password(password)))
+}
+
+fn with_new_password(evaluation: &mut Evaluation<'_>, fields: Fields, old: &Fields, params: &Fields) -> Result<Fields> {
     let Some(password) = params.string("password") else {
         return Ok(fields);
     };
     let hash = old.string("hashed_password").cloned().unwrap_or_else(|| "".into());
     let current = params.string("current_password");
+    evaluation.take_long()?;
     let must_prove = !evaluation.authorization.reads_everything();
     let proven = current.is_some_and(|current| secrets::password_matches(current, &hash));
     if (must_prove || current.is_some()) && !proven {
@@ -812,7 +829,7 @@ fn with_new_password(evaluation: &Evaluation<'_>, fields: Fields, old: &Fields, 
             "The document was not found or provided password was incorrect.",
         ));
     }
-    Ok(fields.with("hashed_password", Value::string(secrets::hash_password(password))))
+    Ok(fields.with("hashed_password", hash_password(evaluation, password)?))
 }
 
 fn renamed(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields: &Fields) -> Result<Ref> {

@@ -42,8 +42,10 @@ pub enum Code {
     MethodNotAllowed,
     ContendedTransaction,
     RequestTooLarge,
-    ProcessingTimeLimitExceeded,
     TimeOut,
+    TooManyRequests,
+    /// Never told: the query begins again where it may take long.
+    TakesLong,
 }
 
 impl Code {
@@ -76,8 +78,8 @@ impl Code {
             Code::MethodNotAllowed => ("method not allowed", 405),
             Code::ContendedTransaction => ("contended transaction", 409),
             Code::RequestTooLarge => ("request too large", 413),
-            Code::ProcessingTimeLimitExceeded => ("processing time limit exceeded", 440),
-            Code::TimeOut => ("time out", 503),
+            Code::TimeOut | Code::TakesLong => ("time out", 503),
+            Code::TooManyRequests => ("too many requests", 429),
         }
     }
 
@@ -185,7 +187,7 @@ impl Errors {
         let is_limit = |error: &Error| {
             matches!(
                 error.code,
-                Code::StackOverflow | Code::BadRequest | Code::ProcessingTimeLimitExceeded
+                Code::StackOverflow | Code::BadRequest | Code::TimeOut | Code::TakesLong
             )
         };
         self.0.iter().any(is_limit)

@@ -9,6 +9,7 @@ use crate::authorization::Authorization;
 use crate::error::{Code, Error, Errors, Result, Within};
 use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Select};
 use crate::functions::{Body, Function, Kind, select};
+use crate::patience::Patience;
 use crate::rows::View;
 use crate::schema::Schema;
 use crate::service::Fauna;
@@ -18,8 +19,6 @@ use crate::value::{Closure, Timestamp, Value};
 const DEPTH_MAX: usize = 8_000;
 /// Calls of user functions and lambdas within each other.
 const CALLS_MAX: usize = 200;
-/// Function calls in a query; the original allows 12,000 compute operations of 50 calls.
-const STEPS_MAX: u64 = 600_000;
 /// How large and how deep a value may be when written out.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 const VALUE_DEPTH_MAX: u32 = 1_000;
@@ -50,6 +49,11 @@ pub struct Evaluation<'a> {
     pub in_the_past: bool,
     pub now_micros: u64,
     pub cost: Cost,
+    pub patience: Patience,
+    /// What ended the query before its time.
+    pub interrupted: Option<Errors>,
+    /// The number of steps at which to look at the time.
+    pub next_look: u64,
     variables: Vec<Value>,
     depth: usize,
     calls: usize,
@@ -106,6 +110,9 @@ impl<'a> Evaluation<'a> {
             in_the_past: false,
             now_micros,
             cost: Cost::default(),
+            patience: Patience::unlimited(),
+            interrupted: None,
+            next_look: 0,
             variables: Vec::new(),
             depth: 0,
             calls: 0,
@@ -158,18 +165,6 @@ impl<'a> Evaluation<'a> {
             return Err(Errors::new(Code::BadRequest, "Query result exceeds the size limit."));
         }
         Ok(())
-    }
-
-    /// Counts work that one function does many times.
-    pub fn step(&mut self, count: usize) -> Result<()> {
-        self.cost.steps += count as u64;
-        match self.cost.steps > STEPS_MAX {
-            true => Err(Errors::new(
-                Code::BadRequest,
-                "Query exceeded the limit of compute operations.",
-            )),
-            false => Ok(()),
-        }
     }
 
     /// Elements do not depend on each other: the errors of all are told.

@@ -13,17 +13,24 @@
 //!
 //! | file             | what it is                                                        |
 //! |------------------|-------------------------------------------------------------------|
-//! | `service`        | one request: who asks, which transaction, what reply              |
+//! | `service`        | one request: which transaction, what reply                        |
+//! | `callers`        | who asks, and what for                                            |
 //! | `functions/`     | the one table of functions, and the functions by family           |
 //! | `definitions`    | schema objects: databases, collections, indexes, keys, roles …    |
 //! | `documents`      | versions of documents                                             |
 //! | `indexes`        | entries and their history                                         |
 //! | `sets`, `pages`  | elements in order; cursors; events                                |
+//! | `jwt/`           | tokens of other issuers, and the keys that verify them            |
+//! | `patience`       | how long a query may take, and where                              |
+//! | `rate_limits`    | how much a credential may ask for                                 |
+//! | `histories`      | histories of sets that are made of others                         |
 //! | `streams`        | what happens to a document or in a set, as it happens             |
 //! | `schema`         | compiled schemas                                                  |
+//! | `sweep`          | clearing what time has outdated                                   |
 //! | `maintenance`    | building large indexes, clearing what was deleted                 |
 
 mod authorization;
+mod callers;
 mod codec;
 mod definitions;
 mod documents;
@@ -32,13 +39,18 @@ mod evaluation;
 mod expression;
 mod functions;
 mod headers;
+mod histories;
 mod indexes;
+mod interned;
 mod json;
+mod jwt;
 mod maintenance;
 mod number;
 mod order;
 mod pages;
 mod parse;
+mod patience;
+mod rate_limits;
 mod render;
 mod rows;
 mod schema;
@@ -46,8 +58,11 @@ mod secrets;
 mod service;
 mod sets;
 mod streams;
+mod sweep;
 mod time;
 mod value;
 
+pub use jwt::keys::{Fetch, KeySets};
+pub use rate_limits::{Operations, RateLimits};
 pub use service::{BODY_BYTES_MAX, Fauna, Reply, Request, RootSecret};
 pub use streams::{Stream, StreamStep};

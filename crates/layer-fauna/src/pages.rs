@@ -11,6 +11,7 @@ use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Evaluation, wrong_type};
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::order;
+use crate::render;
 use crate::rows;
 use crate::sets::{Element, Range, Shape, as_set, cursor_key, reference};
 use crate::value::{Fields, Items, Page, Ref, Set, Target, Timestamp, Value};
@@ -251,7 +252,6 @@ impl Evaluation<'_> {
     }
 
     fn set_events(&mut self, set: &Set) -> Result<Vec<Event>> {
-        let parts = |values: &[Value]| values.iter().filter_map(as_set).collect::<Vec<_>>();
         match set {
             Set::Match { index, terms } => self.match_events(index, terms.as_ref()),
             Set::Singleton(document) => self.presence_events(document),
@@ -269,16 +269,12 @@ impl Evaluation<'_> {
                 let of = as_set(of).ok_or_else(|| wrong_type("Set", of))?;
                 self.set_events(&of)
             }
-            Set::Union(values) | Set::Intersection(values) | Set::Difference(values) => {
-                let mut events: Vec<Event> = Vec::new();
-                for part in parts(values) {
-                    events.extend(self.set_events(&part)?);
-                }
-                events.sort_by(|one, other| one.key.cmp(&other.key));
-                events.dedup_by(|one, other| one.key == other.key);
-                Ok(events)
+            Set::Union(parts) => self.combined_events(parts, |members| members.contains(&true)),
+            Set::Intersection(parts) => self.combined_events(parts, |members| !members.contains(&false)),
+            Set::Difference(parts) => {
+                self.combined_events(parts, |members| members[0] && !members[1..].contains(&true))
             }
-            Set::Join(..) => Err(Errors::argument("Set does not support events history.")),
+            Set::Join(source, with) => self.joined_events(source, with),
         }
     }
 
@@ -401,6 +397,41 @@ pub struct Event {
 }
 
 impl Event {
+    pub fn key(&self) -> &EventKey {
+        &self.key
+    }
+
+    pub fn ts(&self) -> Timestamp {
+        self.key.ts
+    }
+
+    pub fn is_removal(&self) -> bool {
+        self.key.removal
+    }
+
+    /// What came or left: a document with its values.
+    pub fn element(&self) -> Vec<u8> {
+        let values = self.data.as_ref().map_or_else(String::new, render::compact);
+        [&self.key.document, values.as_bytes()].concat()
+    }
+
+    /// As a page shows the element.
+    pub fn element_value(&self) -> Value {
+        match self.data.as_ref().map_or(&[][..], Value::one_or_many) {
+            [] => Value::Ref(self.document.clone()),
+            [single] => single.clone(),
+            several => Value::array(several.to_vec()),
+        }
+    }
+
+    /// The same of the same time, as coming or as leaving.
+    pub fn turned(&self, comes: bool) -> Event {
+        let mut event = self.clone();
+        event.key.removal = !comes;
+        event.action = if comes { "add" } else { "remove" };
+        event
+    }
+
     fn cursor(&self) -> Value {
         Value::record([
             ("ts", self.key.ts.value()),

@@ -79,9 +79,28 @@ fn first_bytes(password: &str) -> &[u8] {
     &bytes[..bytes.len().min(PASSWORD_BYTES_MAX)]
 }
 
+/// What every audience begins with.
+pub const AUDIENCE_PREFIX: &str = "https://db.fauna.com/db/";
+
+/// What a JWT names to be let into a database.
+pub fn audience(database: u64) -> String {
+    format!("{AUDIENCE_PREFIX}{}", global_id(database))
+}
+
+/// The database that an audience names.
+pub fn database_of(audience: &str) -> Option<u64> {
+    let id = audience.strip_prefix(AUDIENCE_PREFIX)?;
+    let digit = |letter: u8| LETTERS.iter().position(|known| *known == letter);
+    let digits: Option<Vec<usize>> = id.bytes().map(digit).collect();
+    let number = digits?.iter().fold(0u64, |number, digit| number << 5 | *digit as u64);
+    // Of what is written in another way nothing is known.
+    (global_id(number) == id).then_some(number)
+}
+
+const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
+
 /// The name by which the world knows a database: its number in letters.
 pub fn global_id(number: u64) -> String {
-    const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
     (0..13)
         .rev()
         .map(|digit| char::from(LETTERS[(number >> (digit * 5)) as usize & 31]))
@@ -100,6 +119,21 @@ mod tests {
         assert_eq!(claim(&Secret::token(43, 1, &[9; 20]).text), Some(Claim::Token(43)));
         for garbage in ["", "garbage", "secret", "fnAEpY1ZWaACQOJh6JZ8t4qB0eNN1l-8r1gFFFFF!"] {
             assert_eq!(claim(garbage), None);
+        }
+    }
+
+    #[test]
+    fn an_audience_names_a_database() {
+        for number in [0, 1, 31, 32, u64::MAX] {
+            assert_eq!(database_of(&audience(number)), Some(number));
+        }
+        for wrong in [
+            "",
+            "https://db.fauna.com/db/",
+            "https://db.fauna.com/db/y",
+            "https://elsewhere/yyyyyyyyyyyyy",
+        ] {
+            assert_eq!(database_of(wrong), None);
         }
     }
 

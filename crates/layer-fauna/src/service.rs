@@ -3,6 +3,7 @@
 //! A query that cannot write reads the newest durable state and never waits. One that may write runs as an optimistic
 //! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,20 +12,27 @@ use parking_lot::Mutex;
 use quartet_engine::{Engine, Hold, RunError, Space};
 use quartet_model::Version;
 
-use crate::authorization::{Authorization, Rights};
+use crate::callers::base_hash;
 use crate::error::{Code, Errors, Result};
-use crate::evaluation::{Cost, Evaluation};
+use crate::evaluation::Cost;
 use crate::expression::{Effect, Query};
-use crate::functions::authentication::token_fields;
 use crate::headers::{self, RequestHeaders};
 use crate::json::{self, JsonError};
+use crate::jwt;
+use crate::jwt::keys::KeySets;
 use crate::parse;
+use crate::patience::{Patience, takes_long};
+use crate::rate_limits::RateLimits;
 use crate::render;
-use crate::rows::{self, DatabaseNumber, Key, ROOT, View};
+use crate::rows::{self, DatabaseNumber, View};
 use crate::schema::Schema;
-use crate::secrets::{self, Claim};
-use crate::value::{Native, Ref, Target, Timestamp, Value};
+use crate::secrets;
+use crate::streams::is_stream;
+use crate::sweep::Walk;
+use crate::value::{Timestamp, Value};
 
+/// Headers of a usual reply.
+const HEADERS: usize = 16;
 /// Attempts at a transaction before it is called contended.
 const ATTEMPTS: u32 = 5;
 /// Larger requests are refused.
@@ -34,11 +42,17 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 pub struct Fauna {
     pub engine: Arc<Engine>,
     pub space: Space,
-    root_secret: RootSecret,
+    pub(crate) root_secret: RootSecret,
     random: Random,
+    /// Where the ids of traces have got to.
+    traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
+    /// The keys of other issuers; how to fetch them is for the server to say.
+    pub key_sets: KeySets,
+    pub rate_limits: RateLimits,
+    pub(crate) walk: Mutex<Walk>,
 }
 
 /// Fills a buffer with what nobody can guess.
@@ -57,7 +71,7 @@ impl RootSecret {
     }
 }
 
-/// A request as the transport received it. Names of headers are in lower case.
+/// A request as the transport received it. Names of headers come in any case.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     pub method: &'r str,
@@ -70,10 +84,12 @@ pub struct Request<'r> {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: String,
     /// The reply may be sent once this is durable.
     pub hold: Hold,
+    /// It is no reply: the request is to be answered where that may take long.
+    pub(crate) takes_long: bool,
 }
 
 /// What came of a query.
@@ -92,24 +108,46 @@ struct Plan<'q> {
     query: &'q Query,
     secret: &'q str,
     headers: &'q RequestHeaders<'q>,
+    patience: Patience,
 }
 
 impl Fauna {
     pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
+        let mut seed = [0; 8];
+        random(&mut seed);
         Fauna {
             engine,
             space,
             root_secret,
             random,
+            traces: AtomicU64::new(u64::from_be_bytes(seed)),
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
             work_left: AtomicBool::new(true),
+            key_sets: KeySets::default(),
+            rate_limits: RateLimits::default(),
+            walk: Mutex::default(),
         }
     }
 
     pub fn random(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
         (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a random start and not the
+    /// system's randomness, which costs more than many a query.
+    pub fn trace(&self) -> [u8; 24] {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let start = self.traces.fetch_add(STEP.wrapping_mul(3), Ordering::Relaxed);
+        let mut bytes = [0; 24];
+        for (index, part) in bytes.chunks_exact_mut(8).enumerate() {
+            let mut mixed = start.wrapping_add(STEP.wrapping_mul(index as u64 + 1));
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
+        }
         bytes
     }
 
@@ -147,17 +185,35 @@ impl Fauna {
         schema
     }
 
-    /// Answers a request. Streams are opened with `stream` instead.
+    /// Answers a request, however long it takes. Streams are opened with `stream` instead.
     pub fn answer(&self, request: Request<'_>) -> Reply {
+        self.answer_within(request, true)
+    }
+
+    /// Answers a request on a thread that others wait for. `None`: it takes long, and is for `stream` or `answer` on another
+    /// thread; nothing has happened yet.
+    pub fn answer_soon(&self, request: Request<'_>) -> Option<Reply> {
+        let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
+        if is_stream(&request) {
+            return None;
+        }
+        if jwt::is_token(&secret) && !self.keys_are_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret) {
+            return None;
+        }
+        let reply = self.answer_within(request, false);
+        (!reply.takes_long).then_some(reply)
+    }
+
+    fn answer_within(&self, request: Request<'_>, may_take_long: bool) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = headers::plain_path(path);
-        let reply = match (path.as_str(), request.method) {
+        let reply = match (&*path, request.method) {
             (_, "OPTIONS") => headers::preflight(&headers),
-            ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write),
+            ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write, may_take_long),
             ("/", "GET") => match headers::parameter(query, "q") {
-                Some(text) => self.query(&headers, text.as_bytes(), Effect::Read),
-                None => self.query(&headers, b"", Effect::Read),
+                Some(text) => self.query(&headers, text.as_bytes(), Effect::Read, may_take_long),
+                None => self.query(&headers, b"", Effect::Read, may_take_long),
             },
             ("/ping", "GET" | "HEAD") => ping(query),
             ("/authorized", "GET") => self.authorized(&headers),
@@ -176,23 +232,36 @@ impl Fauna {
             }
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
         };
-        headers::complete(reply, &headers, &self.random())
+        headers::complete(reply, &headers, &self.trace())
     }
 
     /// Answers a request whose body is longer than `BODY_BYTES_MAX`.
     pub fn too_large(&self, request: Request<'_>) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let errors = Errors::protocol(Code::RequestTooLarge, "Request too large");
-        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
+        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
     }
 
-    fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Reply {
+    fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect, may_take_long: bool) -> Reply {
         if let Err(errors) = headers.check() {
             return refusal(&errors, self.engine.now_micros());
         }
         let Some(secret) = headers.secret() else {
             return self.unauthorized();
         };
+        let started = self.engine.now_micros();
+        let credential = self.rate_limits.are_set().then(|| base_hash(&secret));
+        if let Some(credential) = &credential
+            && let Err(errors) = self.rate_limits.check(credential, started)
+        {
+            let mut reply = refusal(&errors, started);
+            let exceeded = self.rate_limits.exceeded(credential);
+            reply.headers = vec![("x-rate-limited-ops", exceeded.into()), ("retry-after", "1".into())];
+            return reply;
+        }
+        if may_take_long && jwt::is_token(&secret) {
+            self.make_keys_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret);
+        }
         let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed));
         let outcome = match parsed {
             Err(errors) => self.refused(&secret, errors),
@@ -201,6 +270,7 @@ impl Fauna {
                     query: &query,
                     secret: &secret,
                     headers,
+                    patience: Patience::new(may_take_long, started, headers.query_timeout_ms()),
                 };
                 match query.may_write {
                     true => self.run(&plan),
@@ -208,7 +278,17 @@ impl Fauna {
                 }
             }
         };
-        self.reply(outcome, body.len())
+        let operations = outcome.cost.operations();
+        let reply = self.reply(outcome, body.len());
+        // What is begun again is paid for then.
+        if let Some(credential) = &credential
+            && !reply.takes_long
+            && reply.status != 401
+        {
+            self.rate_limits
+                .charge(credential, &operations, self.engine.now_micros());
+        }
+        reply
     }
 
     /// A query that could not be parsed is refused only to those who may ask.
@@ -289,38 +369,29 @@ impl Fauna {
 
     fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
-        let mut evaluation = self.evaluation(view, &caller)?;
+        let mut evaluation = self.evaluation(view, &caller, plan.patience)?;
         evaluation.at = at;
         let value = evaluation.evaluate(&plan.query.root);
         *cost = evaluation.cost;
-        value
-    }
-
-    /// Everything that is needed to evaluate for a caller.
-    pub fn evaluation<'v>(&'v self, mut view: View<'v>, caller: &Caller) -> Result<Evaluation<'v>> {
-        let schema = self.schema(&mut view, caller.database);
-        let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
-        let authorization = self.authorization(&mut evaluation, caller)?;
-        evaluation.authorization = authorization;
-        Ok(evaluation)
+        match evaluation.interrupted.take() {
+            Some(errors) => Err(errors),
+            None => value,
+        }
     }
 
     fn reply(&self, outcome: Outcome, bytes_in: usize) -> Reply {
         let mut reply = match &outcome.value {
             Err(errors) => refusal(errors, outcome.micros),
-            Ok(value) => {
-                let mut body = String::from("{\"resource\":");
-                body.push_str(&render::render(value, outcome.micros));
-                body.push('}');
-                Reply {
-                    status: if outcome.created { 201 } else { 200 },
-                    headers: Vec::new(),
-                    body,
-                    hold: Version::ZERO,
-                }
-            }
+            Ok(value) => Reply {
+                status: if outcome.created { 201 } else { 200 },
+                headers: Vec::with_capacity(HEADERS),
+                body: render::resource(value, outcome.micros),
+                hold: Version::ZERO,
+                takes_long: false,
+            },
         };
         reply.hold = outcome.hold;
+        reply.takes_long = outcome.value.is_err_and(|errors| errors == takes_long());
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
         headers::metrics(
             &mut reply,
@@ -347,184 +418,14 @@ impl Fauna {
         match self.authenticate(&mut view, &secret) {
             Ok(_) => Reply {
                 status: 200,
-                headers: vec![("x-txn-time", reader.version.0.to_string())],
+                headers: vec![("x-txn-time", reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
                 hold: Version::ZERO,
+                takes_long: false,
             },
             Err(_) => self.unauthorized(),
         }
     }
-}
-
-/// Who asks, as far as the secret alone tells.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    pub database: DatabaseNumber,
-    grant: Grant,
-}
-
-#[derive(Clone, Debug)]
-enum Grant {
-    /// The role of a key, and the key if it lives in the database it opens.
-    Role(Value, Option<Ref>),
-    Token(u64),
-    /// A document in whose name an admin or a server asks.
-    Document(Ref),
-}
-
-fn unauthorized() -> Errors {
-    Errors::protocol(Code::Unauthorized, "Unauthorized")
-}
-
-impl Fauna {
-    /// `SECRET`, `SECRET:role`, `SECRET:database/path:role`.
-    pub fn authenticate(&self, view: &mut View<'_>, text: &str) -> Result<Caller> {
-        let (secret, suffix) = text
-            .split_once(':')
-            .map_or((text, None), |(secret, suffix)| (secret, Some(suffix)));
-        let caller = self.caller(view, secret).ok_or_else(unauthorized)?;
-        if !self.is_registered(view, caller.database) {
-            return Err(unauthorized());
-        }
-        match suffix {
-            None | Some("") => Ok(caller),
-            Some(suffix) => self.suffixed(view, caller, suffix),
-        }
-    }
-
-    fn caller(&self, view: &mut View<'_>, secret: &str) -> Option<Caller> {
-        if secrets::hash(secret) == self.root_secret.sha256 {
-            return Some(Caller {
-                database: ROOT,
-                grant: Grant::Role(Value::string("admin"), None),
-            });
-        }
-        match secrets::claim(secret)? {
-            Claim::Key(id) => {
-                let row = view.get(&Key::global(b'K').number(id).0)?;
-                if *row.get(16..48)? != secrets::hash(secret) || !self.is_alive(view, &row, Native::Keys, id) {
-                    return None;
-                }
-                let (home, database) = (rows::number_at(&row, 0), rows::number_at(&row, 8));
-                let role = crate::codec::Decoder::new(row.get(48..)?, &crate::definitions::NoNames).value()?;
-                let own = (home == database).then(|| Ref::new(Target::Numbered(Native::Keys, id as i64)));
-                Some(Caller {
-                    database: DatabaseNumber(database),
-                    grant: Grant::Role(role, own),
-                })
-            }
-            Claim::Token(id) => {
-                let row = view.get(&Key::global(b'T').number(id).0)?;
-                if *row.get(8..40)? != secrets::hash(secret) || !self.is_alive(view, &row, Native::Tokens, id) {
-                    return None;
-                }
-                Some(Caller {
-                    database: DatabaseNumber(rows::number_at(&row, 0)),
-                    grant: Grant::Token(id),
-                })
-            }
-        }
-    }
-
-    /// The document of a key or a token is there and has not expired.
-    fn is_alive(&self, view: &mut View<'_>, row: &[u8], native: Native, id: u64) -> bool {
-        let home = DatabaseNumber(rows::number_at(row, 0));
-        let document = view.get(&rows::document(home, native as u64, id).0);
-        let now = view.now_micros();
-        document.is_some_and(|row| !crate::indexes::is_expired(&row, now))
-    }
-
-    /// A database is there if it and all above it are.
-    fn is_registered(&self, view: &mut View<'_>, database: DatabaseNumber) -> bool {
-        let mut number = database.0;
-        while number != ROOT.0 {
-            match view.get(&Key::global(b'R').number(number).0) {
-                Some(row) => number = rows::number_at(&row, 0),
-                None => return false,
-            }
-        }
-        true
-    }
-
-    /// Another database, another role. Only an admin may ask for that; a server for one of its documents.
-    fn suffixed(&self, view: &mut View<'_>, caller: Caller, suffix: &str) -> Result<Caller> {
-        let Grant::Role(Value::String(own), _) = &caller.grant else {
-            return Err(unauthorized());
-        };
-        let (path, role) = suffix
-            .split_once(':')
-            .map_or((None, suffix), |(path, role)| (Some(path), role));
-        let asks_for_document = role.starts_with("@doc/") || role.starts_with("collections/");
-        if &**own != "admin" && !(&**own == "server" && path.is_none() && asks_for_document) {
-            return Err(unauthorized());
-        }
-        let mut database = caller.database;
-        for name in path.unwrap_or("").split('/').filter(|name| !name.is_empty()) {
-            let row = view.get(&rows::name(database, Native::Databases as u8, name).0);
-            database = DatabaseNumber(rows::number_at(&row.ok_or_else(unauthorized)?, 0));
-        }
-        let schema = self.schema(view, database);
-        Ok(Caller {
-            database,
-            grant: suffix_grant(&schema, role).ok_or_else(unauthorized)?,
-        })
-    }
-
-    fn authorization(&self, evaluation: &mut Evaluation<'_>, caller: &Caller) -> Result<Authorization> {
-        match &caller.grant {
-            Grant::Role(role, key) => {
-                let rights = crate::functions::rights_of(evaluation, role);
-                Ok(Authorization {
-                    token: key.clone().map(Value::Ref),
-                    ..Authorization::of(rights)
-                })
-            }
-            Grant::Token(id) => {
-                let fields = token_fields(evaluation, *id).ok_or_else(unauthorized)?;
-                let Some(Value::Ref(identity)) = fields.get("instance") else {
-                    return Err(unauthorized());
-                };
-                let token = Value::Ref(Ref::new(Target::Numbered(Native::Tokens, *id as i64)));
-                let authorization = identity_authorization(evaluation, identity.clone())?;
-                Ok(Authorization {
-                    token: Some(token),
-                    ..authorization
-                })
-            }
-            Grant::Document(identity) => identity_authorization(evaluation, identity.clone()),
-        }
-    }
-}
-
-/// The rights of a document: those of the roles whose membership covers it.
-fn identity_authorization(evaluation: &mut Evaluation<'_>, identity: Ref) -> Result<Authorization> {
-    let place = evaluation.resolve(&identity).map_err(|_| unauthorized())?;
-    evaluation.live(&place).ok_or_else(unauthorized)?;
-    evaluation.authorization.identity = Some(identity.clone());
-    let roles = evaluation.roles_of(&identity);
-    Ok(Authorization {
-        reads_itself: roles.is_empty(),
-        rights: Rights::Roles(roles),
-        identity: Some(identity),
-        token: None,
-    })
-}
-
-fn suffix_grant(schema: &Schema, role: &str) -> Option<Grant> {
-    if let Some(name) = role.strip_prefix("@role/") {
-        schema.role(name)?;
-        return Some(Grant::Role(Value::named(Native::Roles, name), None));
-    }
-    let document = role.strip_prefix("@doc/").or_else(|| role.strip_prefix("collections/"));
-    let Some(document) = document else {
-        return Some(Grant::Role(Value::string(role), None));
-    };
-    let (collection, id) = document.split_once('/')?;
-    schema.collection(collection)?;
-    Some(Grant::Document(Ref::new(Target::Document(
-        collection.into(),
-        parse::parse_id(id)?,
-    ))))
 }
 
 fn is_creation(root: &crate::expression::Expression) -> bool {
@@ -554,6 +455,7 @@ pub fn refusal(errors: &Errors, micros: u64) -> Reply {
         headers: Vec::new(),
         body: render::errors(errors, micros),
         hold: Version::ZERO,
+        takes_long: false,
     }
 }
 
@@ -571,5 +473,6 @@ fn ping(query: &str) -> Reply {
         headers: Vec::new(),
         body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
         hold: Version::ZERO,
+        takes_long: false,
     }
 }

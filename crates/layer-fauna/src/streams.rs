@@ -17,7 +17,9 @@ use crate::evaluation::{Evaluation, wrong_type};
 use crate::expression::Effect;
 use crate::headers::{self, RequestHeaders};
 use crate::indexes::{self, entries_prefix, former_prefix};
+use crate::jwt;
 use crate::parse;
+use crate::patience::Patience;
 use crate::render;
 use crate::rows::{self, Key, View};
 use crate::schema::{Index, Schema};
@@ -92,16 +94,16 @@ impl Fauna {
         request: Request<'_>,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Option<std::result::Result<(Reply, Stream), Reply>> {
-        let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
-        if headers::plain_path(path) != "/stream" || request.method != "POST" {
+        let (_, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+        if !is_stream(&request) {
             return None;
         }
         let request_headers = RequestHeaders::new(request.headers);
         let opened = self.open_stream(&request_headers, query, request.body, wake);
         let now = self.engine.now_micros();
         let finish = |mut reply: Reply| {
-            reply.headers.push(("x-txn-time", now.to_string()));
-            headers::complete(reply, &request_headers, &self.random())
+            reply.headers.push(("x-txn-time", now.to_string().into()));
+            headers::complete(reply, &request_headers, &self.trace())
         };
         Some(match opened {
             Ok(stream) => {
@@ -110,6 +112,7 @@ impl Fauna {
                     headers: vec![("content-type", "application/json;charset=utf-8".into())],
                     body: String::new(),
                     hold: CommitVersion::ZERO,
+                    takes_long: false,
                 };
                 Ok((finish(reply), stream))
             }
@@ -132,9 +135,13 @@ impl Fauna {
         let changed: Changed = Arc::default();
         let reader = self.engine.reader(self.space);
         let mut view = View::Reader(&reader);
+        let patience = Patience::new(true, reader.now_micros, headers.query_timeout_ms());
+        if jwt::is_token(&secret) {
+            self.make_keys_ready(&mut view, &secret);
+        }
         let caller = self.authenticate(&mut view, &secret)?;
         let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, Effect::Read))?;
-        let mut evaluation = self.evaluation(view, &caller)?;
+        let mut evaluation = self.evaluation(view, &caller, patience)?;
         evaluation.allowed = Effect::Read;
         let value = evaluation.evaluate(&parsed.root)?;
         let target = target(&mut evaluation, &value)?;
@@ -158,6 +165,12 @@ impl Fauna {
         stream.unsent.push_back(start);
         Ok(stream)
     }
+}
+
+/// Whether it is for `Fauna::stream` to answer.
+pub fn is_stream(request: &Request<'_>) -> bool {
+    let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
+    request.method == "POST" && headers::plain_path(path) == "/stream"
 }
 
 /// The members of events: a trailing comma is a driver's habit.
@@ -185,9 +198,11 @@ fn fields(asked: Option<&str>) -> Result<Vec<Field>> {
 fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
     let document = match value {
         Value::Document(document) => Some(document.reference.clone()),
-        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
+        Value::Ref(reference) => Some(reference.clone()),
         _ => None,
     };
+    // Schema objects cannot be followed.
+    let document = document.filter(|reference| matches!(reference.target, Target::Document(..)));
     if let Some(document) = document {
         let place = evaluation.resolve(&document)?;
         evaluation.permit("read", &document, &[Value::Ref(document.clone())])?;
@@ -304,7 +319,9 @@ impl Stream {
         let fauna = self.fauna.clone();
         let lost = || Errors::new(Code::PermissionDenied, "Authorization lost during stream evaluation.");
         let caller = fauna.authenticate(&mut view, &self.secret).map_err(|_| lost())?;
-        let mut evaluation = fauna.evaluation(view, &caller).map_err(|_| lost())?;
+        let mut evaluation = fauna
+            .evaluation(view, &caller, Patience::unlimited())
+            .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {
             Watched::Document(place) => {
@@ -346,7 +363,7 @@ impl Stream {
 
     fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
         let mut former: Option<Version> = None;
-        for version in evaluation.versions(place) {
+        for version in evaluation.versions_since(place, self.told) {
             let before = former.as_ref().and_then(|former| former.fields.clone());
             let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
             let empty = Fields::default();
@@ -404,7 +421,7 @@ impl Stream {
             reference: document.clone(),
         };
         let mut present = false;
-        for version in evaluation.versions(&place) {
+        for version in evaluation.versions_since(&place, self.told) {
             let is_present = version.fields.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };

@@ -2,6 +2,7 @@
 
 use quartet_wire_resp::Arguments;
 
+use crate::commands::migration::Migration;
 use crate::context::Context;
 use crate::long_run::LongRun;
 
@@ -55,6 +56,9 @@ pub enum After {
     Shutdown,
     /// Sleep for so many microseconds before the reply is sent.
     Sleep { micros: u64 },
+    /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
+    /// written yet.
+    Migrate(Box<Migration>),
     /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
     Script(Box<LongRun>),
 }
@@ -65,6 +69,7 @@ impl std::fmt::Debug for After {
             After::Checkpoint => "Checkpoint",
             After::Shutdown => "Shutdown",
             After::Sleep { .. } => "Sleep",
+            After::Migrate(_) => "Migrate",
             After::Script(_) => "Script",
         })
     }

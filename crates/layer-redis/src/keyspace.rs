@@ -259,6 +259,11 @@ impl Keyspace<'_, '_> {
         Ok(entry)
     }
 
+    /// The key's row, even if its time is over and it was not removed yet: for those who look from outside.
+    pub fn find_dead_or_alive(&mut self, name: &[u8]) -> Option<Entry> {
+        self.tx.get(&key_row(self.db, name)).map(Entry::from_row)
+    }
+
     /// The key, if it holds `kind`; an error if it holds another.
     pub fn find_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, Failure> {
         match self.find(name) {

@@ -3,6 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use crate::command::Command;
+use crate::commands::migration;
 use crate::config::table::Parameter;
 use crate::parse;
 
@@ -17,6 +18,7 @@ pub fn secrets(command: &Command, arguments: Arguments<'_>) -> Vec<usize> {
         }
         "auth" => (1..arguments.len()).collect(),
         "hello" => after_auth(arguments),
+        "migrate" => migration::secrets(arguments),
         "config|set" => secret_values(arguments),
         _ => Vec::new(),
     }

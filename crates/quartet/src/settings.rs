@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Listen, RestTokens, Settings};
+use quartet_server::{Credentials, Listen, RestTokens, Settings, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -53,9 +53,26 @@ pub struct ServeArguments {
     /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
+    /// Whether DynamoDB's tables may consume no more than their provisioned units or maxima: on or off
+    /// [default: on, with --dev off]
+    #[arg(long, env = "QUARTET_DYNAMODB_THROTTLING", value_parser = ["on", "off"])]
+    dynamodb_throttling: Option<String>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
+    /// FaunaDB's operations in a second for each key or token: READ,WRITE,COMPUTE [default: no limit]
+    #[arg(long, env = "QUARTET_FAUNA_RATE_LIMITS")]
+    fauna_rate_limits: Option<String>,
+    /// PEM file: the certificates to trust where keys of FaunaDB's access providers are fetched, which may then be in private
+    /// networks [default: the public ones]
+    #[arg(long, env = "QUARTET_FAUNA_ISSUER_ROOTS")]
+    fauna_issuer_roots: Option<PathBuf>,
+    /// PEM file: the certificate of the HTTP listeners, with those above it; they take TLS then, beside clear text
+    #[arg(long, env = "QUARTET_TLS_CERTIFICATE")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file: the key of that certificate
+    #[arg(long, env = "QUARTET_TLS_KEY")]
+    tls_key: Option<PathBuf>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -106,7 +123,12 @@ impl ServeArguments {
                 .or(file.rest_read_only_token),
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
+            dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
+            fauna_rate_limits: self.fauna_rate_limits.or(file.fauna_rate_limits),
+            fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
+            tls_certificate: self.tls_certificate.or(file.tls_certificate),
+            tls_key: self.tls_key.or(file.tls_key),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -134,6 +156,7 @@ impl ServeArguments {
     pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
         one_of("engine", &self.engine, &["memory"])?;
         one_of("log", &self.log, &["file"])?;
+        one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
         one_of("log-format", &self.log_format, &["text", "json"])?;
         let durability = self.durability.as_deref().unwrap_or("always");
         Ok(Settings {
@@ -144,9 +167,16 @@ impl ServeArguments {
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
             dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
             fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
+            fauna_rate_limits: self.fauna_rate_limits.as_deref().map(rate_limits).transpose()?,
+            fauna_issuer_roots: self.fauna_issuer_roots.clone(),
+            tls: tls_files(&self.tls_certificate, &self.tls_key)?,
             credentials,
             rest_tokens: RestTokens::new(self.rest_token.as_deref(), self.rest_read_only_token.as_deref()),
             access_keys,
+            dynamodb_throttling: self
+                .dynamodb_throttling
+                .as_deref()
+                .map_or(!self.dev, |given| given == "on"),
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
@@ -155,6 +185,22 @@ impl ServeArguments {
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
+    }
+}
+
+fn rate_limits(given: &str) -> Result<[u64; 3]> {
+    let numbers: Option<Vec<u64>> = given.split(',').map(|number| number.trim().parse().ok()).collect();
+    let limits = numbers.and_then(|numbers| numbers.try_into().ok());
+    limits
+        .filter(|limits: &[u64; 3]| !limits.contains(&0))
+        .context("fauna-rate-limits: three numbers above zero, READ,WRITE,COMPUTE")
+}
+
+fn tls_files(certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<Option<TlsFiles>> {
+    match (certificate.clone(), key.clone()) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        (None, None) => Ok(None),
+        _ => anyhow::bail!("tls-certificate and tls-key go together"),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Compressed bodies, both ways.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 
-use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
-use hyper::http::HeaderMap;
-use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+
+use crate::http_connection::Head;
 
 /// Shorter bodies are not worth it.
-const COMPRESSED_BYTES_MIN: usize = 4096;
+pub const COMPRESSED_BYTES_MIN: usize = 4096;
 
 /// Why a body cannot be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,19 +21,19 @@ pub enum Unreadable {
 }
 
 /// The body as it was before the peer compressed it, if that is at most `bytes_max` long.
-pub fn decoded(headers: &HeaderMap, body: Bytes, bytes_max: usize) -> Result<Bytes, Unreadable> {
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
-        return Ok(body);
+pub fn decoded<'b>(head: &Head<'_>, body: &'b [u8], bytes_max: usize) -> Result<Cow<'b, [u8]>, Unreadable> {
+    let Some(encoding) = head.values("content-encoding").next() else {
+        return Ok(body.into());
     };
-    match encoding.as_bytes() {
-        b"identity" | b"" => Ok(body),
-        b"gzip" => read_all(MultiGzDecoder::new(body.as_ref()), bytes_max),
-        b"deflate" => read_all(ZlibDecoder::new(body.as_ref()), bytes_max),
+    match encoding {
+        b"identity" | b"" => Ok(body.into()),
+        b"gzip" => read_all(MultiGzDecoder::new(body), bytes_max),
+        b"deflate" => read_all(ZlibDecoder::new(body), bytes_max),
         _ => Err(Unreadable::Broken),
     }
 }
 
-fn read_all(decoder: impl Read, bytes_max: usize) -> Result<Bytes, Unreadable> {
+fn read_all<'b>(decoder: impl Read, bytes_max: usize) -> Result<Cow<'b, [u8]>, Unreadable> {
     let mut whole = Vec::new();
     let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut whole);
     match read {
@@ -44,11 +44,16 @@ fn read_all(decoder: impl Read, bytes_max: usize) -> Result<Bytes, Unreadable> {
 }
 
 /// The body as the peer likes it, and the name of that encoding; `None` if it is best sent as it is.
-pub fn encoded(headers: &HeaderMap, body: &[u8]) -> Option<(&'static str, Bytes)> {
+pub fn encoded(head: &Head<'_>, body: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     if body.len() <= COMPRESSED_BYTES_MIN {
         return None;
     }
-    let encoding = preferred(headers)?;
+    let encoding = preferred(head)?;
+    Some((encoding, encoded_as(encoding, body)?))
+}
+
+/// The body in an encoding that the peer likes.
+pub fn encoded_as(encoding: &'static str, body: &[u8]) -> Option<Vec<u8>> {
     let written = match encoding {
         "gzip" => {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -59,18 +64,17 @@ pub fn encoded(headers: &HeaderMap, body: &[u8]) -> Option<(&'static str, Bytes)
             encoder.write_all(body).and_then(|()| encoder.finish())
         }
     };
-    Some((encoding, written.ok()?.into()))
+    written.ok()
 }
 
 /// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); of equals the first that is named. A weight
 /// that cannot be read, or is above one, counts as one, as it does for the service.
-fn preferred(headers: &HeaderMap) -> Option<&'static str> {
+pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
     let mut named: Vec<(&'static str, f32)> = Vec::new();
     let mut others = 0.0;
-    let values = headers
-        .get_all(ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let values = head
+        .values("accept-encoding")
+        .filter_map(|value| std::str::from_utf8(value).ok());
     for element in values.flat_map(|value| value.split(',')) {
         let (name, parameters) = element.split_once(';').unwrap_or((element, ""));
         let weight = weight(parameters);
@@ -101,31 +105,36 @@ fn weight(parameters: &str) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use httparse::Header;
+
     use super::*;
 
-    fn headers(name: hyper::http::HeaderName, value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(name, hyper::http::HeaderValue::from_static(value))])
+    /// What `check` says of a request with this one header.
+    fn with_header<T>(name: &'static str, value: &'static str, check: impl FnOnce(&Head<'_>) -> T) -> T {
+        let value = value.as_bytes();
+        check(&Head {
+            method: "POST",
+            target: "/",
+            headers: &[Header { name, value }],
+        })
     }
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let body = "x".repeat(10_000);
+        let body = "x".repeat(10_000).into_bytes();
         for encoding in ["gzip", "deflate"] {
-            let (name, compressed) = encoded(&headers(ACCEPT_ENCODING, encoding), body.as_bytes()).unwrap();
+            let (name, compressed) = with_header("Accept-Encoding", encoding, |head| encoded(head, &body)).unwrap();
             assert_eq!(name, encoding);
-            let encoding = headers(CONTENT_ENCODING, encoding);
-            assert_eq!(decoded(&encoding, compressed.clone(), 10_000).unwrap(), body);
-            assert_eq!(decoded(&encoding, compressed.clone(), 9_999), Err(Unreadable::TooLong));
-            assert_eq!(
-                decoded(&encoding, compressed.slice(..compressed.len() / 2), 10_000),
-                Err(Unreadable::Broken)
-            );
-            assert_eq!(decoded(&encoding, Bytes::new(), 10), Err(Unreadable::Broken));
+            with_header("Content-Encoding", encoding, |head| {
+                assert_eq!(decoded(head, &compressed, 10_000).unwrap(), body);
+                assert_eq!(decoded(head, &compressed, 9_999), Err(Unreadable::TooLong));
+                let half = &compressed[..compressed.len() / 2];
+                assert_eq!(decoded(head, half, 10_000), Err(Unreadable::Broken));
+                assert_eq!(decoded(head, b"", 10), Err(Unreadable::Broken));
+            });
         }
-        assert_eq!(
-            decoded(&headers(CONTENT_ENCODING, "br"), Bytes::new(), 10),
-            Err(Unreadable::Broken)
-        );
+        let unknown = with_header("Content-Encoding", "br", |head| decoded(head, b"", 10).map(drop));
+        assert_eq!(unknown, Err(Unreadable::Broken));
     }
 
     #[test]
@@ -141,7 +150,7 @@ mod tests {
             ("deflate;q=0.5, gzip;q=31", Some("gzip")),
             ("br", None),
         ] {
-            assert_eq!(preferred(&headers(ACCEPT_ENCODING, value)), expected, "{value}");
+            assert_eq!(with_header("accept-encoding", value, preferred), expected, "{value}");
         }
     }
 }

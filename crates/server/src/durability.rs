@@ -11,11 +11,14 @@ use parking_lot::Mutex;
 use quartet_engine::{Engine, Hold};
 use tokio::sync::Notify;
 
+use crate::neighbours::Neighbours;
+
 #[derive(Clone)]
 pub struct DurableWaiters {
     engine: Arc<Engine>,
     waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>,
     task: Arc<tokio::task::JoinHandle<()>>,
+    neighbours: Neighbours,
 }
 
 struct Waiting {
@@ -25,7 +28,7 @@ struct Waiting {
 
 impl DurableWaiters {
     /// Registers the current thread with the engine. Call on its runtime.
-    pub fn start(engine: Arc<Engine>) -> DurableWaiters {
+    pub fn start(engine: Arc<Engine>, neighbours: Neighbours) -> DurableWaiters {
         let moved = Arc::new(Notify::new());
         let notify = moved.clone();
         engine.on_durable(Arc::new(move || notify.notify_one()));
@@ -35,6 +38,21 @@ impl DurableWaiters {
             engine,
             waiting,
             task: Arc::new(task),
+            neighbours,
+        }
+    }
+
+    /// The connection whose turn it is has this thread to itself.
+    pub fn is_alone(&self) -> bool {
+        self.neighbours.is_alone()
+    }
+
+    /// Completes once `hold` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
+    /// held up until then.
+    pub async fn settled(&self, hold: Hold) {
+        let made = self.is_alone() && self.engine.make_durable(hold);
+        if !made {
+            self.durable(hold).await;
         }
     }
 

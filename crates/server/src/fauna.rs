@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::Response;
-use hyper::header::{HeaderName, HeaderValue};
-use hyper::http::request::Parts;
 use quartet_layer_fauna::{BODY_BYTES_MAX, Fauna, Reply, Request, Stream, StreamStep};
 
-use crate::http_connection::{Followed, Follower, Following, HttpAnswer, HttpLayer, Wake};
+use crate::http_connection::{Answer, Followed, Follower, Following, Head, HttpLayer, Soon, Wake};
 
 /// The secret that every local setup of FaunaDB uses.
 pub const DEVELOPMENT_SECRET: &str = "secret";
@@ -25,44 +21,29 @@ impl FaunaHttp {
     }
 }
 
-/// Gives `body` the parts of a request as the layer takes them.
-fn with_request<T>(head: &Parts, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
-    let headers = head
-        .headers
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let headers: Vec<(&str, &str)> = headers.collect();
+/// Gives `answer` the parts of a request as the layer takes them.
+fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>) -> T) -> T {
+    let headers: Vec<(&str, &str)> = head.texts().collect();
     answer(Request {
-        method: head.method.as_str(),
-        target: head.uri.path_and_query().map_or("/", |target| target.as_str()),
+        method: head.method,
+        target: head.target,
         headers: &headers,
         body,
     })
 }
 
-fn head_of<B>(reply: &Reply, body: B) -> Response<B> {
-    let mut response = Response::new(body);
-    *response.status_mut() =
-        hyper::StatusCode::from_u16(reply.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in &reply.headers {
-        // A header made of what a client sent may hold what a header may not: it is left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
-}
-
-fn whole(mut reply: Reply) -> HttpAnswer {
-    let body = Bytes::from(std::mem::take(&mut reply.body));
-    HttpAnswer {
-        response: head_of(&reply, body),
+fn whole(reply: Reply) -> Answer {
+    Answer {
+        status: reply.status,
+        headers: reply.headers,
+        body: reply.body.into_bytes(),
         hold: reply.hold,
     }
 }
 
 impl HttpLayer for FaunaHttp {
     fn maintain(&self) {
+        self.layer.sweep();
         if !self.layer.take_work() {
             return;
         }
@@ -78,19 +59,29 @@ impl HttpLayer for FaunaHttp {
         BODY_BYTES_MAX
     }
 
-    fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let reply = with_request(head, body.as_deref().unwrap_or_default(), |request| match &body {
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let reply = with_request(head, body.unwrap_or_default(), |request| match body {
             Some(_) => self.layer.answer(request),
             None => self.layer.too_large(request),
         });
         whole(reply)
     }
 
-    fn follow(&self, head: &Parts, body: &Option<Bytes>, wake: Wake) -> Option<Followed> {
-        let body = body.as_deref()?;
-        let opened = with_request(head, body, |request| self.layer.stream(request, wake))?;
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        let Some(body) = body else {
+            return Soon::Answered(self.answer(head, None));
+        };
+        match with_request(head, body, |request| self.layer.answer_soon(request)) {
+            Some(reply) => Soon::Answered(whole(reply)),
+            None => Soon::Later,
+        }
+    }
+
+    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+        let wake = Arc::new(move || wake.notify_one());
+        let opened = with_request(head, body?, |request| self.layer.stream(request, wake))?;
         Some(match opened {
-            Ok((reply, stream)) => Ok((head_of(&reply, ()), Box::new(stream) as Box<dyn Follower>)),
+            Ok((reply, stream)) => Ok((reply.status, reply.headers, Box::new(stream))),
             Err(reply) => Err(whole(reply)),
         })
     }

@@ -2,15 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::http::request::Parts;
-use quartet_engine::Hold;
 use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
-use crate::http_connection::{Followed, HttpAnswer, HttpLayer, Wake, Work};
+use crate::http_connection::{Answer, Followed, Head, HttpLayer, Soon, Wake};
 use crate::metrics;
 use crate::rest::{self, Rest};
 use crate::settings::RestTokens;
@@ -29,7 +24,7 @@ impl HttpPages {
     }
 
     /// The pages for those who look after the server. No command is called like one of them.
-    fn page(&self, path: &str) -> Option<HttpAnswer> {
+    fn page(&self, path: &str) -> Option<Answer> {
         match path {
             "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
             "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
@@ -39,14 +34,10 @@ impl HttpPages {
     }
 }
 
-fn text(body: String, kind: &'static str) -> HttpAnswer {
-    let mut response = Response::new(Bytes::from(body));
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    HttpAnswer {
-        response,
-        hold: Hold::ZERO,
-    }
+fn text(body: String, kind: &'static str) -> Answer {
+    let mut answer = Answer::settled(200, body);
+    answer.headers.push(("content-type", kind.into()));
+    answer
 }
 
 impl HttpLayer for HttpPages {
@@ -54,18 +45,21 @@ impl HttpLayer for HttpPages {
         rest::BODY_BYTES_MAX
     }
 
-    fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        self.begin(head, body).unwrap_or_else(|work| work())
-    }
-
-    fn begin(&self, head: &Parts, body: Option<Bytes>) -> Result<HttpAnswer, Work> {
-        match self.page(head.uri.path()) {
-            Some(page) => Ok(page),
-            None => self.rest.begin(head, body),
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.page(head.path()) {
+            Some(page) => page,
+            None => self.rest.answer(head, body),
         }
     }
 
-    fn follow(&self, head: &Parts, _body: &Option<Bytes>, wake: Wake) -> Option<Followed> {
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        match self.page(head.path()) {
+            Some(page) => Soon::Answered(page),
+            None => self.rest.answer_soon(head, body),
+        }
+    }
+
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
         self.rest.follow(head, wake)
     }
 }

@@ -12,10 +12,14 @@ mod dynamodb;
 mod fauna;
 mod http;
 mod http_connection;
+mod issuer_keys;
 mod metrics;
+mod migration;
+mod neighbours;
 mod resources;
 mod rest;
 mod settings;
+mod tls;
 mod users;
 
 use std::net::{SocketAddr, TcpListener};
@@ -27,14 +31,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Space};
 use quartet_env::{RealDisk, SystemClock};
-use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::{Fauna, RootSecret};
+use quartet_layer_dynamodb::{DynamoDb, Throughput};
+use quartet_layer_fauna::{Fauna, RateLimits, RootSecret};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, LayerId};
 use tokio::sync::{mpsc, watch};
 
+pub use dynamodb::Verifier;
+pub use http_connection::{Head, Header};
 pub use settings::{Credentials, Listen, RestTokens, Settings};
+pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
@@ -42,6 +49,8 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
+use crate::neighbours::Neighbours;
+use crate::tls::Tls;
 
 /// The logical database that the Redis listener opens.
 const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -99,6 +108,7 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
@@ -137,16 +147,19 @@ impl Server {
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server.listeners.push(("dynamodb", format!("http://{address}")));
+            server
+                .listeners
+                .push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
             let layer = Arc::new(server.dynamodb_layer(&settings, address));
             http.push((listener, layer));
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server
-                .listeners
-                .push(("fauna", format!("http://{}", listener.local_addr()?)));
-            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)));
+            server.listeners.push((
+                "fauna",
+                format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
+            ));
+            let layer = Arc::new(FaunaHttp::new(server.fauna_layer(&settings)?));
             http.push((listener, layer));
         }
         if let Some(address) = settings.http.address() {
@@ -206,10 +219,13 @@ impl Server {
         };
         let mut layer = DynamoDb::new(self.engine.clone(), space);
         layer.endpoint = address.to_string();
+        if settings.dynamodb_throttling {
+            layer.throughput = Throughput::limited();
+        }
         DynamoDbHttp::new(layer, &settings.access_keys)
     }
 
-    fn fauna_layer(&self, settings: &Settings) -> Fauna {
+    fn fauna_layer(&self, settings: &Settings) -> Result<Fauna> {
         let space = Space {
             database: DEFAULT_DATABASE,
             layer: LayerId::Fauna,
@@ -219,7 +235,10 @@ impl Server {
             Credentials::Key { sha256 } => RootSecret { sha256 },
             Credentials::None => RootSecret::of(fauna::DEVELOPMENT_SECRET),
         };
-        Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))
+        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random));
+        layer.key_sets.fetch = Some(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?);
+        layer.rate_limits = RateLimits::new(settings.fauna_rate_limits);
+        Ok(layer)
     }
 
     /// Starts the I/O threads, the first of which accepts for all.
@@ -246,6 +265,7 @@ impl Server {
             redis,
             desks,
             http,
+            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             http_threads,
         });
         let receivers = receivers.into_iter().zip(http_receivers);
@@ -266,7 +286,11 @@ impl Server {
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to move.
     fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
         let thread = std::thread::Builder::new()
             .name(name.into())
             .stack_size(STACK_BYTES)
@@ -297,7 +321,8 @@ impl Server {
 
 impl Worker {
     async fn run(mut self) {
-        let waiters = DurableWaiters::start(self.layer.engine.clone());
+        let neighbours = Neighbours::default();
+        let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
         let porter = self.porter.clone();
         let porter = tokio::task::spawn(async move { porter.serve().await });
         let mut tasks = tokio::task::JoinSet::new();
@@ -307,11 +332,12 @@ impl Worker {
         loop {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
-                    let serving = connection::serve(accepted, self.layer.clone(), self.settings.clone(), waiters.clone(), self.stop.clone());
-                    tasks.spawn(serving);
+                    let (layer, settings) = (self.layer.clone(), self.settings.clone());
+                    let serving = connection::serve(accepted, layer, settings, waiters.clone(), self.stop.clone());
+                    tasks.spawn(neighbours.with(serving));
                 }
                 Some(accepted) = self.http_connections.recv() => {
-                    tasks.spawn(http_connection::serve(accepted, waiters.clone(), self.stop.clone()));
+                    tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters.clone(), self.stop.clone())));
                 }
                 Some(_) = tasks.join_next() => {}
                 // Nobody accepts any more, and everybody who was accepted is gone.
@@ -330,7 +356,15 @@ impl Worker {
         for (listener, layer) in listening.http {
             let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
             let connections_max = self.settings.connections_max;
-            tasks.spawn(http_connection::accept(listener, layer, connections_max, threads, stop));
+            let tls = listening.tls.clone();
+            tasks.spawn(http_connection::accept(
+                listener,
+                layer,
+                tls,
+                connections_max,
+                threads,
+                stop,
+            ));
         }
     }
 }
@@ -377,6 +411,8 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
+/// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
+const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use quartet_engine::Durability;
+use quartet_layer_fauna::Operations;
 use quartet_layer_redis::config::Config;
+
+use crate::tls::TlsFiles;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -16,10 +19,19 @@ pub struct Settings {
     pub http: Listen,
     pub dynamodb: Listen,
     pub fauna: Listen,
+    /// FaunaDB's operations in a second for each credential; `None`: as many as anybody likes.
+    pub fauna_rate_limits: Option<Operations>,
+    /// Certificates of issuers of FaunaDB's access providers, trusted instead of the public ones; such issuers may have
+    /// private addresses.
+    pub fauna_issuer_roots: Option<PathBuf>,
+    /// The HTTP listeners take TLS, beside clear text, if this is given.
+    pub tls: Option<TlsFiles>,
     pub credentials: Credentials,
     pub rest_tokens: RestTokens,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
+    /// DynamoDB's tables may consume no more than what they are provisioned with.
+    pub dynamodb_throttling: bool,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -132,6 +144,14 @@ impl Settings {
         }
     }
 
+    /// How clients are told to reach an HTTP listener.
+    pub fn http_scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+
     pub fn io_threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
@@ -184,9 +204,13 @@ mod tests {
             http: Listen::Off,
             fauna: Listen::Off,
             dynamodb: Listen::Off,
+            fauna_rate_limits: None,
+            fauna_issuer_roots: None,
+            tls: None,
             credentials: Credentials::Key { sha256: [0; 32] },
             rest_tokens: RestTokens::default(),
             access_keys: Vec::new(),
+            dynamodb_throttling: false,
             io_threads: None,
             connections_max: 1,
             request_bytes_max: 1,

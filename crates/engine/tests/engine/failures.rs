@@ -2,18 +2,27 @@
 
 use std::sync::atomic::Ordering;
 
+use quartet_engine::{Engine, Hold};
 use quartet_env::WriteFault;
 
 use crate::world::{ALWAYS, World, execute, set};
 
+/// Waits as a thread with others to serve, and as one that has nobody else.
 fn check(fail: impl Fn(&World)) {
+    check_waiting(&fail, Engine::wait_durable);
+    check_waiting(&fail, |engine, hold| {
+        engine.make_durable(hold) || engine.wait_durable(hold)
+    });
+}
+
+fn check_waiting(fail: impl Fn(&World), wait: impl Fn(&Engine, Hold) -> bool) {
     let world = World::default();
     let engine = world.open();
     fail(&world);
     let mut acknowledged = 0;
     for count in 1..200u64 {
         let hold = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
-        if !engine.wait_durable(hold) {
+        if !wait(&engine, hold) {
             break;
         }
         acknowledged = count;

@@ -229,3 +229,18 @@ fn a_read_version_from_before_a_restart_is_too_old() {
     };
     assert_eq!(world.open().commit(ALWAYS, &request), Err(CommitError::TooOld));
 }
+
+#[test]
+fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
+    let world = World::default();
+    let engine = world.open();
+    let syncs = || engine.statistics().syncs.load(Ordering::Relaxed);
+    for count in 1..=100u64 {
+        let hold = set(&engine, ALWAYS, b"k", &count.to_be_bytes());
+        let made = engine.make_durable(hold) || engine.wait_durable(hold);
+        assert!(made && engine.durable() >= hold);
+    }
+    let before = syncs();
+    assert!(engine.make_durable(engine.durable()), "nothing is left to do");
+    assert_eq!(syncs(), before);
+}

@@ -10,6 +10,8 @@ pub enum KeyTest {
     Compare(Comparison, Value),
     Between(Value, Value),
     BeginsWith(Value),
+    /// A test that no order of keys answers; only parameters before expressions can say it.
+    Unindexed,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,7 @@ impl KeyTest {
         match self {
             KeyTest::Compare(_, value) | KeyTest::BeginsWith(value) => vec![value],
             KeyTest::Between(low, high) => vec![low, high],
+            KeyTest::Unindexed => Vec::new(),
         }
     }
 
@@ -90,7 +93,7 @@ fn attribute(operand: Operand) -> Result<String, Failure> {
     match operand {
         Operand::Path(path) if path.steps.is_empty() => Ok(path.root),
         Operand::Path(_) => Err(Failure::validation(
-            "Invalid KeyConditionExpression: KeyConditionExpressions cannot have conditions on nested attributes",
+            "KeyConditionExpressions cannot have conditions on nested attributes",
         )),
         Operand::Size(_) => Err(invalid_operator("size")),
         Operand::Value(_) => Err(invalid("No key attribute specified")),
@@ -98,13 +101,9 @@ fn attribute(operand: Operand) -> Result<String, Failure> {
 }
 
 fn invalid_operator(operator: &str) -> Failure {
-    Failure::validation(format!(
-        "Invalid KeyConditionExpression: Invalid operator used in KeyConditionExpression: {operator}"
-    ))
+    Failure::validation(format!("Invalid operator used in KeyConditionExpression: {operator}"))
 }
 
 fn invalid(what: &str) -> Failure {
-    Failure::validation(format!(
-        "Invalid KeyConditionExpression: Invalid condition in KeyConditionExpression: {what}"
-    ))
+    Failure::validation(format!("Invalid condition in KeyConditionExpression: {what}"))
 }

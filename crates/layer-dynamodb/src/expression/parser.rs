@@ -27,33 +27,46 @@ pub struct Placeholders {
 }
 
 impl Placeholders {
-    /// Reads ExpressionAttributeNames and ExpressionAttributeValues. `expressions` names the expressions that the
-    /// operation knows, and says whether the request has one.
-    pub fn read(request: &Json<'_>, expressions: &[&str]) -> Result<Placeholders, Failure> {
-        let given = expressions.iter().any(|expression| request.get(expression).is_some());
+    /// Reads ExpressionAttributeNames and ExpressionAttributeValues.
+    pub fn read(request: &Json<'_>) -> Result<Placeholders, Failure> {
         let mut placeholders = Placeholders::default();
         if let Some(names) = request.get("ExpressionAttributeNames") {
-            placeholders.read_names(names, given)?;
+            placeholders.read_names(names)?;
         }
         if let Some(values) = request.get("ExpressionAttributeValues") {
-            // A projection alone cannot use values.
-            let takes_values: Vec<&str> = expressions
-                .iter()
-                .copied()
-                .filter(|name| *name != "ProjectionExpression")
-                .collect();
-            let given = takes_values.iter().any(|expression| request.get(expression).is_some());
-            placeholders.read_values(values, given, &takes_values)?;
+            placeholders.read_values(values)?;
         }
         Ok(placeholders)
     }
 
-    fn read_names(&mut self, names: &Json<'_>, given: bool) -> Result<(), Failure> {
-        if !given {
+    /// Refuses placeholders that no expression of the request could use; `expressions` names those the operation knows.
+    pub fn check_allowed(request: &Json<'_>, expressions: &[&str]) -> Result<(), Failure> {
+        let given = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
+        if request.get("ExpressionAttributeNames").is_some() && !given(expressions) {
             return Err(Failure::validation(
                 "ExpressionAttributeNames can only be specified when using expressions",
             ));
         }
+        // A projection alone cannot use values.
+        let takes_values: Vec<&str> = expressions
+            .iter()
+            .copied()
+            .filter(|name| *name != "ProjectionExpression")
+            .collect();
+        if request.get("ExpressionAttributeValues").is_none() || given(&takes_values) {
+            return Ok(());
+        }
+        let absent = match takes_values.as_slice() {
+            [one] => format!(": {one} is null"),
+            [first, second] => format!(": {first} and {second} are null"),
+            _ => String::new(),
+        };
+        Err(Failure::validation(format!(
+            "ExpressionAttributeValues can only be specified when using expressions{absent}"
+        )))
+    }
+
+    fn read_names(&mut self, names: &Json<'_>) -> Result<(), Failure> {
         for (name, attribute) in names.members() {
             if !is_placeholder(name, '#') {
                 return Err(Failure::validation(format!(
@@ -77,21 +90,7 @@ impl Placeholders {
         Ok(())
     }
 
-    fn read_values(&mut self, values: &Json<'_>, given: bool, expressions: &[&str]) -> Result<(), Failure> {
-        if !given {
-            let absent = match expressions {
-                [one] => format!("{one} is null"),
-                [first, second] => format!("{first} and {second} are null"),
-                _ => {
-                    return Err(Failure::validation(
-                        "ExpressionAttributeValues can only be specified when using expressions",
-                    ));
-                }
-            };
-            return Err(Failure::validation(format!(
-                "ExpressionAttributeValues can only be specified when using expressions: {absent}"
-            )));
-        }
+    fn read_values(&mut self, values: &Json<'_>) -> Result<(), Failure> {
         for (name, json) in values.members() {
             if !is_placeholder(name, ':') {
                 return Err(Failure::validation(format!(
@@ -149,6 +148,9 @@ pub struct Parser<'s, 'p> {
     placeholders: &'p mut Placeholders,
     depth: usize,
     operators: usize,
+    /// The first name that is reserved, and the first that is not defined: told only of what is well formed.
+    reserved: Option<Failure>,
+    undefined: Option<Failure>,
 }
 
 impl<'s, 'p> Parser<'s, 'p> {
@@ -169,6 +171,8 @@ impl<'s, 'p> Parser<'s, 'p> {
             placeholders,
             depth: 0,
             operators: 0,
+            reserved: None,
+            undefined: None,
         };
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(parser.failure(format_args!(
@@ -230,12 +234,13 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    pub fn expect_end(&self) -> Result<(), Failure> {
-        if self.peek().kind == Kind::End {
-            Ok(())
-        } else {
-            Err(self.syntax_error())
+    /// Nothing may follow. Then it is the turn of the names that are wrong.
+    pub fn expect_end(&mut self) -> Result<(), Failure> {
+        if self.peek().kind != Kind::End {
+            return Err(self.syntax_error());
         }
+        let told = self.reserved.take().or(self.undefined.take());
+        told.map_or(Ok(()), Err)
     }
 
     /// The token that is next stands where it must not.
@@ -328,23 +333,34 @@ impl<'s, 'p> Parser<'s, 'p> {
     fn attribute_name(&mut self) -> Result<String, Failure> {
         let token = self.peek();
         match token.kind {
-            Kind::Word if is_reserved(token.text) => Err(self.failure(format_args!(
-                "Attribute name is a reserved keyword; reserved keyword: {}",
-                token.text
-            ))),
-            Kind::Word => Ok(self.next().text.to_owned()),
+            Kind::Word => {
+                if is_reserved(token.text) {
+                    let failure = self.failure(format_args!(
+                        "Attribute name is a reserved keyword; reserved keyword: {}",
+                        token.text
+                    ));
+                    self.reserved.get_or_insert(failure);
+                }
+                Ok(self.next().text.to_owned())
+            }
             Kind::Name => {
                 self.next();
-                let Some(name) = self.placeholders.names.get(token.text).cloned() else {
-                    return Err(self.failure(format_args!(
-                        "An expression attribute name used in the document path is not defined; attribute name: {}",
-                        token.text
-                    )));
-                };
-                self.placeholders.used.insert(token.text.to_owned());
-                Ok(name)
+                Ok(self.named(token.text))
             }
             _ => Err(self.syntax_error()),
         }
+    }
+
+    /// What a `#name` stands for, or itself until the end of the expression.
+    fn named(&mut self, placeholder: &str) -> String {
+        if let Some(name) = self.placeholders.names.get(placeholder).cloned() {
+            self.placeholders.used.insert(placeholder.to_owned());
+            return name;
+        }
+        let failure = self.failure(format_args!(
+            "An expression attribute name used in the document path is not defined; attribute name: {placeholder}"
+        ));
+        self.undefined.get_or_insert(failure);
+        placeholder.to_owned()
     }
 }

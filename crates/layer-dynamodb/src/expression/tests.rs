@@ -15,7 +15,7 @@ fn item() -> Item {
 }
 
 fn placeholders() -> Placeholders {
-    Placeholders::read(&Json::parse(PLACEHOLDERS.as_bytes()).unwrap(), &["X"]).unwrap()
+    Placeholders::read(&Json::parse(PLACEHOLDERS.as_bytes()).unwrap()).unwrap()
 }
 
 fn holds(source: &str) -> Result<bool, String> {
@@ -301,8 +301,9 @@ fn key_conditions_are_taken_apart() {
 fn placeholders_are_checked() {
     let read = |text: &str, expressions: &[&str]| {
         let json = Json::parse(text.as_bytes()).unwrap();
-        let placeholders =
-            Placeholders::read(&json, expressions).and_then(|placeholders| placeholders.check_all_used());
+        let placeholders = Placeholders::check_allowed(&json, expressions)
+            .and_then(|()| Placeholders::read(&json))
+            .and_then(|placeholders| placeholders.check_all_used());
         placeholders.unwrap_err().message
     };
     for (request, text) in [

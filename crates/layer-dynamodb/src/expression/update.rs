@@ -195,6 +195,7 @@ pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Update, Failure> {
             }
         }
     }
+    parser.expect_end()?;
     refuse_clashes(&update.written(), &parser.prefix())?;
     Ok(update)
 }

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quartet_engine::Transaction;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::expression::condition::{Comparison, Operand};
@@ -19,7 +20,8 @@ use crate::items::{Action, Returned, Write, Written, check_item_size};
 use crate::json::{Json, Writer};
 use crate::search::{Match, Page, Search};
 use crate::table::Table;
-use crate::transact::{cancelled, fingerprint, refuse_repeated};
+use crate::throughput::Use;
+use crate::transact::{fingerprint, refuse_if_any, refuse_repeated};
 use crate::value::{Item, Value, check_nesting, item_json, write_item};
 use crate::{DynamoDb, Outcome};
 use parser::{Select, Statement};
@@ -149,7 +151,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
         Statement::Insert { item, .. } => {
             check_item_size(item)?;
             check_nesting(item)?;
-            (Action::Put(item.clone()), Some(exists(false)))
+            (Action::Put(Arc::new(item.clone())), Some(exists(false)))
         }
         Statement::Update { update, condition, .. } => {
             let (key, mut rest) = split_key(table, condition.as_ref())?;
@@ -206,7 +208,7 @@ fn execute_write(
     let table = layer.table(transaction, asked.statement.table())?;
     let write = write_of(&asked.statement, &table, asked.show_failed)?;
     let table = write.check(layer, transaction)?;
-    let written = write.execute(transaction, table);
+    let written = write.execute_uncharged(layer, transaction, table);
     let written = written.map_err(|failure| match (&asked.statement, failure.exception) {
         (Statement::Insert { .. }, Exception::ConditionalCheckFailed) => Failure {
             exception: Exception::DuplicateItem,
@@ -259,6 +261,7 @@ fn answer(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) ->
         Statement::Exists(_) => Err(malformed("EXISTS can only be used in a transaction")),
         _ => {
             let (written, returned, paths) = execute_write(layer, transaction, asked)?;
+            layer.charge(transaction, &written.table, Use::Write, || written.consumed.clone());
             let attributes = returned.attributes(&written, &paths);
             Ok(Answer::Written(Box::new(written), attributes))
         }
@@ -292,10 +295,10 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             });
             writer.close(']');
             if let Answer::Page(_, page) = &answer
-                && let Some(last) = &page.last
+                && let Some(last) = page.last()
             {
-                writer.member("NextToken", &STANDARD.encode(item_json(last)));
-                write_item(last, &mut writer.name("LastEvaluatedKey").text);
+                writer.member("NextToken", &STANDARD.encode(item_json(&last)));
+                write_item(&last, &mut writer.name("LastEvaluatedKey").text);
             }
             answer.consumed().write_member(writer, asked.statement.table(), report);
         })
@@ -381,13 +384,12 @@ fn write_error(writer: &mut Writer, failure: &Failure) {
     writer.nested("Error", |writer| {
         let code = match failure.exception {
             Exception::Validation => "ValidationError",
+            Exception::Throttling => "ThrottlingError",
             other => other.name().trim_end_matches("Exception"),
         };
         writer.member("Code", code);
         writer.member("Message", &failure.message);
-        if let Some((name, json)) = &failure.extra {
-            writer.name(name).raw(json);
-        }
+        failure.write_item(writer);
     });
 }
 
@@ -397,8 +399,7 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let token = token.map(|token| (token.to_owned(), fingerprint(request)));
     let execute = |transaction: &mut Transaction<'_>, all: &Vec<Asked>| {
         if all.iter().all(|asked| asked.statement.is_read()) {
-            let answers = all.iter().map(|asked| one_of_batch(layer, transaction, asked));
-            return Ok((answers.collect::<Result<Vec<_>, _>>()?, Kind::Read));
+            return Ok((execute_reads(layer, transaction, all)?, Kind::Read));
         }
         let mut writes = crate::transact::Writes {
             writes: Vec::new(),
@@ -431,6 +432,26 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
+fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Asked]) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::new();
+    let mut reasons = Vec::new();
+    for asked in all {
+        match one_of_batch(layer, transaction, asked) {
+            Ok(answer) => {
+                if let Answer::Page(_, page) = &answer {
+                    layer.charge(transaction, &page.table, Use::Read, || answer.consumed());
+                }
+                answers.push(answer);
+                reasons.push(None);
+            }
+            Err(throttled) if throttled.is_throttling() => reasons.push(Some(throttled)),
+            Err(failure) => return Err(failure),
+        }
+    }
+    refuse_if_any(reasons)?;
+    Ok(answers)
+}
+
 fn execute_writes(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
@@ -447,9 +468,11 @@ fn execute_writes(
     refuse_repeated(keys.into_iter())?;
     let mut answers = Vec::new();
     let mut reasons = Vec::new();
+    let mut charges = Vec::new();
     for asked in all {
         match execute_write(layer, transaction, asked) {
             Ok((written, returned, paths)) => {
+                charges.push((written.table.clone(), written.consumed.clone().doubled()));
                 let attributes = returned.attributes(&written, &paths);
                 answers.push(Answer::Written(Box::new(written), attributes));
                 reasons.push(None);
@@ -457,9 +480,10 @@ fn execute_writes(
             Err(failure) => reasons.push(Some(failure)),
         }
     }
-    if reasons.iter().any(Option::is_some) {
-        return Err(cancelled(&reasons));
+    for (table, consumed) in charges {
+        layer.charge(transaction, &table, Use::Write, || consumed);
     }
+    refuse_if_any(reasons)?;
     writes.remember(transaction);
     Ok(answers)
 }

@@ -8,6 +8,7 @@ use crate::definitions::{self, credentials_key};
 use crate::documents::Place;
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation};
+use crate::jwt;
 use crate::rows::{self, Key};
 use crate::secrets::{self, Claim};
 use crate::value::{Fields, Native, Ref, Target, Value};
@@ -45,22 +46,30 @@ pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option
     )))
 }
 
-fn password_fits(evaluation: &mut Evaluation<'_>, operand: &Value, password: &str) -> Option<Ref> {
+/// The document, if this is its password.
+fn password_fits(evaluation: &mut Evaluation<'_>, operand: &Value, password: &str) -> Result<Option<Ref>> {
+    let Some((identity, hash)) = password_of(evaluation, operand) else {
+        return Ok(None);
+    };
+    evaluation.take_long()?;
+    Ok(secrets::password_matches(password, &hash).then_some(identity))
+}
+
+fn password_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<(Ref, Arc<str>)> {
     let identity = identity_of(evaluation, operand)?;
     let place = evaluation.resolve(&identity).ok()?;
     evaluation.live(&place)?;
     let credentials = credentials_of(evaluation, &identity)?;
     let credentials = evaluation.resolve(&credentials).ok()?;
     let (_, fields) = evaluation.live(&credentials)?;
-    let hash = fields.string("hashed_password")?;
-    secrets::password_matches(password, hash).then_some(identity)
+    Some((identity, fields.string("hashed_password")?.clone()))
 }
 
 pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let params = arguments.value(1).as_object().cloned().unwrap_or_default();
     let password = params.string("password").cloned().unwrap_or_else(|| "".into());
     evaluation.check_may_write(&Ref::native(Native::Tokens))?;
-    let identity = password_fits(evaluation, arguments.value(0), &password).ok_or_else(failed)?;
+    let identity = password_fits(evaluation, arguments.value(0), &password)?.ok_or_else(failed)?;
     let kept = params
         .entries
         .iter()
@@ -120,17 +129,23 @@ fn tokens_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Vec<Ref> {
 }
 
 pub fn identify(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let fits = password_fits(evaluation, arguments.value(0), arguments.text(1));
+    let fits = password_fits(evaluation, arguments.value(0), arguments.text(1))?;
     Ok(Value::Bool(fits.is_some()))
 }
 
+/// The document that logged in, or the subject of a JWT.
+fn current(evaluation: &Evaluation<'_>) -> Option<Value> {
+    let document = evaluation.authorization.identity.clone().map(Value::Ref);
+    let claims = evaluation.authorization.token.as_ref().and_then(Value::as_object);
+    document.or_else(|| claims?.get("sub").cloned())
+}
+
 pub fn identity(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
-    let identity = evaluation.authorization.identity.clone().map(Value::Ref);
-    identity.ok_or_else(|| Errors::new(Code::MissingIdentity, "Authentication does not contain an identity"))
+    current(evaluation).ok_or_else(|| Errors::new(Code::MissingIdentity, "Authentication does not contain an identity"))
 }
 
 pub fn has_identity(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
-    Ok(Value::Bool(evaluation.authorization.identity.is_some()))
+    Ok(Value::Bool(current(evaluation).is_some()))
 }
 
 pub fn current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
@@ -144,9 +159,31 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
 
 /// The document of the key that has this secret, wherever below this database it lives.
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let key = key_of(evaluation, arguments.text(0));
-    key.ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found."))
+    let secret = arguments.text(0);
+    if jwt::is_token(secret) {
+        return database_of(evaluation, secret).within("key_from_secret");
+    }
+    key_of(evaluation, secret)
+        .ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found."))
         .within("key_from_secret")
+}
+
+/// A JWT is no key; what it opens is told instead, if it is a database of this one.
+fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
+    use crate::codec::Names;
+    let not_found = || Errors::new(Code::InstanceNotFoundHere, "Document not found.");
+    let fauna = evaluation.fauna;
+    if !fauna.keys_are_ready(&mut evaluation.view, secret) {
+        evaluation.take_long()?;
+        fauna.make_keys_ready(&mut evaluation.view, secret);
+    }
+    let caller = fauna
+        .authenticate(&mut evaluation.view, secret)
+        .map_err(|_| not_found())?;
+    let name = evaluation.schema.name(Native::Databases, caller.database.0);
+    let database = Ref::named(Native::Databases, name.ok_or_else(not_found)?);
+    evaluation.permit("read", &database, &[])?;
+    Ok(Value::object(vec![("database".into(), Value::Ref(database))]))
 }
 
 fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {

@@ -237,3 +237,74 @@ fn every_function_with_arguments_of_every_kind() {
         }
     }
 }
+
+/// The bodies of everything that was recorded of the original.
+fn recorded() -> Vec<serde_json::Value> {
+    let golden = include_str!("../../../../tests/fauna/golden.jsonl");
+    let requests = golden
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let bodies = requests.filter_map(|request| serde_json::from_str(request["request_body"].as_str()?).ok());
+    bodies.collect()
+}
+
+/// Numbers that are the same in every run, unless `SPLICE_SEED` says otherwise.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
+
+/// Some part of a value, chosen by walking down from the top.
+fn part<'v>(value: &'v mut serde_json::Value, chance: &mut Chance) -> &'v mut serde_json::Value {
+    let count = match value {
+        serde_json::Value::Array(items) => items.len(),
+        serde_json::Value::Object(fields) => fields.len(),
+        _ => 0,
+    };
+    if count == 0 || chance.below(4) == 0 {
+        return value;
+    }
+    let chosen = chance.below(count);
+    match value {
+        serde_json::Value::Array(items) => part(&mut items[chosen], chance),
+        serde_json::Value::Object(fields) => part(fields.values_mut().nth(chosen).unwrap(), chance),
+        _ => unreachable!("it has parts"),
+    }
+}
+
+#[test]
+fn parts_of_queries_in_each_others_place() {
+    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let mut chance = Chance(number("SPLICE_SEED", 1));
+    let bodies = recorded();
+    assert!(bodies.len() > 200);
+    let mut world = World::new(1_700_000_000_000_000);
+    for turn in 0..number("SPLICES", 2_000) {
+        if turn % 500 == 0 {
+            world = World::new(1_700_000_000_000_000);
+        }
+        let mut query = bodies[chance.below(bodies.len())].clone();
+        for _ in 0..=chance.below(3) {
+            let mut donor = bodies[chance.below(bodies.len())].clone();
+            *part(&mut query, &mut chance) = part(&mut donor, &mut chance).take();
+        }
+        let query = query.to_string();
+        let began = std::time::Instant::now();
+        let reply = world.ask("secret", &query);
+        let is_json = serde_json::from_str::<serde_json::Value>(&reply.body).is_ok();
+        assert!(
+            is_json && reply.status < 500,
+            "{query}: {} {}",
+            reply.status,
+            reply.body
+        );
+        assert!(began.elapsed().as_secs() < 20, "{query} took {:?}", began.elapsed());
+    }
+}

@@ -4,5 +4,6 @@ mod golden;
 mod hostile;
 mod scripts;
 mod streams;
+mod sweep;
 mod transactions;
 mod world;

@@ -82,6 +82,11 @@ fn functions_and_errors() {
 }
 
 #[test]
+fn families_and_histories() {
+    run("families");
+}
+
+#[test]
 fn sets() {
     run("sets");
 }

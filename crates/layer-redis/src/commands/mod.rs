@@ -10,6 +10,7 @@ pub mod hyperloglog;
 pub mod json;
 pub mod keys;
 pub mod lists;
+pub mod migration;
 pub mod pubsub;
 pub mod scripting;
 pub mod serialization;
@@ -43,6 +44,7 @@ static FAMILIES: &[&[Command]] = &[
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,
+    migration::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
     scripting::COMMANDS,

@@ -1,22 +1,19 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in this order: method and content type, size, target, signature, JSON; the rest is the layer's.
+//! Checked in this order: method, size, content type, JSON, target, signature; the rest is the layer's.
 
 mod signature;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use hyper::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, SERVER};
-use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response, StatusCode};
 use quartet_engine::Hold;
 use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{HttpAnswer, HttpLayer};
-use signature::Verifier;
+use crate::http_connection::{Answer, Head, HttpLayer};
+pub use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.
@@ -41,17 +38,18 @@ impl DynamoDbHttp {
         }
     }
 
-    fn post(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let kind = content_type(&head.headers);
-        let Some(kind) = kind else {
-            return plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n");
-        };
+    fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let Some(sent) = body else {
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, "");
+            return plain(PAYLOAD_TOO_LARGE, "");
         };
-        let reply = match compression::decoded(&head.headers, sent.clone(), BODY_BYTES_MAX) {
-            Ok(body) => self.reply(head, &sent, &body),
-            Err(Unreadable::TooLong) => return plain(StatusCode::PAYLOAD_TOO_LARGE, ""),
+        // Who sends nothing need not say what it is.
+        let kind = content_type(head).or(sent.is_empty().then_some("application/json"));
+        let Some(kind) = kind else {
+            return plain(NOT_FOUND, "<UnknownOperationException/>\n");
+        };
+        let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
+            Ok(body) => self.reply(head, sent, &body),
+            Err(Unreadable::TooLong) => return plain(PAYLOAD_TOO_LARGE, ""),
             Err(Unreadable::Broken) => refused(&Failure::new(
                 Exception::InternalServer,
                 "The request body cannot be decoded",
@@ -60,39 +58,60 @@ impl DynamoDbHttp {
         self.json(head, kind, reply)
     }
 
-    fn reply(&self, head: &Parts, sent: &[u8], body: &[u8]) -> Reply {
-        let target = head.headers.get("x-amz-target").and_then(|value| value.to_str().ok());
-        let checked = Target::parse(target.unwrap_or_default()).and_then(|target| {
+    fn reply(&self, head: &Head<'_>, sent: &[u8], body: &[u8]) -> Reply {
+        let target = head.header("x-amz-target");
+        let target = Target::parse(target.unwrap_or_default()).and_then(|target| {
             let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
             self.verifier.check(head, sent, now_seconds)?;
-            let request = Json::parse(body).map_err(|_| Failure::serialization(""))?;
-            Ok(self.layer.answer(&target, &request))
+            Ok(target)
         });
-        checked.unwrap_or_else(|failure| refused(&failure))
+        let answered = match target {
+            // Broken JSON is the first thing to be told, but no tree is built for strangers.
+            Err(failure) => (body.is_empty() || Json::is_well_formed(body)).then(|| refused(&failure)),
+            Ok(target) => Json::parse(body)
+                .ok()
+                .map(|request| self.layer.answer(&target, &request)),
+        };
+        answered.unwrap_or_else(|| refused(&Failure::serialization("")))
     }
 
-    fn json(&self, head: &Parts, kind: &'static str, reply: Reply) -> HttpAnswer {
-        let mut body = Bytes::from(reply.body);
-        let compressed = compression::encoded(&head.headers, &body);
+    /// A browser asks whether it may ask.
+    fn preflight(&self, head: &Head<'_>) -> Answer {
+        let mut answer = plain(OK, "");
+        answer
+            .headers
+            .push(("x-amzn-requestid", self.request_ids.next().into()));
+        answer.headers.push(("access-control-max-age", "172800".into()));
+        for (question, reply) in [
+            ("access-control-request-headers", "access-control-allow-headers"),
+            ("access-control-request-method", "access-control-allow-methods"),
+        ] {
+            if let Some(value) = head.header(question) {
+                answer.headers.push((reply, value.to_owned().into()));
+            }
+        }
+        answer
+    }
+
+    fn json(&self, head: &Head<'_>, kind: &'static str, reply: Reply) -> Answer {
+        let mut answer = Answer::settled(reply.status, reply.body);
+        answer.hold = reply.hold;
+        let compressed = compression::encoded(head, &answer.body);
         let encoding = compressed.map(|(encoding, compressed)| {
-            body = compressed;
+            answer.body = compressed;
             encoding
         });
-        let checksum = crc32fast::hash(&body);
-        let mut response = Response::new(body);
-        *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert("x-amzn-requestid", self.request_ids.next());
-        headers.insert("x-amz-crc32", HeaderValue::from(checksum));
-        headers.insert(SERVER, HeaderValue::from_static("Server"));
-        if let Some(encoding) = encoding {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
-        }
-        HttpAnswer {
-            response,
-            hold: reply.hold,
-        }
+        let checksum = crc32fast::hash(&answer.body);
+        answer.headers = vec![
+            ("content-type", kind.into()),
+            ("x-amzn-requestid", self.request_ids.next().into()),
+            ("x-amz-crc32", checksum.to_string().into()),
+            SERVER,
+        ];
+        answer
+            .headers
+            .extend(encoding.map(|encoding| ("content-encoding", encoding.into())));
+        answer
     }
 }
 
@@ -105,38 +124,33 @@ impl HttpLayer for DynamoDbHttp {
         BODY_BYTES_MAX
     }
 
-    fn answer(&self, head: &Parts, body: Option<Bytes>) -> HttpAnswer {
-        let header_bytes: usize = head
-            .headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len())
-            .sum();
-        let line_bytes = head.uri.path_and_query().map_or(0, |line| line.as_str().len());
-        if header_bytes > HEAD_BYTES_MAX || line_bytes > HEAD_BYTES_MAX {
-            return plain(StatusCode::BAD_REQUEST, "");
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let headers = head.headers.iter();
+        let header_bytes: usize = headers.map(|header| header.name.len() + header.value.len()).sum();
+        if header_bytes > HEAD_BYTES_MAX || head.target.len() > HEAD_BYTES_MAX {
+            return plain(BAD_REQUEST, "");
         }
-        let mut answer = match (&head.method, head.uri.path()) {
-            (&Method::POST, "/") => self.post(head, body),
-            (&Method::GET, "/") => plain(StatusCode::OK, format!("healthy: {} ", host(head))),
-            (&Method::OPTIONS, _) if head.headers.contains_key(ORIGIN) => preflight(&head.headers),
-            _ => plain(StatusCode::NOT_FOUND, "<UnknownOperationException/>\n"),
+        let asked_by_page = head.has("origin");
+        let mut answer = match (head.method, head.path()) {
+            ("POST", "/") => self.post(head, body),
+            ("GET", "/") => plain(OK, format!("healthy: {} ", head.header("host").unwrap_or_default())),
+            ("OPTIONS", _) if asked_by_page => self.preflight(head),
+            _ => plain(NOT_FOUND, "<UnknownOperationException/>\n"),
         };
-        if head.headers.contains_key(ORIGIN) {
-            let headers = answer.response.headers_mut();
-            headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
-            let exposed = HeaderValue::from_static("x-amzn-requestid,x-amz-crc32,date");
-            headers.insert("access-control-expose-headers", exposed);
+        if asked_by_page {
+            answer.headers.push(("access-control-allow-origin", "*".into()));
+            let exposed = "x-amzn-requestid,x-amz-crc32,date";
+            answer.headers.push(("access-control-expose-headers", exposed.into()));
         }
         answer
     }
 }
 
-/// The name by which the client reached the server.
-fn host(head: &Parts) -> &str {
-    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    host.or_else(|| head.uri.authority().map(|authority| authority.as_str()))
-        .unwrap_or_default()
-}
+const OK: u16 = 200;
+const BAD_REQUEST: u16 = 400;
+const NOT_FOUND: u16 = 404;
+const PAYLOAD_TOO_LARGE: u16 = 413;
+const SERVER: (&str, Cow<'static, str>) = ("server", Cow::Borrowed("Server"));
 
 fn refused(failure: &Failure) -> Reply {
     Reply {
@@ -147,39 +161,17 @@ fn refused(failure: &Failure) -> Reply {
 }
 
 /// The content type to answer in: the one of the request, if it is one that is spoken.
-fn content_type(headers: &HeaderMap) -> Option<&'static str> {
-    let given = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+fn content_type(head: &Head<'_>) -> Option<&'static str> {
+    let given = head.header("content-type")?;
     let kind = given.split(';').next().unwrap_or_default().trim();
     [JSON, "application/json"]
         .into_iter()
         .find(|known| kind.eq_ignore_ascii_case(known))
 }
 
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> HttpAnswer {
-    let mut response = Response::new(text.into());
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(SERVER, HeaderValue::from_static("Server"));
-    HttpAnswer {
-        response,
-        hold: Hold::ZERO,
-    }
-}
-
-/// A browser asks whether it may ask.
-fn preflight(asked: &HeaderMap) -> HttpAnswer {
-    let mut answer = plain(StatusCode::OK, "");
-    let headers = answer.response.headers_mut();
-    headers.insert("access-control-max-age", HeaderValue::from_static("172800"));
-    for (question, reply) in [
-        ("access-control-request-headers", "access-control-allow-headers"),
-        ("access-control-request-method", "access-control-allow-methods"),
-    ] {
-        if let Some(value) = asked.get(question) {
-            headers.insert(reply, value.clone());
-        }
-    }
+fn plain(status: u16, text: impl Into<Vec<u8>>) -> Answer {
+    let mut answer = Answer::settled(status, text);
+    answer.headers.push(SERVER);
     answer
 }
 
@@ -187,7 +179,7 @@ fn preflight(asked: &HeaderMap) -> HttpAnswer {
 struct RequestIds(AtomicU64);
 
 impl RequestIds {
-    fn next(&self) -> HeaderValue {
+    fn next(&self) -> String {
         const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
         let mut state = self.0.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; 52];
@@ -203,6 +195,6 @@ impl RequestIds {
                 mixed >>= 5;
             }
         }
-        HeaderValue::from_bytes(&id).expect("letters and digits")
+        String::from_utf8(id.to_vec()).expect("letters and digits")
     }
 }

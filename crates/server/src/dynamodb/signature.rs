@@ -3,18 +3,21 @@
 //! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC. What is compared is
 //! compared in constant time. Nothing is taken from the request but what the signature covers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use hmac::{Hmac, Mac};
-use hyper::http::HeaderMap;
-use hyper::http::request::Parts;
 use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure};
 use sha2::{Digest, Sha256};
 
+use crate::http_connection::Head;
+
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "dynamodb";
+/// Names the operation.
+const TARGET: &str = "x-amz-target";
 const SKEW_SECONDS: i64 = 15 * 60;
 const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
@@ -22,11 +25,11 @@ const DERIVED_MAX: usize = 1000;
 
 type Signer = Hmac<Sha256>;
 
-/// Who may ask.
+/// Who may ask. Public for its fuzz target alone.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
-    /// Under access key, date and region, joined by a slash.
+    /// Under credentials whose scope was checked: access key, date, region, service and terminator, joined by slashes.
     derived: RwLock<HashMap<String, Signer>>,
 }
 
@@ -56,9 +59,9 @@ impl Verifier {
     }
 
     /// Refuses a request that nobody known has signed. `body` is as it was sent.
-    pub fn check(&self, head: &Parts, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
-        let query = QueryParameters::parse(head.uri.query().unwrap_or_default());
-        let header = header(&head.headers, "authorization");
+    pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<(), Failure> {
+        let query = QueryParameters::parse(head.query().unwrap_or_default());
+        let header = head.header("authorization");
         let presigned = query.get("X-Amz-Algorithm").is_some();
         let claim = match (header, presigned) {
             (Some(_), true) => {
@@ -66,7 +69,7 @@ impl Verifier {
                     "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
                 ));
             }
-            (Some(header), false) => Claim::from_header(header, &head.headers)?,
+            (Some(header), false) => Claim::from_header(header, head)?,
             (None, true) => Claim::from_query(&query)?,
             (None, false) => return Err(missing()),
         };
@@ -77,7 +80,7 @@ impl Verifier {
         &self,
         claim: &Claim<'_>,
         query: &QueryParameters,
-        head: &Parts,
+        head: &Head<'_>,
         body: &[u8],
         now_seconds: i64,
     ) -> Result<(), Failure> {
@@ -87,22 +90,20 @@ impl Verifier {
         }
         claim.check_signed_headers(head)?;
         let scope = Scope::parse(claim)?;
-        let signer = self.signer(&scope)?;
+        let signer = self.signer(claim.credential, &scope)?;
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
-        let mut to_sign = format!(
-            "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/aws4_request\n",
-            claim.date, scope.date, scope.region
-        );
-        write_hexadecimal(&Sha256::digest(&canonical), &mut to_sign);
+        let mut hash = String::with_capacity(64);
+        write_hexadecimal(&Sha256::digest(&canonical), &mut hash);
+        let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
+        let to_sign = [ALGORITHM, "\n", claim.date, "\n", scope, "\n", &hash].concat();
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(to_sign.as_bytes()).verify_slice(&signature);
         signed.map_err(|_| mismatch())
     }
 
     /// The HMAC of the key that the secret gives for this day and region.
-    fn signer(&self, scope: &Scope<'_>) -> Result<Signer, Failure> {
-        let name = format!("{}/{}/{}", scope.access_key, scope.date, scope.region);
-        if let Some(signer) = self.derived.read().get(&name) {
+    fn signer(&self, credential: &str, scope: &Scope<'_>) -> Result<Signer, Failure> {
+        if let Some(signer) = self.derived.read().get(credential) {
             return Ok(signer.clone());
         }
         let secret = self.secrets.get(scope.access_key).ok_or_else(|| {
@@ -124,7 +125,7 @@ impl Verifier {
         if derived.len() >= DERIVED_MAX {
             derived.clear();
         }
-        derived.insert(name, signer.clone());
+        derived.insert(credential.to_owned(), signer.clone());
         Ok(signer)
     }
 }
@@ -152,13 +153,11 @@ fn mismatch() -> Failure {
 }
 
 impl<'r> Claim<'r> {
-    fn from_header(authorization: &'r str, headers: &'r HeaderMap) -> Result<Claim<'r>, Failure> {
-        let Some(rest) = authorization
-            .strip_prefix(ALGORITHM)
-            .filter(|rest| rest.starts_with([' ', '\t']))
-        else {
+    fn from_header(authorization: &'r str, head: &Head<'r>) -> Result<Claim<'r>, Failure> {
+        let (algorithm, rest) = authorization.split_once([' ', '\t']).unwrap_or((authorization, ""));
+        if !algorithm.starts_with("AWS4-") {
             return Err(missing());
-        };
+        }
         let parts = rest.split([',', ' ', '\t']).filter_map(|part| part.split_once('='));
         let parts: Vec<(&str, &str)> = parts.collect();
         let part = |name: &str| {
@@ -167,14 +166,16 @@ impl<'r> Claim<'r> {
                 .find(|(key, value)| *key == name && !value.is_empty())
                 .map(|part| part.1)
         };
-        let date = header(headers, "x-amz-date").or_else(|| header(headers, "date"));
+        let date = head.header("x-amz-date").or_else(|| head.header("date"));
         let repeated = ["Credential", "SignedHeaders", "Signature"]
             .iter()
             .any(|name| parts.iter().filter(|(key, _)| key == name).count() > 1);
-        if repeated || headers.get_all("authorization").iter().count() > 1 {
+        let several = head.values("authorization").count() > 1;
+        if repeated || several {
             return Err(mismatch());
         }
         match (part("Credential"), part("SignedHeaders"), part("Signature"), date) {
+            (Some(_), Some(_), Some(_), Some(_)) if algorithm != ALGORITHM => Err(mismatch()),
             (Some(credential), Some(signed_headers), Some(signature), Some(date)) => Ok(Claim {
                 credential,
                 signed_headers,
@@ -205,9 +206,6 @@ impl<'r> Claim<'r> {
     }
 
     fn from_query(query: &'r QueryParameters) -> Result<Claim<'r>, Failure> {
-        if query.get("X-Amz-Algorithm") != Some(ALGORITHM) {
-            return Err(missing());
-        }
         let mut absent = String::new();
         let mut part = |name: &str| {
             let found = query.get(name).filter(|value| !value.is_empty());
@@ -216,6 +214,7 @@ impl<'r> Claim<'r> {
             }
             found.unwrap_or_default()
         };
+        let algorithm = part("X-Amz-Algorithm");
         let credential = part("X-Amz-Credential");
         let signature = part("X-Amz-Signature");
         let signed_headers = part("X-Amz-SignedHeaders");
@@ -223,6 +222,9 @@ impl<'r> Claim<'r> {
         if !absent.is_empty() {
             let text = format!("{absent}Re-examine the query-string parameters.");
             return Err(Failure::new(Exception::IncompleteSignature, text));
+        }
+        if algorithm != ALGORITHM {
+            return Err(mismatch());
         }
         let expires = query.get("X-Amz-Expires").map_or(Ok(SKEW_SECONDS), str::parse);
         let expires = expires
@@ -248,20 +250,22 @@ impl<'r> Claim<'r> {
             ));
         };
         let lasts = self.expires_seconds.unwrap_or(SKEW_SECONDS);
-        let now = format_time(now_seconds);
+        let now = || format_time(now_seconds);
         if seconds < now_seconds - lasts {
             let limit = format_time(now_seconds - lasts);
             return Err(invalid(format!(
-                "Signature expired: {} is now earlier than {limit} ({now} - {} min.)",
+                "Signature expired: {} is now earlier than {limit} ({} - {} min.)",
                 self.date,
+                now(),
                 lasts / 60
             )));
         }
         if seconds > now_seconds + SKEW_SECONDS {
             let limit = format_time(now_seconds + SKEW_SECONDS);
             return Err(invalid(format!(
-                "Signature not yet current: {} is still later than {limit} ({now} + {} min.)",
+                "Signature not yet current: {} is still later than {limit} ({} + {} min.)",
                 self.date,
+                now(),
                 SKEW_SECONDS / 60
             )));
         }
@@ -269,7 +273,7 @@ impl<'r> Claim<'r> {
     }
 
     /// The host must be signed, and whatever names the operation.
-    fn check_signed_headers(&self, head: &Parts) -> Result<(), Failure> {
+    fn check_signed_headers(&self, head: &Head<'_>) -> Result<(), Failure> {
         let signs = |name: &str| {
             self.signed_headers
                 .split(';')
@@ -279,17 +283,16 @@ impl<'r> Claim<'r> {
             return Err(invalid("'Host' must be a 'SignedHeader' in the AWS Authorization."));
         }
         // An unsigned target would let anybody turn one operation into another.
-        for name in head
+        let is_target = |name: &str| {
+            let prefix = name.as_bytes().get(..TARGET.len());
+            prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(TARGET.as_bytes()))
+        };
+        let mut targets = head
             .headers
-            .keys()
-            .map(|name| name.as_str())
-            .filter(|name| name.starts_with("x-amz-target"))
-        {
-            if !signs(name) {
-                return Err(mismatch());
-            }
-        }
-        Ok(())
+            .iter()
+            .map(|header| header.name)
+            .filter(|name| is_target(name));
+        if targets.all(signs) { Ok(()) } else { Err(mismatch()) }
     }
 }
 
@@ -345,45 +348,49 @@ impl<'r> Scope<'r> {
 }
 
 /// What the signature covers, as text. `None` if it names a header that did not come.
-fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Parts, body: &[u8]) -> Option<Vec<u8>> {
-    let mut text = Vec::with_capacity(512);
+fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>, body: &[u8]) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(1024);
     let mut line = |part: &[u8]| {
         text.extend_from_slice(part);
         text.push(b'\n');
     };
-    line(head.method.as_str().as_bytes());
-    line(head.uri.path().as_bytes());
+    line(head.method.as_bytes());
+    line(head.path().as_bytes());
     line(query.canonical().as_bytes());
-    let mut names: Vec<String> = claim.signed_headers.split(';').map(str::to_ascii_lowercase).collect();
+    let signed_headers = lower_case(claim.signed_headers);
+    let mut names: Vec<&str> = signed_headers.split(';').collect();
     names.sort_unstable();
     for name in &names {
-        let mut value = name.clone().into_bytes();
-        value.push(b':');
-        canonical_header(head, name, &mut value)?;
-        line(&value);
+        text.extend_from_slice(name.as_bytes());
+        text.push(b':');
+        canonical_header(head, name, &mut text)?;
+        text.push(b'\n');
     }
-    line(b"");
-    line(names.join(";").as_bytes());
-    let mut hash = String::new();
+    text.push(b'\n');
+    for (position, name) in names.iter().enumerate() {
+        if position > 0 {
+            text.push(b';');
+        }
+        text.extend_from_slice(name.as_bytes());
+    }
+    text.push(b'\n');
+    let mut hash = String::with_capacity(64);
     write_hexadecimal(&Sha256::digest(body), &mut hash);
     text.extend_from_slice(hash.as_bytes());
     Some(text)
 }
 
-/// Appends the values of a header, each trimmed and with single blanks.
-fn canonical_header(head: &Parts, name: &str, out: &mut Vec<u8>) -> Option<()> {
-    let mut values = head
-        .headers
-        .get_all(name)
-        .iter()
-        .map(|value| value.as_bytes())
-        .peekable();
-    if values.peek().is_none() {
-        // HTTP/2 has no Host; what stands for it is the authority.
-        let authority = head.uri.authority().filter(|_| name == "host")?;
-        out.extend_from_slice(authority.as_str().as_bytes());
-        return Some(());
+fn lower_case(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => text.to_ascii_lowercase().into(),
+        false => text.into(),
     }
+}
+
+/// Appends the values of a header, each trimmed and with single blanks.
+fn canonical_header(head: &Head<'_>, name: &str, out: &mut Vec<u8>) -> Option<()> {
+    let mut values = head.values(name).peekable();
+    values.peek()?;
     for (position, value) in values.enumerate() {
         if position > 0 {
             out.push(b',');
@@ -461,10 +468,6 @@ fn percent_encoded(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// Seconds since 1970 of `yyyymmddThhmmssZ`.

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use quartet_engine::Hold;
 use quartet_layer_redis::Session;
 use quartet_wire_rest::write_events;
@@ -43,7 +42,7 @@ impl Follower for Events {
         let consumed = write_events(&self.messages, &mut events);
         self.messages.drain(..consumed);
         if !events.is_empty() {
-            return Following::Send(Bytes::from(events));
+            return Following::Send(events);
         }
         if self.session.client().killed.load(Ordering::SeqCst) {
             return Following::End;

@@ -6,15 +6,11 @@ mod events;
 mod execution;
 mod tokens;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
 use quartet_engine::Hold;
 use quartet_layer_redis::Redis;
-use quartet_model::Version;
 use quartet_wire_rest::reply::write_text;
 use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, write_results, write_transaction};
 use tokio::sync::watch;
@@ -23,7 +19,7 @@ use self::events::Events;
 use self::execution::{Execution, Sessions};
 use self::tokens::Tokens;
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Followed, HttpAnswer, Wake, Work};
+use crate::http_connection::{Answer, Followed, Follower, Head, Headers, Soon, Wake};
 use crate::settings::RestTokens;
 
 /// Most bytes of a body.
@@ -31,11 +27,17 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// The latest commit that an answer can have seen. A client sends it along with its next request, so that a server that is
 /// behind waits; this one never is.
-const SYNC_TOKEN: HeaderName = HeaderName::from_static("upstash-sync-token");
-const ENCODING: HeaderName = HeaderName::from_static("upstash-encoding");
-const RESPONSE_FORMAT: HeaderName = HeaderName::from_static("upstash-response-format");
+const SYNC_TOKEN: &str = "upstash-sync-token";
+const ENCODING: &str = "upstash-encoding";
+const RESPONSE_FORMAT: &str = "upstash-response-format";
 
-const METHODS: [Method; 4] = [Method::GET, Method::HEAD, Method::POST, Method::PUT];
+const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
+
+const OK: u16 = 200;
+const NO_CONTENT: u16 = 204;
+const BAD_REQUEST: u16 = 400;
+const UNAUTHORIZED: u16 = 401;
+const METHOD_NOT_ALLOWED: u16 = 405;
 
 pub struct Rest {
     sessions: Arc<Sessions>,
@@ -58,21 +60,29 @@ enum Format {
     Resp2,
 }
 
+/// All of it.
+#[derive(Clone, Copy)]
+struct Wishes {
+    shape: Shape,
+    format: Format,
+    compression: Option<&'static str>,
+}
+
 /// An answer that says no.
 struct Refusal {
-    status: StatusCode,
+    status: u16,
     text: String,
 }
 
 impl Refusal {
     fn bad(text: impl ToString) -> Refusal {
         Refusal {
-            status: StatusCode::BAD_REQUEST,
+            status: BAD_REQUEST,
             text: text.to_string(),
         }
     }
 
-    fn answer(&self) -> HttpAnswer {
+    fn answer(&self) -> Answer {
         let mut body = b"{\"error\":".to_vec();
         write_text(self.text.as_bytes(), &mut body);
         body.push(b'}');
@@ -90,72 +100,88 @@ impl Rest {
         }
     }
 
-    /// Answers, or gives what is left to be done on a thread that may be kept.
-    pub fn begin(&self, head: &Parts, body: Option<Bytes>) -> Result<HttpAnswer, Work> {
-        if head.method == Method::OPTIONS {
-            return Ok(preflight());
+    pub fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        if head.method == "OPTIONS" {
+            return Soon::Answered(preflight());
         }
-        let (mut execution, shape, format) = match self.prepared(head, body) {
+        if listens(head) {
+            return Soon::Later;
+        }
+        let (mut execution, wishes) = match self.prepared(head, body) {
             Ok(prepared) => prepared,
-            Err(refusal) => return Ok(refusal.answer()),
+            Err(refusal) => return Soon::Answered(refusal.answer()),
         };
-        let headers = head.headers.clone();
         if execution.begin() {
-            return Ok(answered(execution, shape, format, &headers));
+            return Soon::Answered(answered(execution, wishes));
         }
-        Err(Box::new(move || {
+        Soon::Unfinished(Box::new(move || {
             execution.finish();
-            answered(execution, shape, format, &headers)
+            answered(execution, wishes)
         }))
     }
 
-    fn prepared(&self, head: &Parts, body: Option<Bytes>) -> Result<(Execution, Shape, Format), Refusal> {
-        let user = self.authorized(head)?;
-        let body = readable(&head.headers, body)?;
-        let (commands, shape) = commands_of(head, &body)?;
-        let format = format_of(&head.headers, shape)?;
-        Ok((Execution::new(self.sessions.clone(), user, commands), shape, format))
+    /// The same on a thread that may be kept.
+    pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.prepared(head, body) {
+            Ok((mut execution, wishes)) => {
+                if !execution.begin() {
+                    execution.finish();
+                }
+                answered(execution, wishes)
+            }
+            Err(refusal) => refusal.answer(),
+        }
     }
 
-    fn authorized(&self, head: &Parts) -> Result<Arc<quartet_layer_redis::acl::User>, Refusal> {
+    fn prepared(&self, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, Wishes), Refusal> {
+        let user = self.authorized(head)?;
+        let body = readable(head, body)?;
+        let (commands, shape) = commands_of(head, &body)?;
+        let wishes = Wishes {
+            shape,
+            format: format_of(head, shape)?,
+            compression: compression::preferred(head),
+        };
+        Ok((Execution::new(self.sessions.clone(), user, commands), wishes))
+    }
+
+    fn authorized(&self, head: &Head<'_>) -> Result<Arc<quartet_layer_redis::acl::User>, Refusal> {
         if !METHODS.contains(&head.method) {
             return Err(Refusal {
-                status: StatusCode::METHOD_NOT_ALLOWED,
+                status: METHOD_NOT_ALLOWED,
                 text: format!("ERR method not allowed: {}", head.method),
             });
         }
         let user = self.tokens.user_of(self.sessions.layer(), head);
         user.map_err(|text| Refusal {
-            status: StatusCode::UNAUTHORIZED,
+            status: UNAUTHORIZED,
             text: text.to_owned(),
         })
     }
 
     /// An event stream, if the request asks for one.
-    pub fn follow(&self, head: &Parts, wake: Wake) -> Option<Followed> {
-        let accepted = head.headers.get(ACCEPT)?.to_str().ok()?;
-        let is_stream = accepted.contains("text/event-stream") && METHODS.contains(&head.method);
-        let path = head.uri.path();
-        let command = path.trim_start_matches('/').split('/').next()?.to_ascii_lowercase();
-        let listens = matches!(command.as_str(), "subscribe" | "psubscribe" | "monitor");
-        if !is_stream || !listens {
+    pub fn follow(&self, head: &Head<'_>, wake: Wake) -> Option<Followed> {
+        if !listens(head) {
             return None;
         }
         Some(match self.events(head, wake) {
-            Ok(followed) => Ok(followed),
+            Ok(events) => {
+                let mut headers: Headers = vec![
+                    ("content-type", "text/event-stream".into()),
+                    ("cache-control", "no-cache".into()),
+                ];
+                allow_pages(&mut headers);
+                Ok((OK, headers, Box::new(events) as Box<dyn Follower>))
+            }
             Err(refusal) => Err(refusal.answer()),
         })
     }
 
-    fn events(
-        &self,
-        head: &Parts,
-        wake: Wake,
-    ) -> Result<(Response<()>, Box<dyn crate::http_connection::Follower>), Refusal> {
+    fn events(&self, head: &Head<'_>, wake: Wake) -> Result<Events, Refusal> {
         let user = self.authorized(head)?;
         // A body is of no use to a subscription; clients send an empty array.
-        let commands = Commands::of_path(head.uri.path(), None, b"").map_err(Refusal::bad)?;
-        let mut session = self.sessions.listen(user, Box::new(move || wake()));
+        let commands = Commands::of_path(head.path(), None, b"").map_err(Refusal::bad)?;
+        let mut session = self.sessions.listen(user, Box::new(move || wake.notify_one()));
         let mut confirmation = Vec::new();
         let received = session.receive(commands.range(0, 1), &mut confirmation);
         if received.consumed == 0 {
@@ -164,42 +190,51 @@ impl Rest {
         if let Some(error) = confirmation.strip_prefix(b"-") {
             return Err(Refusal::bad(String::from_utf8_lossy(error).trim_end()));
         }
-        let mut response = Response::new(());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert("cache-control", HeaderValue::from_static("no-cache"));
-        allow_pages(headers);
-        let events = Events::new(session, confirmation, received.hold);
-        Ok((response, Box::new(events)))
+        Ok(Events::new(session, confirmation, received.hold))
     }
 }
 
+/// True for a request whose answer is an event stream.
+fn listens(head: &Head<'_>) -> bool {
+    let accepted = head.header("accept").unwrap_or_default();
+    if !accepted.contains("text/event-stream") || !METHODS.contains(&head.method) {
+        return false;
+    }
+    let command = head
+        .path()
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    let listening = ["subscribe", "psubscribe", "monitor"];
+    listening.iter().any(|name| command.eq_ignore_ascii_case(name))
+}
+
 /// The body without its compression.
-fn readable(headers: &HeaderMap, body: Option<Bytes>) -> Result<Bytes, Refusal> {
+fn readable<'b>(head: &Head<'_>, body: Option<&'b [u8]>) -> Result<Cow<'b, [u8]>, Refusal> {
     let too_long = || Refusal::bad(format!("ERR max request size exceeded. Limit: {BODY_BYTES_MAX} bytes"));
     let body = body.ok_or_else(too_long)?;
-    compression::decoded(headers, body, BODY_BYTES_MAX).map_err(|unreadable| match unreadable {
+    compression::decoded(head, body, BODY_BYTES_MAX).map_err(|unreadable| match unreadable {
         Unreadable::TooLong => too_long(),
         Unreadable::Broken => Refusal::bad("ERR the body's Content-Encoding cannot be read"),
     })
 }
 
-fn commands_of(head: &Parts, body: &[u8]) -> Result<(Commands, Shape), Refusal> {
-    let commands = match head.uri.path() {
+fn commands_of(head: &Head<'_>, body: &[u8]) -> Result<(Commands, Shape), Refusal> {
+    let commands = match head.path() {
         "/pipeline" => commands_of_body(body).map(|commands| (commands, Shape::Pipeline)),
         "/multi-exec" => commands_of_body(body).map(|commands| (commands.into_transaction(), Shape::Transaction)),
-        path => Commands::of_path(path, head.uri.query(), body).map(|commands| (commands, Shape::Single)),
+        path => Commands::of_path(path, head.query(), body).map(|commands| (commands, Shape::Single)),
     };
     commands.map_err(Refusal::bad)
 }
 
-fn format_of(headers: &HeaderMap, shape: Shape) -> Result<Format, Refusal> {
-    let text = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
-    let encoding = match text(ENCODING) {
-        Some(b"base64") => Encoding::Base64,
+fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
+    let encoding = match head.header(ENCODING) {
+        Some("base64") => Encoding::Base64,
         _ => Encoding::Text,
     };
-    match text(RESPONSE_FORMAT) {
+    match head.values(RESPONSE_FORMAT).next() {
         None | Some(b"json") => Ok(Format::Json(encoding)),
         // A transaction answers in JSON whatever is asked for.
         Some(b"resp2") if shape == Shape::Transaction => Ok(Format::Json(encoding)),
@@ -211,32 +246,27 @@ fn format_of(headers: &HeaderMap, shape: Shape) -> Result<Format, Refusal> {
     }
 }
 
-fn answered(execution: Execution, shape: Shape, format: Format, headers: &HeaderMap) -> HttpAnswer {
+fn answered(execution: Execution, wishes: Wishes) -> Answer {
     let (version, hold) = (execution.version, execution.hold);
-    let (status, kind, body) = match format {
-        Format::Json(encoding) => json(&execution.replies, shape, encoding),
-        Format::Resp2 => resp2(execution.replies, shape),
+    let (status, kind, body) = match wishes.format {
+        Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),
+        Format::Resp2 => resp2(execution.replies, wishes.shape),
     };
-    let compressed = compression::encoded(headers, &body);
-    let mut answer = match compressed {
-        None => answer(status, kind, body, hold),
-        Some((encoding, bytes)) => {
-            let mut answer = answer(status, kind, Vec::new(), hold);
-            *answer.response.body_mut() = bytes;
-            let encoding = HeaderValue::from_static(encoding);
-            answer.response.headers_mut().insert(CONTENT_ENCODING, encoding);
-            answer
-        }
-    };
-    answer.response.headers_mut().insert(SYNC_TOKEN, sync_token(version));
+    let mut answer = answer(status, kind, body, hold);
+    let encoding = wishes
+        .compression
+        .filter(|_| answer.body.len() > compression::COMPRESSED_BYTES_MIN);
+    if let Some(encoding) = encoding
+        && let Some(compressed) = compression::encoded_as(encoding, &answer.body)
+    {
+        answer.body = compressed;
+        answer.headers.push(("content-encoding", encoding.into()));
+    }
+    answer.headers.push((SYNC_TOKEN, version.0.to_string().into()));
     answer
 }
 
-fn sync_token(version: Version) -> HeaderValue {
-    HeaderValue::from(version.0)
-}
-
-fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (StatusCode, &'static str, Vec<u8>) {
+fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str, Vec<u8>) {
     let mut body = Vec::with_capacity(replies.len() + 32);
     let is_error = match shape {
         Shape::Single => write_result(replies, encoding, &mut body).map(|written| written.is_error),
@@ -250,52 +280,44 @@ fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (StatusCode, &'stat
         Some(is_error) => (status_of(is_error), JSON, body),
         None => {
             let refusal = Refusal::bad("ERR the command answers nothing");
-            (refusal.status, JSON, refusal.answer().response.into_body().to_vec())
+            (refusal.status, JSON, refusal.answer().body)
         }
     }
 }
 
-fn resp2(replies: Vec<u8>, shape: Shape) -> (StatusCode, &'static str, Vec<u8>) {
+fn resp2(replies: Vec<u8>, shape: Shape) -> (u16, &'static str, Vec<u8>) {
     let is_error = shape == Shape::Single && replies.first() == Some(&b'-');
     (status_of(is_error), "application/octet-stream", replies)
 }
 
-fn status_of(is_error: bool) -> StatusCode {
-    if is_error {
-        StatusCode::BAD_REQUEST
-    } else {
-        StatusCode::OK
+fn status_of(is_error: bool) -> u16 {
+    if is_error { BAD_REQUEST } else { OK }
+}
+
+fn answer(status: u16, kind: &'static str, body: Vec<u8>, hold: Hold) -> Answer {
+    let mut headers: Headers = vec![("content-type", kind.into())];
+    allow_pages(&mut headers);
+    Answer {
+        status,
+        headers,
+        body,
+        hold,
     }
 }
 
-fn answer(status: StatusCode, kind: &'static str, body: Vec<u8>, hold: Hold) -> HttpAnswer {
-    let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    allow_pages(headers);
-    HttpAnswer { response, hold }
-}
-
 /// Web pages may ask: a token is shown by whoever has it, and no cookie is looked at.
-fn allow_pages(headers: &mut HeaderMap) {
-    headers.insert("access-control-allow-origin", HeaderValue::from_static("*"));
-    headers.insert(
-        "access-control-expose-headers",
-        HeaderValue::from_static("upstash-sync-token"),
-    );
+fn allow_pages(headers: &mut Headers) {
+    headers.push(("access-control-allow-origin", "*".into()));
+    headers.push(("access-control-expose-headers", SYNC_TOKEN.into()));
 }
 
-fn preflight() -> HttpAnswer {
-    let mut answer = answer(StatusCode::NO_CONTENT, JSON, Vec::new(), Hold::ZERO);
-    let headers = answer.response.headers_mut();
-    headers.remove(CONTENT_TYPE);
-    let methods = HeaderValue::from_static("GET, HEAD, POST, PUT");
-    headers.insert("access-control-allow-methods", methods);
-    headers.insert(
-        "access-control-allow-headers",
-        HeaderValue::from_static("*, authorization"),
-    );
-    headers.insert("access-control-max-age", HeaderValue::from_static("86400"));
+fn preflight() -> Answer {
+    let mut answer = Answer::settled(NO_CONTENT, "");
+    allow_pages(&mut answer.headers);
+    answer.headers.extend([
+        ("access-control-allow-methods", "GET, HEAD, POST, PUT".into()),
+        ("access-control-allow-headers", "*, authorization".into()),
+        ("access-control-max-age", "86400".into()),
+    ]);
     answer
 }

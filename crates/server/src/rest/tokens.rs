@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use hyper::http::request::Parts;
-use hyper::http::{HeaderMap, header};
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::rules::Rules;
 use quartet_layer_redis::acl::{User, password_hash};
 use quartet_wire_rest::request::token_of_query;
 
+use crate::http_connection::Head;
 use crate::settings::RestTokens;
 
 pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
@@ -44,7 +43,7 @@ impl Tokens {
     }
 
     /// The user whose request it is, or the text of the refusal.
-    pub fn user_of(&self, layer: &Redis, head: &Parts) -> Result<Arc<User>, &'static str> {
+    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<Arc<User>, &'static str> {
         let token = token_of(head);
         let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));
         if hash.is_some() && hash == self.given.read_only {
@@ -61,7 +60,7 @@ impl Tokens {
         if is_open && self.given.standard.is_some() {
             return Err(UNAUTHORIZED);
         }
-        if is_open && comes_from_elsewhere(&head.headers) {
+        if is_open && comes_from_elsewhere(head) {
             return Err(FROM_ELSEWHERE);
         }
         let password = token.unwrap_or_default();
@@ -72,21 +71,17 @@ impl Tokens {
     }
 }
 
-fn token_of(head: &Parts) -> Option<String> {
-    let header = head
-        .headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let bearer = header.and_then(|value| {
+fn token_of(head: &Head<'_>) -> Option<String> {
+    let bearer = head.header("authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
     });
-    bearer.or_else(|| token_of_query(head.uri.query()))
+    bearer.or_else(|| token_of_query(head.query()))
 }
 
 /// A browser sends it for a page that is not of this machine. Such a page could reach a server on loopback that asks for nothing.
-fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+fn comes_from_elsewhere(head: &Head<'_>) -> bool {
+    let text = |name: &str| head.header(name);
     let origin_is_far = text("origin").is_some_and(|origin| {
         let host = origin.split_once("://").map_or(origin, |(_, host)| host);
         !is_loopback(host)
@@ -110,15 +105,20 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http_connection::Header;
 
     #[test]
     fn pages_of_other_sites_are_known_by_their_headers() {
         let check = |name: &'static str, value: &'static str, expected: bool| {
-            let headers = HeaderMap::from_iter([(
-                header::HeaderName::from_static(name),
-                header::HeaderValue::from_static(value),
-            )]);
-            assert_eq!(comes_from_elsewhere(&headers), expected, "{name}: {value}");
+            let head = Head {
+                method: "GET",
+                target: "/",
+                headers: &[Header {
+                    name,
+                    value: value.as_bytes(),
+                }],
+            };
+            assert_eq!(comes_from_elsewhere(&head), expected, "{name}: {value}");
         };
         check("origin", "https://example.com", true);
         check("origin", "null", true);

@@ -5,21 +5,26 @@
 //! carry conditions, so that both are what they say.
 
 mod http;
+mod records;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use self::http::HttpClient;
 use super::http::Reply;
-use super::{Connection, OperationError, ServerDescription, Target};
+use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
+const RECORDS: &str = "ycsb";
 const NEWS_INDEX: &str = "section-view_count-index";
+/// How long a table may take to be made or deleted.
+const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
@@ -102,14 +107,35 @@ impl DynamoDbConnection {
             "KeySchema":[{{"AttributeName":"section","KeyType":"HASH"}},{{"AttributeName":"view_count","KeyType":"RANGE"}}],
             "Projection":{{"ProjectionType":"ALL"}}}}]}}"#
         );
-        for table in [products, news] {
+        for (name, table) in [(PRODUCTS, products), (NEWS, news), (RECORDS, records::table())] {
             self.body = table;
             let reply = self.ask("CreateTable")?;
             if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
                 reply.ok()?;
             }
+            self.wait_until(name, |described| described.contains("\"TableStatus\":\"ACTIVE\""))?;
         }
         Ok(())
+    }
+
+    /// Asks for a table's description until it is as wanted: the service and some of its likes make and delete tables later.
+    fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
+        let started = Instant::now();
+        loop {
+            self.start(table);
+            self.body.push('}');
+            let reply = self.ask("DescribeTable")?;
+            if is_reached(reply.body) {
+                return Ok(());
+            }
+            if started.elapsed() > TABLE_TIMEOUT {
+                return Err(OperationError::Refused(format!(
+                    "the table {table} stays {}",
+                    reply.body
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn start(&mut self, table: &str) {
@@ -200,7 +226,7 @@ impl Connection for DynamoDbConnection {
     }
 
     fn is_empty(&mut self) -> Result<bool, OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push_str(",\"Select\":\"COUNT\",\"Limit\":1}");
             if !self.ask("Scan")?.ok()?.contains("\"Count\":0") {
@@ -211,10 +237,11 @@ impl Connection for DynamoDbConnection {
     }
 
     fn clear(&mut self) -> Result<(), OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push('}');
             self.expect_ok("DeleteTable")?;
+            self.wait_until(table, |described| described.contains("ResourceNotFoundException"))?;
         }
         self.make_tables()
     }
@@ -294,6 +321,10 @@ impl Connection for DynamoDbConnection {
             .iter()
             .for_each(|item| members.push(item.article.text.as_bytes()));
         Ok(())
+    }
+
+    fn records(&mut self) -> &mut dyn Records {
+        self
     }
 }
 

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 use quartet_engine::Engine;
 use rustc_hash::FxHashMap;
@@ -28,6 +29,10 @@ const PRELUDE: &str = include_str!("prelude.lua");
 const FUNCTIONS_MAX: i64 = 10_000;
 /// Functions of one library.
 const REGISTERED_MAX: usize = 1000;
+const NO_LIMIT: usize = 0;
+/// The collector begins once memory has grown to this many percent of what was in use: what lives is mostly the library, and
+/// walking over it again and again costs more than what scripts leave behind.
+const COLLECT_AT_PERCENT: i32 = 1000;
 /// Runs between two steps of the garbage collector that no script asked for.
 const RUNS_PER_COLLECTION: u32 = 50;
 
@@ -165,6 +170,7 @@ impl Interpreter {
         let (globals, library_globals, run, run_function, load_library): (Table, Table, Function, Function, Function) =
             prelude.call((native, real))?;
         lua.set_globals(globals)?;
+        lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(COLLECT_AT_PERCENT)));
         let hook_budget = budget.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
         lua.set_global_hook(triggers, move |_, _| {
@@ -199,9 +205,10 @@ impl Interpreter {
         if self.scripts.contains_key(digest) {
             return Ok(());
         }
-        self.limit_memory();
         let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
-        let function = chunk.into_function().map_err(|error| message(&error))?;
+        let function = self
+            .limited(|_| chunk.into_function())
+            .map_err(|error| message(&error))?;
         let place = self.keep(&function)?;
         self.scripts.insert(*digest, place);
         Ok(())
@@ -228,11 +235,10 @@ impl Interpreter {
         if let Some(library) = self.libraries.get(digest) {
             return Ok(library.clone());
         }
-        self.limit_memory();
         let chunk = self.lua.load(code).set_name("@user_function").set_mode(ChunkMode::Text);
         let chunk = chunk.set_environment(self.library_globals.clone());
-        let code = chunk
-            .into_function()
+        let code = self
+            .limited(|_| chunk.into_function())
             .map_err(|error| format!("Error compiling function: {}", message(&error)))?;
         let functions: RefCell<Vec<Registration>> = RefCell::default();
         self.begin(host, Limit::Load);
@@ -249,7 +255,7 @@ impl Interpreter {
                     Err(message) => Some(message),
                 })
             })?;
-            self.load_library.call::<(bool, Value)>((code, register))
+            self.limited(|_| self.load_library.call::<(bool, Value)>((code, register)))
         });
         let stopped = self.budget.end();
         let failure = match ended {
@@ -296,7 +302,6 @@ impl Interpreter {
         limit: Limit,
         bridge: &mut Bridge<'_, '_, '_>,
     ) -> Outcome {
-        self.limit_memory();
         self.begin(host, limit);
         let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, bridge));
         let ended = catch_unwind(call).unwrap_or_else(|_| {
@@ -355,10 +360,29 @@ impl Interpreter {
         let function: Function = self.functions.raw_get(place)?;
         let keys = self.sequence(keys)?;
         let arguments = self.sequence(arguments)?;
+        let bytes_max = Cell::new(0);
         self.lua.scope(|scope| {
-            let bridge = scope.create_function_mut(|lua, values: MultiValue| bridge.call(lua, values))?;
-            run.call((function, bridge, keys, arguments))
+            let bridge = scope.create_function_mut(|lua, values: MultiValue| {
+                limit_memory(lua, NO_LIMIT);
+                let answer = bridge.call(lua, values);
+                limit_memory(lua, bytes_max.get());
+                answer
+            })?;
+            self.limited(|bytes| {
+                bytes_max.set(bytes);
+                run.call((function, bridge, keys, arguments))
+            })
         })
+    }
+
+    /// Code of others runs with this much memory at most, which it is told. Our own runs without a limit: with one, each string
+    /// and table that we make would be a protected call.
+    fn limited<R>(&self, body: impl FnOnce(usize) -> R) -> R {
+        let bytes_max = self.lua.used_memory() + SCRIPT_BYTES_MAX;
+        limit_memory(&self.lua, bytes_max);
+        let result = body(bytes_max);
+        limit_memory(&self.lua, NO_LIMIT);
+        result
     }
 
     fn sequence(&self, items: &[&[u8]]) -> mlua::Result<Table> {
@@ -377,11 +401,6 @@ impl Interpreter {
         if log.as_ref().is_none_or(|log| !Arc::ptr_eq(log, host.log)) {
             *log = Some(host.log.clone());
         }
-    }
-
-    fn limit_memory(&self) {
-        // Every interpreter keeps its own allocator, so a limit can always be set.
-        let _ = self.lua.set_memory_limit(self.lua.used_memory() + SCRIPT_BYTES_MAX);
     }
 
     fn collect(&mut self) {
@@ -411,6 +430,11 @@ impl Interpreter {
             counted,
         }
     }
+}
+
+fn limit_memory(lua: &Lua, bytes_max: usize) {
+    // Every interpreter keeps its own allocator, so a limit can always be set.
+    let _ = lua.set_memory_limit(bytes_max);
 }
 
 /// Where a failure happened, which the prelude has noted, as Redis words it.

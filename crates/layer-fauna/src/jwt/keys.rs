@@ -1,0 +1,97 @@
+//! The key sets of issuers that were fetched, for as long as they are good.
+//!
+//! Looking never waits. Fetching is what a caller does who may wait, one at a time for each address; what others found
+//! meanwhile is theirs too. A set is fetched again when it is old, and when a token names a key that is not in it: issuers
+//! change keys. Neither happens more often than every few seconds, whatever tokens are presented. If an issuer cannot be
+//! reached, the keys last seen stay good.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{KeySet, Token};
+
+/// After this time a set is fetched again.
+const FRESH_MICROS: u64 = 600_000_000;
+/// A set is asked for at most this often.
+const RETRY_MICROS: u64 = 2_000_000;
+/// Sets that are kept; beyond them the one fetched longest ago goes.
+const SETS_MAX: usize = 1_000;
+
+/// Fetches what stands at an address: bounded in size and time, and only from where one may fetch.
+pub type Fetch = Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
+
+#[derive(Default)]
+pub struct KeySets {
+    /// `None`: nobody can sign in with a token of an issuer.
+    pub fetch: Option<Fetch>,
+    entries: Mutex<HashMap<Arc<str>, Arc<Entry>>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    state: Mutex<State>,
+    /// Held while somebody fetches.
+    fetching: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    set: Arc<KeySet>,
+    /// When it was last asked for; zero: never.
+    asked_micros: u64,
+}
+
+impl State {
+    fn is_due(&self, token: &Token, now_micros: u64) -> bool {
+        let age = now_micros.saturating_sub(self.asked_micros);
+        self.asked_micros == 0 || age >= FRESH_MICROS || (age >= RETRY_MICROS && !self.set.has_key_for(token))
+    }
+}
+
+impl KeySets {
+    /// The set at an address is known and good for this token, or it is too soon to ask again.
+    pub fn are_ready(&self, uri: &Arc<str>, token: &Token, now_micros: u64) -> bool {
+        let known = self.entries.lock().get(uri).cloned();
+        self.fetch.is_none() || known.is_some_and(|entry| !entry.state.lock().is_due(token, now_micros))
+    }
+
+    pub fn known(&self, uri: &Arc<str>) -> Arc<KeySet> {
+        let known = self.entries.lock().get(uri).cloned();
+        known.map_or_else(Arc::default, |entry| entry.state.lock().set.clone())
+    }
+
+    /// Fetches the set if it is due. Waits for the network.
+    pub fn make_ready(&self, uri: &Arc<str>, token: &Token, now_micros: u64) {
+        let Some(fetch) = &self.fetch else { return };
+        let entry = self.entry(uri);
+        let is_known = entry.state.lock().asked_micros != 0;
+        let _alone = match entry.fetching.try_lock() {
+            Some(alone) => alone,
+            // Somebody asks already. Whoever presents keys that nobody knows shall not fill the threads with waiting.
+            None if is_known => return,
+            None => entry.fetching.lock(),
+        };
+        if !entry.state.lock().is_due(token, now_micros) {
+            return;
+        }
+        let fetched = fetch(uri).ok().and_then(|bytes| KeySet::parse(&bytes));
+        let mut state = entry.state.lock();
+        state.asked_micros = now_micros;
+        if let Some(set) = fetched {
+            state.set = Arc::new(set);
+        }
+    }
+
+    fn entry(&self, uri: &Arc<str>) -> Arc<Entry> {
+        let mut entries = self.entries.lock();
+        if entries.len() >= SETS_MAX && !entries.contains_key(uri) {
+            let oldest = entries.iter().min_by_key(|(_, entry)| entry.state.lock().asked_micros);
+            if let Some(oldest) = oldest.map(|(uri, _)| uri.clone()) {
+                entries.remove(&oldest);
+            }
+        }
+        entries.entry(uri.clone()).or_default().clone()
+    }
+}

@@ -1,0 +1,74 @@
+//! What nobody writes any more is cleared in time, and nothing that can still be asked for.
+
+use std::ops::ControlFlow;
+
+use crate::world::World;
+
+const MINUTE: u64 = 60_000_000;
+
+fn sweep(world: &World) {
+    // Every kind of row of every database, and the rests between.
+    for _ in 0..20 {
+        world.clock.advance(2 * MINUTE);
+        for _ in 0..20 {
+            world.fauna.sweep();
+        }
+    }
+}
+
+fn rows(world: &World) -> usize {
+    let mut count = 0;
+    world
+        .fauna
+        .engine
+        .reader(world.fauna.space)
+        .scan(&[0], &[0xff], false, &mut |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+    count
+}
+
+#[test]
+fn old_versions_go_and_the_last_stays() {
+    let world = World::new(1_700_000_000_000_000);
+    world.resource("secret", r#"{"create_collection":{"object":{"name":"c"}}}"#);
+    let index = r#"{"create_index":{"object":{"name":"i","source":{"collection":"c"},"terms":[{"object":{"field":["data","x"]}}],"values":[{"object":{"field":["data","x"]}}]}}}"#;
+    world.resource("secret", index);
+    let write = |how: &str, n: usize| {
+        let query = format!(
+            r#"{{"{how}":{{"ref":{{"collection":"c"}},"id":"1"}},"params":{{"object":{{"data":{{"object":{{"x":{n}}}}}}}}}}}"#
+        );
+        world.resource("secret", &query);
+    };
+    write("create", 0);
+    let before = rows(&world);
+    (1..30).for_each(|n| write("update", n));
+    let history = r#"{"count":{"select":"data","from":{"paginate":{"events":{"ref":{"collection":"c"},"id":"1"}}}}}"#;
+    assert_eq!(world.resource("secret", history), 30);
+    world.fauna.sweep();
+    assert_eq!(world.resource("secret", history), 30);
+    sweep(&world);
+    assert_eq!(world.resource("secret", history), 1);
+    assert_eq!(rows(&world), before);
+    let get = r#"{"select":["data","x"],"from":{"get":{"match":{"index":"i"},"terms":29}}}"#;
+    assert_eq!(world.resource("secret", get), 29);
+    world.resource("secret", r#"{"delete":{"ref":{"collection":"c"},"id":"1"}}"#);
+    sweep(&world);
+    assert_eq!(rows(&world), before - 2);
+}
+
+#[test]
+fn expired_documents_go_with_their_entries() {
+    let world = World::new(1_700_000_000_000_000);
+    world.resource("secret", r#"{"create_collection":{"object":{"name":"c"}}}"#);
+    let index = r#"{"create_index":{"object":{"name":"i","source":{"collection":"c"},"values":[{"object":{"field":["data","x"]}}]}}}"#;
+    world.resource("secret", index);
+    let before = rows(&world);
+    let create = r#"{"create":{"collection":"c"},"params":{"object":{"data":{"object":{"x":1}},"ttl":{"time_add":{"now":null},"offset":1,"unit":"minute"}}}}"#;
+    world.resource("secret", create);
+    world.fauna.sweep();
+    assert_eq!(rows(&world), before + 2);
+    sweep(&world);
+    assert_eq!(rows(&world), before);
+}

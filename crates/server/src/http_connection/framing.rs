@@ -1,0 +1,305 @@
+//! Where a request of HTTP/1.1 begins and ends (RFC 9112), without I/O.
+//!
+//! Two who read one stream of bytes must never see its requests begin at different places: that is how requests are
+//! smuggled past the one in front. So whatever leaves room for two readings is refused, even where the RFC would permit a guess:
+//! a length beside Transfer-Encoding, two lengths, even equal ones, a length that is no plain number, any coding but one
+//! `chunked`, line ends that are not CR LF.
+
+use std::mem::MaybeUninit;
+
+use super::message::{Head, Header};
+
+/// A request with more headers is refused.
+pub const HEADERS_MAX: usize = 100;
+/// Request line and headers together.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A line that tells a chunk's size, or the trailers behind the last.
+const CHUNK_LINE_BYTES_MAX: usize = 4096;
+/// What a peer that speaks HTTP/2 with prior knowledge sends first (RFC 9113, 3.4).
+pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub type HeaderRoom<'r> = [MaybeUninit<Header<'r>>; HEADERS_MAX];
+
+/// Why a connection cannot go on: the status it ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Malformed,
+    HeadTooLong,
+    UnknownCoding,
+}
+
+impl Refusal {
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::Malformed => 400,
+            Refusal::HeadTooLong => 431,
+            Refusal::UnknownCoding => 501,
+        }
+    }
+}
+
+/// A request's head, and how its body is told.
+#[derive(Debug)]
+pub struct Request<'r> {
+    pub head: Head<'r>,
+    pub head_bytes: usize,
+    pub framing: Framing,
+    /// The peer speaks HTTP/1.0: it knows no chunks, and connections end unless it says otherwise.
+    pub is_old: bool,
+    pub keeps_alive: bool,
+    /// The peer waits to be told to send the body.
+    pub expects_continue: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    Length(u64),
+    Chunked,
+}
+
+/// Reads the head that `input` begins with; `None` if it has not wholly come.
+pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option<Request<'r>>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    let head_bytes = match request.parse_with_uninit_headers(input, room) {
+        Ok(httparse::Status::Complete(bytes)) if bytes <= HEAD_BYTES_MAX => bytes,
+        Ok(httparse::Status::Partial) if input.len() < HEAD_BYTES_MAX => return Ok(None),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Refusal::HeadTooLong),
+        Err(_) => return Err(Refusal::Malformed),
+    };
+    if has_bare_line_feed(&input[..head_bytes]) {
+        return Err(Refusal::Malformed);
+    }
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Err(Refusal::Malformed);
+    };
+    let head = Head {
+        method,
+        target: without_authority(target),
+        headers: request.headers,
+    };
+    let said = Said::of(head.headers)?;
+    let is_old = version == 0;
+    Ok(Some(Request {
+        head,
+        head_bytes,
+        framing: said.framing(is_old)?,
+        is_old,
+        keeps_alive: if is_old { said.keep_alive } else { !said.close },
+        expects_continue: said.expects_continue && !is_old,
+    }))
+}
+
+/// A lone LF ends a line for some readers and not for others.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    let feeds = head.iter().filter(|byte| **byte == b'\n').count();
+    let pairs = head.windows(2).filter(|pair| *pair == b"\r\n").count();
+    feeds != pairs
+}
+
+/// Path and query of a target that a client gave as to a proxy.
+fn without_authority(target: &str) -> &str {
+    let Some((_, rest)) = target.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
+        return target;
+    };
+    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+}
+
+/// What the headers say about the body and the connection.
+#[derive(Default)]
+struct Said {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+}
+
+impl Said {
+    fn of(headers: &[Header<'_>]) -> Result<Said, Refusal> {
+        let mut said = Said::default();
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                let repeated = said.length.replace(length(header.value)?).is_some();
+                if repeated {
+                    return Err(Refusal::Malformed);
+                }
+            } else if is("transfer-encoding") {
+                if said.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Refusal::UnknownCoding);
+                }
+                said.chunked = true;
+            } else if is("connection") {
+                said.close |= names(header.value, b"close");
+                said.keep_alive |= names(header.value, b"keep-alive");
+            } else if is("expect") {
+                said.expects_continue = header.value.eq_ignore_ascii_case(b"100-continue");
+            }
+        }
+        Ok(said)
+    }
+
+    fn framing(&self, is_old: bool) -> Result<Framing, Refusal> {
+        match (self.chunked, self.length) {
+            (false, length) => Ok(Framing::Length(length.unwrap_or(0))),
+            (true, None) if !is_old => Ok(Framing::Chunked),
+            (true, _) => Err(Refusal::Malformed),
+        }
+    }
+}
+
+/// Digits and nothing else.
+fn length(value: &[u8]) -> Result<u64, Refusal> {
+    let digits = std::str::from_utf8(value).map_err(|_| Refusal::Malformed)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Refusal::Malformed);
+    }
+    digits.parse().map_err(|_| Refusal::Malformed)
+}
+
+/// True if a list of tokens has this one.
+fn names(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',')
+        .any(|element| element.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// Takes a body out of the bytes it arrives in, however they are cut.
+pub struct BodyReader {
+    state: State,
+    bytes_max: usize,
+    pub body: Vec<u8>,
+    /// All bytes of the body so far, whether kept or not.
+    pub total: u64,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// So many bytes are left of a body without chunks.
+    Plain(u64),
+    /// So many bytes are left of this chunk; with none left, the end of its line.
+    Chunk(u64),
+    ChunkSize,
+    Trailers,
+    Done,
+}
+
+impl BodyReader {
+    /// Of a body longer than `bytes_max` nothing is kept.
+    pub fn new(framing: Framing, bytes_max: usize) -> BodyReader {
+        let state = match framing {
+            Framing::Length(left) => State::Plain(left),
+            Framing::Chunked => State::ChunkSize,
+        };
+        BodyReader {
+            state,
+            bytes_max,
+            body: Vec::new(),
+            total: 0,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    pub fn is_too_long(&self) -> bool {
+        self.total > self.bytes_max as u64
+    }
+
+    /// Takes what belongs to the body from the beginning of `input`; returns how many bytes. Until the body is done, the rest
+    /// is to be given again with more behind it.
+    pub fn take(&mut self, input: &[u8]) -> Result<usize, Refusal> {
+        let mut taken = 0;
+        while let Some(count) = self.step(&input[taken..])? {
+            taken += count;
+        }
+        Ok(taken)
+    }
+
+    /// How many bytes one step took; `None` if it needs more than there are, or there is none left to take.
+    fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
+        match self.state {
+            State::Done => return Ok(None),
+            State::Plain(0) => {
+                self.state = State::Done;
+                return Ok(Some(0));
+            }
+            State::Chunk(0) => return self.end_chunk(rest),
+            State::Plain(_) | State::Chunk(_) if rest.is_empty() => return Ok(None),
+            State::Plain(left) => {
+                let count = self.keep(rest, left);
+                self.state = State::Plain(left - count as u64);
+                return Ok(Some(count));
+            }
+            State::Chunk(left) => {
+                let count = self.keep(rest, left);
+                self.state = State::Chunk(left - count as u64);
+                return Ok(Some(count));
+            }
+            State::ChunkSize | State::Trailers => {}
+        }
+        let Some((line, bytes)) = line(rest)? else {
+            return Ok(None);
+        };
+        self.state = match self.state {
+            State::Trailers if line.is_empty() => State::Done,
+            State::Trailers => State::Trailers,
+            _ => match chunk_size(line)? {
+                0 => State::Trailers,
+                size => State::Chunk(size),
+            },
+        };
+        Ok(Some(bytes))
+    }
+
+    fn end_chunk(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
+        match rest {
+            [b'\r', b'\n', ..] => {
+                self.state = State::ChunkSize;
+                Ok(Some(2))
+            }
+            [] | [b'\r'] => Ok(None),
+            _ => Err(Refusal::Malformed),
+        }
+    }
+
+    /// Adds up to `left` bytes to the body; returns how many.
+    fn keep(&mut self, rest: &[u8], left: u64) -> usize {
+        let count = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        self.total += count as u64;
+        if self.is_too_long() {
+            self.body = Vec::new();
+        } else {
+            self.body.extend_from_slice(&rest[..count]);
+        }
+        count
+    }
+}
+
+/// The line that `rest` begins with, and its bytes with CR LF; `None` if its end has not come.
+fn line(rest: &[u8]) -> Result<Option<(&[u8], usize)>, Refusal> {
+    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+        let fits = rest.len() <= CHUNK_LINE_BYTES_MAX;
+        return if fits { Ok(None) } else { Err(Refusal::Malformed) };
+    };
+    let line = rest[..end].strip_suffix(b"\r").ok_or(Refusal::Malformed)?;
+    let has_lone_return = line.contains(&b'\r');
+    if has_lone_return || line.len() > CHUNK_LINE_BYTES_MAX {
+        return Err(Refusal::Malformed);
+    }
+    Ok(Some((line, end + 1)))
+}
+
+/// Hexadecimal digits, perhaps with an extension behind them.
+fn chunk_size(line: &[u8]) -> Result<u64, Refusal> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    let digits = digits.trim_ascii_end();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err(Refusal::Malformed);
+    }
+    let text = std::str::from_utf8(digits).map_err(|_| Refusal::Malformed)?;
+    u64::from_str_radix(text, 16).map_err(|_| Refusal::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

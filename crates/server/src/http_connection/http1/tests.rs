@@ -1,0 +1,256 @@
+//! A connection over a pipe in memory, to a layer that tells what it was asked.
+
+use quartet_engine::{Engine, EngineOptions};
+use quartet_env::{FaultyDisk, ManualClock};
+use tokio::io::DuplexStream;
+
+use super::*;
+use crate::http_connection::{Followed, Head, Soon, Wake};
+use crate::neighbours::Neighbours;
+
+/// Answers with the method, the target and the body; takes its time for `/slow`, and follows `/stream`.
+struct Telling;
+
+impl HttpLayer for Telling {
+    fn body_bytes_max(&self) -> usize {
+        20
+    }
+
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let body = body.map_or("too long".into(), String::from_utf8_lossy);
+        Answer::settled(200, format!("[{} {} {body}]", head.method, head.target))
+    }
+
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        match head.target {
+            "/slow" | "/stream" => Soon::Later,
+            "/rest" => {
+                let answer = self.answer(head, body);
+                Soon::Unfinished(Box::new(move || answer))
+            }
+            _ => Soon::Answered(self.answer(head, body)),
+        }
+    }
+
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
+        (head.target == "/stream").then(|| Ok((200, Headers::new(), Box::new(Counting(0)) as Box<dyn Follower>)))
+    }
+}
+
+/// Sends two parts, then ends.
+struct Counting(u32);
+
+impl Follower for Counting {
+    fn next(&mut self) -> Following {
+        self.0 += 1;
+        match self.0 {
+            1 | 3 => Following::Send(format!("part {}", self.0).into_bytes()),
+            2 => Following::Wait(Hold::ZERO),
+            _ => Following::End,
+        }
+    }
+}
+
+/// Runs `talk` against a connection, with the time standing still where nothing else is left to do.
+fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let clock = Arc::new(ManualClock::new(1));
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let disk = Arc::new(FaultyDisk::new());
+        let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (stop, stopped) = watch::channel(false);
+        let connection = Connection::new(server, Arc::new(Telling), waiters.clone(), stopped);
+        let serving = tokio::spawn(async move { connection.run().await.map(drop) });
+        let told = talk(client, stop).await;
+        let _ = serving.await.unwrap();
+        waiters.stop();
+        told
+    })
+}
+
+/// All that comes back for `pieces`, which are sent one after the other, without the dates.
+fn exchange(pieces: &[&[u8]]) -> String {
+    with_connection(async |mut client, _stop| {
+        for piece in pieces {
+            client.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        client.shutdown().await.unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        let lines = answers
+            .split_inclusive("\r\n")
+            .filter(|line| !line.starts_with("date: "));
+        lines.collect()
+    })
+}
+
+/// A whole answer of the layer.
+fn told(text: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())
+}
+
+fn refused(status: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+}
+
+#[test]
+fn requests_may_be_cut_anywhere() {
+    let requests =
+        b"\r\nPOST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloPOST /b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n\
+        3\r\nabc\r\n0\r\n\r\nGET /c HTTP/1.1\r\n\r\n";
+    let expected = told("[POST /a hello]") + &told("[POST /b abc]") + &told("[GET /c ]");
+    assert_eq!(exchange(&[requests]), expected);
+    for cut in 1..requests.len() {
+        let (first, second) = requests.split_at(cut);
+        assert_eq!(exchange(&[first, second]), expected, "cut at {cut}");
+    }
+    let bytes: Vec<&[u8]> = requests.chunks(1).collect();
+    assert_eq!(exchange(&bytes), expected);
+}
+
+#[test]
+fn a_connection_is_kept_as_long_as_the_peer_wants() {
+    let closing = told("[GET / ]").replace("content-length", "connection: close\r\ncontent-length");
+    let request = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET /lost HTTP/1.1\r\n\r\n";
+    assert_eq!(exchange(&[request]), closing);
+    assert_eq!(
+        exchange(&[b"GET / HTTP/1.0\r\n\r\nGET /lost HTTP/1.0\r\n\r\n"]),
+        closing
+    );
+    let kept = told("[GET / ]").replace("content-length", "connection: keep-alive\r\ncontent-length");
+    let request = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    assert_eq!(exchange(&[request, request]), kept.repeat(2));
+}
+
+#[test]
+fn a_head_alone_is_answered_without_body() {
+    assert_eq!(
+        exchange(&[b"HEAD /h HTTP/1.1\r\n\r\n"]),
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"
+    );
+}
+
+#[test]
+fn who_waits_to_be_told_is_told() {
+    let request = b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    let expected = "HTTP/1.1 100 Continue\r\n\r\n".to_owned() + &told("[POST / hi]");
+    assert_eq!(exchange(&[request, b"hi"]), expected);
+}
+
+#[test]
+fn bodies_that_are_too_long_are_read_and_told() {
+    let long = "x".repeat(21);
+    let whole = format!("POST / HTTP/1.1\r\nContent-Length: 21\r\n\r\n{long}GET /next HTTP/1.1\r\n\r\n");
+    let expected = told("[POST / too long]") + &told("[GET /next ]");
+    assert_eq!(exchange(&[whole.as_bytes()]), expected);
+    let (first, second) = whole.as_bytes().split_at(60);
+    assert_eq!(exchange(&[first, second]), expected);
+}
+
+#[test]
+fn what_cannot_be_understood_ends_the_connection() {
+    let good = "GET / HTTP/1.1\r\n\r\n";
+    for (bad, status) in [
+        ("nonsense\r\n\r\n", "400 Bad Request"),
+        ("PRI * HTTP/1.1\r\nx\r\n\r\n", "400 Bad Request"),
+        (
+            "POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400 Bad Request",
+        ),
+        (
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
+            "400 Bad Request",
+        ),
+        (
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
+            "400 Bad Request",
+        ),
+        (
+            "POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n",
+            "501 Not Implemented",
+        ),
+    ] {
+        let input = format!("{good}{bad}{good}");
+        let expected = told("[GET / ]") + &refused(status);
+        assert_eq!(exchange(&[input.as_bytes()]), expected, "{bad:?}");
+    }
+}
+
+#[test]
+fn an_answer_may_go_on() {
+    let request = b"POST /stream HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\n";
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\npart 1\r\n6\r\npart 3\r\n0\r\n\r\n";
+    assert_eq!(exchange(&[request]), chunks.to_owned() + &told("[GET /next ]"));
+    let old = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\npart 1part 3";
+    assert_eq!(
+        exchange(&[b"POST /stream HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"]),
+        old
+    );
+}
+
+/// True if the server ends a connection on which `sent` was said, by itself.
+fn is_given_up(sent: &'static [u8]) -> bool {
+    with_connection(async |mut client, _stop| {
+        client.write_all(sent).await.unwrap();
+        let mut answers = Vec::new();
+        let ended = tokio::time::timeout(3 * IDLE_TIMEOUT, client.read_to_end(&mut answers)).await;
+        ended.is_ok()
+    })
+}
+
+#[test]
+fn silence_ends_a_connection() {
+    assert!(is_given_up(b""));
+    assert!(is_given_up(b"GET / HT"));
+    assert!(is_given_up(b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nx"));
+    assert!(is_given_up(b"GET / HTTP/1.1\r\n\r\n"));
+}
+
+#[test]
+fn stopping_ends_a_connection() {
+    for sent in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\n\r\n"] {
+        with_connection(async |mut client, stop| {
+            client.write_all(sent).await.unwrap();
+            tokio::task::yield_now().await;
+            stop.send_replace(true);
+            let mut answers = Vec::new();
+            let ended = tokio::time::timeout(Duration::from_secs(1), client.read_to_end(&mut answers)).await;
+            assert!(ended.is_ok());
+        });
+    }
+}
+
+#[test]
+fn the_preface_of_http2_is_handed_on() {
+    for cut in 0..HTTP2_PREFACE.len() {
+        assert!(cut == 0 || speaks_http2(&HTTP2_PREFACE[..cut]));
+    }
+    assert!(!speaks_http2(b"PUT"));
+    assert!(!speaks_http2(b""));
+}
+
+#[test]
+fn numbers_are_written() {
+    for (number, text) in [(0, "0"), (7, "7"), (10, "10"), (usize::MAX, "18446744073709551615")] {
+        let mut out = Vec::new();
+        write_decimal(number, &mut out);
+        assert_eq!(out, text.as_bytes());
+    }
+}
+
+#[test]
+fn what_takes_long_keeps_its_place() {
+    let piece = b"GET /a HTTP/1.1\r\n\r\nPOST /slow HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiGET /b HTTP/1.1\r\n\r\n";
+    let expected = told("[GET /a ]") + &told("[POST /slow hi]") + &told("[GET /b ]");
+    assert_eq!(exchange(&[piece]), expected);
+    let last = exchange(&[b"GET /slow HTTP/1.1\r\nConnection: close\r\n\r\nGET /lost HTTP/1.1\r\n\r\n"]);
+    assert!(last.contains("[GET /slow ]") && !last.contains("/lost"), "{last}");
+}

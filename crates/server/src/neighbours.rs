@@ -1,0 +1,76 @@
+//! Whether a connection has its I/O thread to itself.
+//!
+//! One that is alone may hold the thread up, and gains nothing from waiting for others. Connections that say nothing do not
+//! count: what counts is whose turn it was lately.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A connection that had so many turns in a row is alone. A few requests' worth: who comes back is noticed at once.
+const TURNS_ALONE: u32 = 64;
+
+/// The turns of one I/O thread. Only that thread writes; the atomics are for the compiler.
+#[derive(Clone, Default)]
+pub struct Neighbours(Arc<Turns>);
+
+#[derive(Default)]
+struct Turns {
+    joined: AtomicU64,
+    latest: AtomicU64,
+    in_a_row: AtomicU32,
+}
+
+impl Neighbours {
+    /// `serving` as one connection more: each time it goes on is a turn.
+    pub fn with<F: Future>(&self, serving: F) -> impl Future<Output = F::Output> + use<F> {
+        let turns = self.0.clone();
+        let connection = turns.joined.fetch_add(1, Ordering::Relaxed) + 1;
+        async move {
+            let mut serving = pin!(serving);
+            poll_fn(|context| {
+                turns.note(connection);
+                serving.as_mut().poll(context)
+            })
+            .await
+        }
+    }
+
+    /// Nobody but the connection whose turn it is had one lately.
+    pub fn is_alone(&self) -> bool {
+        self.0.in_a_row.load(Ordering::Relaxed) >= TURNS_ALONE
+    }
+}
+
+impl Turns {
+    fn note(&self, connection: u64) {
+        let is_same = self.latest.load(Ordering::Relaxed) == connection;
+        self.latest.store(connection, Ordering::Relaxed);
+        let before = self.in_a_row.load(Ordering::Relaxed);
+        let in_a_row = if is_same { before.saturating_add(1) } else { 0 };
+        self.in_a_row.store(in_a_row, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn alone_is_who_had_all_the_latest_turns() {
+        let neighbours = Neighbours::default();
+        let mut one = pin!(neighbours.with(std::future::pending::<()>()));
+        let mut other = pin!(neighbours.with(std::future::pending::<()>()));
+        let context = &mut Context::from_waker(Waker::noop());
+        for _ in 0..TURNS_ALONE {
+            assert!(!neighbours.is_alone());
+            let _ = one.as_mut().poll(context);
+        }
+        let _ = one.as_mut().poll(context);
+        assert!(neighbours.is_alone());
+        let _ = other.as_mut().poll(context);
+        assert!(!neighbours.is_alone());
+    }
+}

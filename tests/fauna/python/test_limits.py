@@ -1,0 +1,92 @@
+"""What a query may take: of time, of an I/O thread, and of what its credential may use in a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import httpx
+import pytest
+from faunadb import query as q
+
+from harness.fauna import connect
+from harness.server import Server
+
+SECRET = {"Authorization": "Bearer secret"}
+NUMBERS = list(range(1000))
+LONG = '{"map":{"lambda":"x","expr":{"map":{"lambda":"y","expr":{"add":[{"var":"x"},{"var":"y"}]}},"collection":%s}},"collection":%s}' % (NUMBERS[:500], NUMBERS)
+
+
+def ask(server: Server, body: str, secret: str = "secret", **headers) -> httpx.Response:
+    url = f"http://127.0.0.1:{server.fauna_port}/"
+    return httpx.post(url, content=body, headers={"Authorization": f"Bearer {secret}", **headers}, timeout=60)
+
+
+def test_a_query_has_its_time(server):
+    reply = ask(server, LONG, **{"X-Query-Timeout": "30"})
+    assert reply.status_code == 503
+    assert reply.json() == {"errors": [{"code": "time out", "description": "Query timed out."}]}
+    assert ask(server, '{"add":[1,2]}', **{"X-Query-Timeout": "30000"}).json() == {"resource": 3}
+    assert ask(server, "1", **{"X-Query-Timeout": "600001"}).status_code == 400
+
+
+def test_a_query_that_times_out_writes_nothing(server):
+    ask(server, '{"create_collection":{"object":{"name":"left"}}}')
+    query = '{"do":[{"create":{"collection":"left"}},%s]}' % LONG
+    assert ask(server, query, **{"X-Query-Timeout": "40"}).status_code == 503
+    assert ask(server, '{"count":{"documents":{"collection":"left"}}}').json() == {"resource": 0}
+    ask(server, '{"delete":{"collection":"left"}}')
+
+
+def test_a_long_query_stops_nobody(server):
+    """One I/O thread serves all; a query that takes long leaves it."""
+    thread = threading.Thread(target=lambda: [ask(server, LONG, **{"X-Query-Timeout": "2000"}) for _ in range(2)])
+    thread.start()
+    answered = 0
+    while thread.is_alive():
+        assert ask(server, '{"add":[1,2]}').json() == {"resource": 3}
+        answered += 1
+    thread.join()
+    assert answered > 3
+
+
+def test_passwords_are_checked_beside_the_others(server):
+    client = connect(server)
+    client.query(q.create_collection({"name": "people"}))
+    person = client.query(q.create(q.collection("people"), {"credentials": {"password": "sesame"}}))["ref"]
+    client.query(q.create_function({"name": "enter", "body": q.query(q.lambda_("p", q.login(person, {"password": q.var("p")})))}))
+    threads = [threading.Thread(target=lambda: [client.query(q.call("enter", "sesame")) for _ in range(5)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert client.query(q.identify(person, "wrong")) is False
+    for thread in threads:
+        thread.join()
+    assert client.query(q.count(q.documents(q.tokens()))) == 20
+    client.query(q.delete(q.collection("people")))
+
+
+@pytest.fixture(scope="module")
+def limited():
+    server = Server(options=["--fauna-rate-limits", "1000,20,1000"]).start()
+    yield server
+    server.close()
+
+
+def test_each_credential_has_its_own_rate(limited):
+    client = connect(limited)
+    client.query(q.create_collection({"name": "notes"}))
+    key, other = (client.query(q.create_key({"role": "server"}))["secret"] for _ in range(2))
+    write = '{"create":{"collection":"notes"},"params":{"object":{"data":{"object":{"text":"%s"}}}}}' % ("x" * 60_000)
+    assert ask(limited, write, key).status_code == 201
+    refused = ask(limited, "1", key)
+    assert refused.status_code == 429
+    assert refused.json() == {"errors": [{"code": "too many requests", "description": "Rate limit for write exceeded"}]}
+    assert (refused.headers["x-rate-limited-ops"], refused.headers["retry-after"]) == ("write", "1")
+    assert ask(limited, "1", other).status_code == 200
+    assert ask(limited, "1", key + ":server").status_code in (401, 429)
+    deadline = time.monotonic() + 20
+    while ask(limited, "1", key).status_code == 429:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert ask(limited, "1", "nonsense").status_code == 401
