@@ -28,7 +28,7 @@ impl<'a> Json<'a> {
     pub fn get(&self, name: &str) -> Option<&Json<'a>> {
         let Json::Object(members) = self else { return None };
         let (_, value) = members.iter().rev().find(|(member, _)| member == name)?;
-        (*value != Json::Null).then_some(value)
+        (!matches!(value, Json::Null)).then_some(value)
     }
 
     pub fn text(&self) -> Option<&str> {
@@ -164,6 +164,9 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
+/// Room that a document begins with: enough for most that hold no items.
+const OBJECT_BYTES: usize = 256;
+
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
 #[derive(Default)]
 pub struct Writer {
@@ -172,7 +175,9 @@ pub struct Writer {
 
 impl Writer {
     pub fn object(write: impl FnOnce(&mut Writer)) -> String {
-        let mut writer = Writer::default();
+        let mut writer = Writer {
+            text: String::with_capacity(OBJECT_BYTES),
+        };
         writer.open('{');
         write(&mut writer);
         writer.close('}');

@@ -7,7 +7,7 @@
 //! |-----------|------------------------------------------------------------------|
 //! | `message` | requests and answers as layers see them                          |
 //! | `framing` | where a request of HTTP/1.1 begins and ends, without I/O         |
-//! | `http1`   | the loop for HTTP/1.1, driven by hand: it costs a third of hyper's |
+//! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
 
 mod framing;

@@ -185,6 +185,6 @@ impl RequestIds {
                 mixed >>= 5;
             }
         }
-        id.iter().map(|digit| char::from(*digit)).collect()
+        String::from_utf8(id.to_vec()).expect("letters and digits")
     }
 }

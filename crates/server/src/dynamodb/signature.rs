@@ -3,6 +3,7 @@
 //! Keys derived from a secret are kept for their day, so a request costs two hashes and one HMAC. What is compared is
 //! compared in constant time. Nothing is taken from the request but what the signature covers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -28,7 +29,7 @@ type Signer = Hmac<Sha256>;
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
-    /// Under access key, date and region, joined by a slash.
+    /// Under credentials whose scope was checked: access key, date, region, service and terminator, joined by slashes.
     derived: RwLock<HashMap<String, Signer>>,
 }
 
@@ -89,22 +90,20 @@ impl Verifier {
         }
         claim.check_signed_headers(head)?;
         let scope = Scope::parse(claim)?;
-        let signer = self.signer(&scope)?;
+        let signer = self.signer(claim.credential, &scope)?;
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
-        let mut to_sign = format!(
-            "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/aws4_request\n",
-            claim.date, scope.date, scope.region
-        );
-        write_hexadecimal(&Sha256::digest(&canonical), &mut to_sign);
+        let mut hash = String::with_capacity(64);
+        write_hexadecimal(&Sha256::digest(&canonical), &mut hash);
+        let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
+        let to_sign = [ALGORITHM, "\n", claim.date, "\n", scope, "\n", &hash].concat();
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(to_sign.as_bytes()).verify_slice(&signature);
         signed.map_err(|_| mismatch())
     }
 
     /// The HMAC of the key that the secret gives for this day and region.
-    fn signer(&self, scope: &Scope<'_>) -> Result<Signer, Failure> {
-        let name = format!("{}/{}/{}", scope.access_key, scope.date, scope.region);
-        if let Some(signer) = self.derived.read().get(&name) {
+    fn signer(&self, credential: &str, scope: &Scope<'_>) -> Result<Signer, Failure> {
+        if let Some(signer) = self.derived.read().get(credential) {
             return Ok(signer.clone());
         }
         let secret = self.secrets.get(scope.access_key).ok_or_else(|| {
@@ -126,7 +125,7 @@ impl Verifier {
         if derived.len() >= DERIVED_MAX {
             derived.clear();
         }
-        derived.insert(name, signer.clone());
+        derived.insert(credential.to_owned(), signer.clone());
         Ok(signer)
     }
 }
@@ -250,20 +249,22 @@ impl<'r> Claim<'r> {
             ));
         };
         let lasts = self.expires_seconds.unwrap_or(SKEW_SECONDS);
-        let now = format_time(now_seconds);
+        let now = || format_time(now_seconds);
         if seconds < now_seconds - lasts {
             let limit = format_time(now_seconds - lasts);
             return Err(invalid(format!(
-                "Signature expired: {} is now earlier than {limit} ({now} - {} min.)",
+                "Signature expired: {} is now earlier than {limit} ({} - {} min.)",
                 self.date,
+                now(),
                 lasts / 60
             )));
         }
         if seconds > now_seconds + SKEW_SECONDS {
             let limit = format_time(now_seconds + SKEW_SECONDS);
             return Err(invalid(format!(
-                "Signature not yet current: {} is still later than {limit} ({now} + {} min.)",
+                "Signature not yet current: {} is still later than {limit} ({} + {} min.)",
                 self.date,
+                now(),
                 SKEW_SECONDS / 60
             )));
         }
@@ -347,7 +348,7 @@ impl<'r> Scope<'r> {
 
 /// What the signature covers, as text. `None` if it names a header that did not come.
 fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>, body: &[u8]) -> Option<Vec<u8>> {
-    let mut text = Vec::with_capacity(512);
+    let mut text = Vec::with_capacity(1024);
     let mut line = |part: &[u8]| {
         text.extend_from_slice(part);
         text.push(b'\n');
@@ -355,20 +356,34 @@ fn canonical_request(claim: &Claim<'_>, query: &QueryParameters, head: &Head<'_>
     line(head.method.as_bytes());
     line(head.path().as_bytes());
     line(query.canonical().as_bytes());
-    let mut names: Vec<String> = claim.signed_headers.split(';').map(str::to_ascii_lowercase).collect();
+    let signed_headers = lower_case(claim.signed_headers);
+    let mut names: Vec<&str> = signed_headers.split(';').collect();
     names.sort_unstable();
     for name in &names {
-        let mut value = name.clone().into_bytes();
-        value.push(b':');
-        canonical_header(head, name, &mut value)?;
-        line(&value);
+        text.extend_from_slice(name.as_bytes());
+        text.push(b':');
+        canonical_header(head, name, &mut text)?;
+        text.push(b'\n');
     }
-    line(b"");
-    line(names.join(";").as_bytes());
-    let mut hash = String::new();
+    text.push(b'\n');
+    for (position, name) in names.iter().enumerate() {
+        if position > 0 {
+            text.push(b';');
+        }
+        text.extend_from_slice(name.as_bytes());
+    }
+    text.push(b'\n');
+    let mut hash = String::with_capacity(64);
     write_hexadecimal(&Sha256::digest(body), &mut hash);
     text.extend_from_slice(hash.as_bytes());
     Some(text)
+}
+
+fn lower_case(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => text.to_ascii_lowercase().into(),
+        false => text.into(),
+    }
 }
 
 /// Appends the values of a header, each trimmed and with single blanks.

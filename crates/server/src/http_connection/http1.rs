@@ -3,6 +3,7 @@
 //! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
 //! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -41,14 +42,55 @@ pub struct Connection<S> {
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
-    output: Vec<u8>,
-    /// The output may be sent once this is durable.
-    hold: Hold,
+    outgoing: Outgoing,
     /// The body of the request that `input` goes on with, if it did not come whole with its head.
     gathered: Option<Gathered>,
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
+    _served: Served,
+}
+
+/// Takes part in the number of connections that this thread serves.
+struct Served;
+
+thread_local! {
+    static SERVED: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Served {
+    fn one() -> Served {
+        SERVED.set(SERVED.get() + 1);
+        Served
+    }
+
+    fn has_others() -> bool {
+        SERVED.get() > 1
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        SERVED.set(SERVED.get() - 1);
+    }
+}
+
+/// What waits to be sent.
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// It may be sent once this is durable.
+    hold: Hold,
+}
+
+/// How a request wants its answer.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// The peer speaks HTTP/1.0.
+    is_old: bool,
+    /// It asks for the head alone.
+    is_head: bool,
+    /// The connection ends with the answer.
+    is_last: bool,
 }
 
 struct Gathered {
@@ -80,7 +122,7 @@ enum Next {
     /// Nothing is answered yet: that may take longer than an I/O thread has.
     TakeLong {
         request: Kept,
-        writing: Writing,
+        manner: Manner,
     },
     SpeaksHttp2,
     Refuse(Refusal),
@@ -95,11 +137,14 @@ impl<S: Socket> Connection<S> {
             stop,
             input: Vec::new(),
             consumed: 0,
-            output: Vec::new(),
-            hold: Hold::ZERO,
+            outgoing: Outgoing {
+                bytes: Vec::new(),
+                hold: Hold::ZERO,
+            },
             gathered: None,
             woken: Arc::default(),
             is_settled: false,
+            _served: Served::one(),
         }
     }
 
@@ -109,12 +154,12 @@ impl<S: Socket> Connection<S> {
         let mut silence = Silence::new();
         loop {
             match self.look() {
-                Next::Answered if self.output.len() < OUTPUT_BYTES_FLUSH => {}
+                Next::Answered if self.outgoing.bytes.len() < OUTPUT_BYTES_FLUSH => {}
                 Next::Answered => self.send().await?,
                 Next::Close => return self.close().await,
                 Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
                 Next::Refuse(refusal) => {
-                    self.refuse(refusal.status());
+                    self.outgoing.refuse(refusal.status());
                     return self.close().await;
                 }
                 Next::Gather {
@@ -123,16 +168,21 @@ impl<S: Socket> Connection<S> {
                     expects_continue,
                 } => {
                     if let Err(status) = self.gather(head_bytes, framing, expects_continue).await? {
-                        self.refuse(status);
+                        self.outgoing.refuse(status);
                         return self.close().await;
                     }
                 }
-                Next::TakeLong { request, writing } => {
-                    if !self.take_long(request, writing).await? {
+                Next::TakeLong { request, manner } => {
+                    if !self.take_long(request, manner).await? {
                         return self.close().await;
                     }
                 }
                 Next::Read => {
+                    if !self.outgoing.bytes.is_empty() && Served::has_others() {
+                        // Others whose requests have come too are answered first, and then all answers leave together: an
+                        // answer wakes its reader, who would take the processor from those still to be answered.
+                        tokio::task::yield_now().await;
+                    }
                     self.send().await?;
                     self.forget_consumed();
                     let is_over = self.has_stopped() || !self.read(stopped.as_mut(), &mut silence).await?;
@@ -171,16 +221,12 @@ impl<S: Socket> Connection<S> {
         self.is_settled = true;
         let gathered = self.gathered.take();
         let behind_head = &input[request.head_bytes..];
-        let (body, bytes, gave_up) = match (&gathered, request.framing) {
-            (Some(gathered), _) => (gathered.body.as_deref(), request.head_bytes, gathered.gave_up),
+        let (body, body_bytes) = match (&gathered, request.framing) {
+            (Some(gathered), _) => (gathered.body.as_deref(), 0),
             (None, Framing::Length(length)) if length <= behind_head.len() as u64 => {
-                let length = length as usize;
-                let fits = length <= self.layer.body_bytes_max();
-                (
-                    fits.then_some(&behind_head[..length]),
-                    request.head_bytes + length,
-                    false,
-                )
+                let body = &behind_head[..length as usize];
+                let fits = body.len() <= self.layer.body_bytes_max();
+                (fits.then_some(body), body.len())
             }
             (None, framing) => {
                 return Next::Gather {
@@ -190,34 +236,20 @@ impl<S: Socket> Connection<S> {
                 };
             }
         };
-        let keeps_alive = request.keeps_alive && !gave_up;
-        let writing = Writing {
+        let manner = Manner {
             is_old: request.is_old,
-            keeps_alive,
             is_head: request.head.method == "HEAD",
+            is_last: !request.keeps_alive || gathered.as_ref().is_some_and(|gathered| gathered.gave_up),
         };
         let next = match self.layer.answer_soon(&request.head, body) {
-            Some(answer) => {
-                self.hold = self.hold.max(answer.hold);
-                writing.whole(&answer, &mut self.output);
-                if keeps_alive { Next::Answered } else { Next::Close }
-            }
+            Some(answer) => self.outgoing.answer(manner, &answer),
             None => Next::TakeLong {
                 request: Kept::new(&request.head, body),
-                writing,
+                manner,
             },
         };
-        self.consumed += bytes;
+        self.consumed += request.head_bytes + body_bytes;
         next
-    }
-
-    fn refuse(&mut self, status: u16) {
-        let writing = Writing {
-            is_old: false,
-            keeps_alive: false,
-            is_head: false,
-        };
-        writing.whole(&Answer::settled(status, ""), &mut self.output);
     }
 
     /// Drops what was answered from the input, and gives back what an unusually large request took.
@@ -271,7 +303,7 @@ impl<S: Socket> Connection<S> {
         expects_continue: bool,
     ) -> io::Result<Result<(), u16>> {
         if expects_continue {
-            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.outgoing.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.send().await?;
         self.forget_consumed();
@@ -303,43 +335,40 @@ impl<S: Socket> Connection<S> {
 
     /// Sends the output once everything it depends on is durable.
     async fn send(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        if self.outgoing.bytes.is_empty() {
             return Ok(());
         }
-        if !self.waiters.is_durable(self.hold) {
-            self.waiters.durable(self.hold).await;
+        if !self.waiters.is_durable(self.outgoing.hold) {
+            self.waiters.durable(self.outgoing.hold).await;
         }
-        self.hold = Hold::ZERO;
+        self.outgoing.hold = Hold::ZERO;
         // Nearly always the socket takes it all at once, and no clock is needed.
-        let (socket, output) = (&mut self.socket, &self.output);
+        let (socket, output) = (&mut self.socket, &self.outgoing.bytes);
         let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, output) {
             Poll::Pending => Poll::Ready(Ok(0)),
             sent => sent,
         });
         let sent = sent.await?;
-        if sent < self.output.len() {
-            timeout(STALL_TIMEOUT, self.socket.write_all(&self.output[sent..])).await??;
+        if sent < self.outgoing.bytes.len() {
+            timeout(STALL_TIMEOUT, self.socket.write_all(&self.outgoing.bytes[sent..])).await??;
         }
         self.socket.flush().await?;
-        self.output.clear();
-        self.output.shrink_to(4 * BUFFER_BYTES);
+        self.outgoing.bytes.clear();
+        self.outgoing.bytes.shrink_to(4 * BUFFER_BYTES);
         Ok(())
     }
 
     /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
-    async fn take_long(&mut self, request: Kept, writing: Writing) -> io::Result<bool> {
+    async fn take_long(&mut self, request: Kept, manner: Manner) -> io::Result<bool> {
         self.send().await?;
         match take_long(self.layer.clone(), request, self.woken.clone()).await {
-            Err(answer) => {
-                self.hold = self.hold.max(answer.hold);
-                writing.whole(&answer, &mut self.output);
-                Ok(writing.keeps_alive)
-            }
+            Err(answer) => Ok(matches!(self.outgoing.answer(manner, &answer), Next::Answered)),
             Ok((status, headers, follower)) => {
-                writing.begin(status, &headers, &mut self.output);
-                writing.go_on(&mut self.output);
-                self.follow(follower, !writing.is_old).await?;
-                Ok(writing.keeps_alive && !writing.is_old)
+                // Of an answer without chunks only the end of the connection tells the end.
+                let is_last = manner.is_last || manner.is_old;
+                self.outgoing.begin(Manner { is_last, ..manner }, status, &headers);
+                self.follow(follower, !manner.is_old).await?;
+                Ok(!is_last)
             }
         }
     }
@@ -351,7 +380,7 @@ impl<S: Socket> Connection<S> {
         loop {
             match follower.next() {
                 Following::End => break,
-                Following::Send(part) => write_part(&part, is_chunked, &mut self.output),
+                Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
                 Following::Wait(hold) => self.waiters.durable(hold).await,
                 Following::Idle => {
                     self.send().await?;
@@ -362,12 +391,12 @@ impl<S: Socket> Connection<S> {
                     }
                 }
             }
-            if self.output.len() >= BUFFER_BYTES {
+            if self.outgoing.bytes.len() >= BUFFER_BYTES {
                 self.send().await?;
             }
         }
         if is_chunked {
-            self.output.extend_from_slice(b"0\r\n\r\n");
+            self.outgoing.bytes.extend_from_slice(b"0\r\n\r\n");
         }
         self.send().await
     }
@@ -434,55 +463,69 @@ impl Silence {
     }
 }
 
-/// How answers to one request are written.
-#[derive(Clone, Copy)]
-struct Writing {
-    is_old: bool,
-    keeps_alive: bool,
-    is_head: bool,
-}
+impl Outgoing {
+    /// Appends a whole answer.
+    fn answer(&mut self, manner: Manner, answer: &Answer) -> Next {
+        self.hold = self.hold.max(answer.hold);
+        write_head(answer.status, &answer.headers, &mut self.bytes);
+        self.write_connection(manner.is_old, manner.is_last);
+        self.write_body(answer, !manner.is_head);
+        if manner.is_last { Next::Close } else { Next::Answered }
+    }
 
-impl Writing {
-    fn whole(self, answer: &Answer, out: &mut Vec<u8>) {
-        self.begin(answer.status, &answer.headers, out);
+    /// Appends the head of an answer that goes on until its last chunk, or until the connection ends.
+    fn begin(&mut self, manner: Manner, status: u16, headers: &Headers) {
+        write_head(status, headers, &mut self.bytes);
+        self.write_connection(manner.is_old, manner.is_last);
+        if !manner.is_old {
+            write_header("transfer-encoding", "chunked", &mut self.bytes);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends an answer that ends the connection, to something that may be no request.
+    fn refuse(&mut self, status: u16) {
+        write_head(status, &Headers::new(), &mut self.bytes);
+        self.write_connection(false, true);
+        self.write_body(&Answer::settled(status, ""), true);
+    }
+
+    fn write_connection(&mut self, is_old: bool, is_last: bool) {
+        match (is_old, is_last) {
+            (_, true) => write_header("connection", "close", &mut self.bytes),
+            (true, false) => write_header("connection", "keep-alive", &mut self.bytes),
+            (false, false) => {}
+        }
+    }
+
+    /// Ends the head, and appends the body unless only its length was asked for.
+    fn write_body(&mut self, answer: &Answer, is_wanted: bool) {
+        let out = &mut self.bytes;
         if is_bodiless(answer.status) {
             return out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"content-length: ");
         write_decimal(answer.body.len(), out);
         out.extend_from_slice(b"\r\n\r\n");
-        if !self.is_head {
+        if is_wanted {
             out.extend_from_slice(&answer.body);
         }
     }
+}
 
-    /// Everything but what tells the end of the body.
-    fn begin(self, status: u16, headers: &Headers, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        write_decimal(status.into(), out);
-        out.push(b' ');
-        let known = hyper::StatusCode::from_u16(status).ok();
-        let reason = known.and_then(|status| status.canonical_reason());
-        out.extend_from_slice(reason.unwrap_or_default().as_bytes());
-        out.extend_from_slice(b"\r\n");
-        for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
-            write_header(name, value, out);
-        }
-        match (self.is_old, self.keeps_alive) {
-            (_, false) => write_header("connection", "close", out),
-            (true, true) => write_header("connection", "keep-alive", out),
-            (false, true) => {}
-        }
-        write_date(out);
+/// The first line and the headers that do not depend on the connection.
+fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(status.into(), out);
+    out.push(b' ');
+    let known = hyper::StatusCode::from_u16(status).ok();
+    let reason = known.and_then(|status| status.canonical_reason());
+    out.extend_from_slice(reason.unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
+        write_header(name, value, out);
     }
-
-    /// The body goes on until its last chunk, or until the connection ends.
-    fn go_on(self, out: &mut Vec<u8>) {
-        if !self.is_old {
-            write_header("transfer-encoding", "chunked", out);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
+    write_date(out);
 }
 
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {

@@ -7,6 +7,7 @@
 mod http;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -20,6 +21,8 @@ use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
 const NEWS_INDEX: &str = "section-view_count-index";
+/// How long a table may take to be made or deleted.
+const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
@@ -102,14 +105,35 @@ impl DynamoDbConnection {
             "KeySchema":[{{"AttributeName":"section","KeyType":"HASH"}},{{"AttributeName":"view_count","KeyType":"RANGE"}}],
             "Projection":{{"ProjectionType":"ALL"}}}}]}}"#
         );
-        for table in [products, news] {
+        for (name, table) in [(PRODUCTS, products), (NEWS, news)] {
             self.body = table;
             let reply = self.ask("CreateTable")?;
             if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
                 reply.ok()?;
             }
+            self.wait_until(name, |described| described.contains("\"TableStatus\":\"ACTIVE\""))?;
         }
         Ok(())
+    }
+
+    /// Asks for a table's description until it is as wanted: the service and some of its likes make and delete tables later.
+    fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
+        let started = Instant::now();
+        loop {
+            self.start(table);
+            self.body.push('}');
+            let reply = self.ask("DescribeTable")?;
+            if is_reached(reply.body) {
+                return Ok(());
+            }
+            if started.elapsed() > TABLE_TIMEOUT {
+                return Err(OperationError::Refused(format!(
+                    "the table {table} stays {}",
+                    reply.body
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn start(&mut self, table: &str) {
@@ -215,6 +239,7 @@ impl Connection for DynamoDbConnection {
             self.start(table);
             self.body.push('}');
             self.expect_ok("DeleteTable")?;
+            self.wait_until(table, |described| described.contains("ResourceNotFoundException"))?;
         }
         self.make_tables()
     }

@@ -122,6 +122,8 @@ fn read(framing: Framing, input: &[u8], piece: usize, bytes_max: usize) -> Resul
         let taken = reader.take(&waiting)?;
         waiting.drain(..taken);
     }
+    let taken = reader.take(&waiting)?;
+    waiting.drain(..taken);
     assert!(reader.is_done());
     assert_eq!(reader.is_too_long(), reader.total > bytes_max as u64);
     Ok((reader.body, waiting))
