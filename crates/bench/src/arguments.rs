@@ -18,7 +18,7 @@ pub enum BenchCommand {
     /// Records of twelve fields: read, insert, overwrite and update by key
     Product(ProductArguments),
     /// The ten most viewed of a section's articles, while view counts change
-    News(RunArguments),
+    News(NewsArguments),
     /// YCSB's core workloads: records of 1 KB, read, updated, inserted and scanned by key
     Ycsb(YcsbArguments),
     /// Transactions of four instances in four indexes each, all durable (fauna:// only)
@@ -34,6 +34,15 @@ pub struct ProductArguments {
     /// Which tests, in which order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Test::ALL)]
     pub tests: Vec<Test>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct NewsArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Do not give the articles new scores after each request, so that CPU and requests per second are the page's alone
+    #[arg(long)]
+    pub keep_scores: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -25,7 +25,9 @@ mod svg;
 mod target;
 mod workload;
 
-pub use arguments::{BenchArguments, BenchCommand, CompareArguments, ProductArguments, RunArguments, YcsbArguments};
+pub use arguments::{
+    BenchArguments, BenchCommand, CompareArguments, NewsArguments, ProductArguments, RunArguments, YcsbArguments,
+};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
 pub use workload::ycsb::Workload as YcsbWorkload;

@@ -4,7 +4,7 @@
 //! cleared only if it was empty at the start or `--flush` allows it, and is left empty. CPU time is read when all
 //! workers stand ready and again when the last has finished, so loading is not in it.
 
-use crate::arguments::{ProductArguments, RunArguments, YcsbArguments};
+use crate::arguments::{NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::target::{Connection, Target};
@@ -37,11 +37,18 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
 }
 
 /// Runs the news benchmark, prints it and writes its report.
-pub fn news(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
-    let start = || start_embedded(Protocol::Redis);
-    let mut bench = Bench::open("news", NEWS_REQUEST, vec!["top ten".to_owned()], arguments, start)?;
+pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let (start, changes_scores) = (|| start_embedded(Protocol::Redis), !arguments.keep_scores);
+    let request = if changes_scores {
+        NEWS_REQUEST
+    } else {
+        NEWS_PAGE_REQUEST
+    };
+    let mut bench = Bench::open("news", request, vec!["top ten".to_owned()], arguments.run, start)?;
     bench.run_test("top ten", news::load, || {
-        |connection, seed, index, workers| Box::new(NewsWorker::new(connection, seed, index, workers))
+        move |connection, seed, index, workers| {
+            Box::new(NewsWorker::new(connection, changes_scores, seed, index, workers))
+        }
     })?;
     bench.close()
 }
@@ -80,6 +87,7 @@ pub fn calvin(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow:
 const PRODUCT_REQUEST: &str = "A request is one command on one product, timed from send to reply.";
 const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
      score (not timed). CPU and requests per second include the ten writes.";
+const NEWS_PAGE_REQUEST: &str = "A request reads and parses the ten best articles of World. Scores stay as they are.";
 const YCSB_REQUEST: &str = "A request is one operation on one record of ten fields of 100 bytes (a scan: on up to 100), as one \
      transaction where the protocol has them. An update writes one field.";
 const CALVIN_REQUEST: &str = "A request is one authenticated query, one transaction, that inserts four instances of four small \

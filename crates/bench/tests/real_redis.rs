@@ -1,8 +1,8 @@
 //! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
 
 use quartet_bench::{
-    BenchArguments, BenchCommand, EmbeddedServer, ProductArguments, ProductTest, Results, RunArguments, YcsbArguments,
-    YcsbWorkload,
+    BenchArguments, BenchCommand, EmbeddedServer, NewsArguments, ProductArguments, ProductTest, Results, RunArguments,
+    YcsbArguments, YcsbWorkload,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +36,10 @@ fn product_runs_every_test_at_every_parallelism() {
 #[test]
 fn news_runs_at_every_parallelism() {
     let report = TempDir::new().unwrap();
-    if !run_embedded(BenchCommand::News(arguments(&report))) {
+    if !run_embedded(BenchCommand::News(NewsArguments {
+        run: arguments(&report),
+        keep_scores: false,
+    })) {
         return;
     }
     let results = read_results(report.path(), "news");
