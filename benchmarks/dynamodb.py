@@ -262,8 +262,7 @@ def paging(settings):
                 result[f"{TITLES[name]}, Scan in 4 segments"] = paged(server, segments, expected)
         finally:
             server.stop()
-        for cell, value in result.items():
-            print(cell, value, flush=True)
+        print({cell: value for cell, value in result.items() if cell.startswith(TITLES[name])}, flush=True)
     return result
 
 
