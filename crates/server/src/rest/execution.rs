@@ -117,6 +117,11 @@ impl Execution {
 
     /// Executes as much as an I/O thread may be kept with. True if that was all.
     pub fn begin(&mut self) -> bool {
+        // One that is refused inside a transaction is not queued, and without it nothing of the rest may be done.
+        let refused = (0..self.commands.len()).find_map(|index| self.refusal_at(index));
+        if let (true, Some(text)) = (self.commands.is_transaction(), refused) {
+            self.answer_rest(&text);
+        }
         while self.done < self.commands.len() {
             let is_long = self.done >= COMMANDS_AT_ONCE || self.replies.len() >= REPLIES_BYTES_AT_ONCE;
             if is_long || !self.step() {
