@@ -81,7 +81,8 @@ class HttpServer(Server):
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""
         started = time.perf_counter()
-        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # DynamoDB Local leaves a file where it is started.
+        self.process = subprocess.Popen(self.command(), cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
