@@ -18,13 +18,12 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from redis import QUARTET, ROOT, Server, figures, machine
+from redis import QUARTET, ROOT, Server, figures, run_parts
 
 PEERS = ROOT / "target" / "benchmarks" / "dynamodb"
 LOCAL_VERSION, DYNALITE_VERSION = "2.6.1", "3.2.2"
@@ -320,14 +319,7 @@ def main():
     settings = parser.parse_args()
     fetch_peers()
     parts = {"product": product, "paging": paging, "memory_and_start": memory_and_start}
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    results = {"machine": machine(), "commit": git.stdout.strip(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
-               "command": "benchmarks/dynamodb.py " + " ".join(sys.argv[1:])}
-    settings.out.mkdir(parents=True, exist_ok=True)
-    for name in settings.only.split(","):
-        results[name] = parts[name](settings)
-        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
-        (settings.out / "report.md").write_text(report(results))
+    run_parts(settings, parts, report)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ import json
 import selectors
 import socket
 import statistics
-import sys
 import time
 from pathlib import Path
 
-from redis import QUARTET, Server, bench, commit, figures, machine
+from redis import QUARTET, Server, bench, figures, run_parts
 
 # Server CPU microseconds an operation of FaunaDB's last open build, by cell and workers.
 ORIGINAL_CPU = {
@@ -229,13 +228,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     settings = parser.parse_args()
     parts = {"product": product, "news": news, "calvin": calvin, "ycsb": ycsb, "streams": open_streams}
-    results = {"machine": machine(), "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
-               "command": "benchmarks/fauna.py " + " ".join(sys.argv[1:])}
-    settings.out.mkdir(parents=True, exist_ok=True)
-    for name in settings.only.split(","):
-        results[name] = parts[name](settings)
-        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
-        (settings.out / "report.md").write_text(report(results))
+    run_parts(settings, parts, report)
 
 
 if __name__ == "__main__":

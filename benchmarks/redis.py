@@ -281,6 +281,17 @@ def machine():
     return f"{os.cpu_count()} x {model}"
 
 
+def run_parts(settings, parts, report, **more):
+    """Runs the parts that `--only` names, and writes results and report after each, so that a run cut short leaves what it has."""
+    results = {"machine": machine(), **more, "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
+               "command": " ".join([f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])}
+    settings.out.mkdir(parents=True, exist_ok=True)
+    for name in settings.only.split(","):
+        results[name] = parts[name](settings)
+        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
+        (settings.out / "report.md").write_text(report(results))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=10)
@@ -292,14 +303,8 @@ def main():
     settings = parser.parse_args()
     parts = {"product": product, "redis_benchmark": redis_benchmark, "reads_beside_writes": reads_beside_writes,
              "memory_and_start": memory_and_start}
-    results = {"machine": machine(), "redis": subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip(),
-               "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
-               "command": "benchmarks/redis.py " + " ".join(sys.argv[1:])}
-    settings.out.mkdir(parents=True, exist_ok=True)
-    for name in settings.only.split(","):
-        results[name] = parts[name](settings)
-        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
-        (settings.out / "report.md").write_text(report(results))
+    version = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip()
+    run_parts(settings, parts, report, redis=version)
 
 
 if __name__ == "__main__":
