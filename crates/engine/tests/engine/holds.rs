@@ -244,23 +244,3 @@ fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
     assert!(engine.make_durable(engine.durable()), "nothing is left to do");
     assert_eq!(syncs(), before);
 }
-
-/// Only the flusher's thread noticed that a checkpoint was written, and it rests as long as others flush: SAVE beside one busy
-/// writer never ended.
-#[test]
-fn a_checkpoint_ends_while_a_thread_flushes_by_itself() {
-    let world = World::default();
-    let engine = world.open();
-    let is_done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            engine.checkpoint().unwrap();
-            is_done.store(true, Ordering::SeqCst);
-        });
-        let ends = Instant::now() + Duration::from_secs(20);
-        while !is_done.load(Ordering::SeqCst) && Instant::now() < ends {
-            let _ = engine.make_durable(set(&engine, ALWAYS, b"k", b"v"));
-        }
-        assert!(is_done.load(Ordering::SeqCst), "the checkpoint went unnoticed");
-    });
-}
