@@ -18,13 +18,12 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from redis import QUARTET, ROOT, Server, figures, machine
+from redis import QUARTET, ROOT, Server, figures, run_parts
 
 PEERS = ROOT / "target" / "benchmarks" / "dynamodb"
 LOCAL_VERSION, DYNALITE_VERSION = "2.6.1", "3.2.2"
@@ -81,7 +80,8 @@ class HttpServer(Server):
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""
         started = time.perf_counter()
-        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # DynamoDB Local leaves a file where it is started.
+        self.process = subprocess.Popen(self.command(), cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
@@ -262,8 +262,7 @@ def paging(settings):
                 result[f"{TITLES[name]}, Scan in 4 segments"] = paged(server, segments, expected)
         finally:
             server.stop()
-        for cell, value in result.items():
-            print(cell, value, flush=True)
+        print({cell: value for cell, value in result.items() if cell.startswith(TITLES[name])}, flush=True)
     return result
 
 
@@ -320,14 +319,7 @@ def main():
     settings = parser.parse_args()
     fetch_peers()
     parts = {"product": product, "paging": paging, "memory_and_start": memory_and_start}
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    results = {"machine": machine(), "commit": git.stdout.strip(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
-               "command": "benchmarks/dynamodb.py " + " ".join(sys.argv[1:])}
-    settings.out.mkdir(parents=True, exist_ok=True)
-    for name in settings.only.split(","):
-        results[name] = parts[name](settings)
-        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
-        (settings.out / "report.md").write_text(report(results))
+    run_parts(settings, parts, report)
 
 
 if __name__ == "__main__":

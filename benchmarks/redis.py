@@ -37,6 +37,9 @@ def free_port():
 class Server:
     """A server on a data directory of its own; `mode` is always, interval or off (no persistence)."""
 
+    # A first request, and how its reply begins.
+    greeting = b"PING\r\n", b"+PONG"
+
     def __init__(self, name, mode, data=None):
         self.name, self.mode = name, mode
         self.directory = data or tempfile.mkdtemp(prefix=f"bench-{name}-")
@@ -60,8 +63,8 @@ class Server:
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
-                    connection.sendall(b"PING\r\n")
-                    if connection.recv(64).startswith(b"+PONG"):
+                    connection.sendall(self.greeting[0])
+                    if connection.recv(64).startswith(self.greeting[1]):
                         return time.perf_counter() - started
             except OSError:
                 pass
@@ -268,9 +271,25 @@ def report(results):
     return "".join(lines)
 
 
+def commit():
+    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip()
+
+
 def machine():
     model = next((text.split(":", 1)[1].strip() for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")), "unknown processor")
     return f"{os.cpu_count()} x {model}"
+
+
+def run_parts(settings, parts, report, **more):
+    """Runs the parts that `--only` names, and writes results and report after each, so that a run cut short leaves what it has."""
+    results = {"machine": machine(), **more, "commit": commit(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
+               "command": " ".join([f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])}
+    settings.out.mkdir(parents=True, exist_ok=True)
+    for name in settings.only.split(","):
+        results[name] = parts[name](settings)
+        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
+        (settings.out / "report.md").write_text(report(results))
 
 
 def main():
@@ -284,15 +303,8 @@ def main():
     settings = parser.parse_args()
     parts = {"product": product, "redis_benchmark": redis_benchmark, "reads_beside_writes": reads_beside_writes,
              "memory_and_start": memory_and_start}
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    results = {"machine": machine(), "redis": subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip(),
-               "commit": git.stdout.strip(), "date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds,
-               "command": "benchmarks/redis.py " + " ".join(sys.argv[1:])}
-    settings.out.mkdir(parents=True, exist_ok=True)
-    for name in settings.only.split(","):
-        results[name] = parts[name](settings)
-        (settings.out / "results.json").write_text(json.dumps(results, indent=1))
-        (settings.out / "report.md").write_text(report(results))
+    version = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip()
+    run_parts(settings, parts, report, redis=version)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = os.environ.get("QUARTET_TEST_TARGET", "quartet")
 READY_SECONDS_MAX = 30.0
+REST_READ_ONLY_TOKEN = "read-only"
 
 
 def binary() -> str:
@@ -96,6 +97,7 @@ class Server:
         command = [binary(), "serve", "--dev", "--data", self.data]
         for listener in ("redis", "http", "dynamodb", "fauna"):
             command += [f"--listen-{listener}", "127.0.0.1:0"]
+        command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
         command += [*os.environ.get("QUARTET_SERVE_OPTIONS", "").split(), *self.options]
         self._spawn(command)
@@ -150,8 +152,11 @@ class Server:
         return False
 
     def _spawn(self, command: list[str]) -> None:
+        # A token of the caller's own is none of the server's.
+        tokens = re.compile("UPSTASH_REDIS_REST_TOKEN|KV_REST_API_(READ_ONLY_)?TOKEN|SRH_TOKEN")
+        environment = {name: value for name, value in os.environ.items() if not tokens.fullmatch(name)}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
 
     def _end(self, number: int) -> int:

@@ -11,6 +11,6 @@ struct Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    let no_server = || anyhow::bail!("only the quartet binary can start a server: give a --target");
+    let no_server = |_| anyhow::bail!("only the quartet binary can start a server: give a --target");
     quartet_bench::run(Command::parse().bench, &no_server)
 }

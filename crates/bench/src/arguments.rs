@@ -1,6 +1,7 @@
 //! The command line of `quartet bench`.
 
 use crate::workload::product::Test;
+use crate::workload::ycsb::{Distribution, Workload};
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -17,8 +18,12 @@ pub enum BenchCommand {
     /// Records of twelve fields: read, insert, overwrite and update by key
     Product(ProductArguments),
     /// The ten most viewed of a section's articles, while view counts change
-    News(RunArguments),
-    /// The ratio of two product.json or news.json files, cell by cell
+    News(NewsArguments),
+    /// YCSB's core workloads: records of 1 KB, read, updated, inserted and scanned by key
+    Ycsb(YcsbArguments),
+    /// Transactions of four instances in four indexes each, all durable (fauna:// only)
+    Calvin(RunArguments),
+    /// The ratio of two files of results, cell by cell
     Compare(CompareArguments),
 }
 
@@ -29,6 +34,30 @@ pub struct ProductArguments {
     /// Which tests, in which order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Test::ALL)]
     pub tests: Vec<Test>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct NewsArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Do not give the articles new scores after each request, so that CPU and requests per second are the page's alone
+    #[arg(long)]
+    pub keep_scores: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct YcsbArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Which workloads, in which order
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::ALL)]
+    pub workloads: Vec<Workload>,
+    /// How many records of 1 KB are loaded before each
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub records: u64,
+    /// How records are chosen; without it as the workload says
+    #[arg(long, value_enum)]
+    pub distribution: Option<Distribution>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -107,9 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn ycsb_takes_workloads_by_their_letters() {
+        let Some(BenchCommand::Ycsb(ycsb)) = check("ycsb --workloads c,a --distribution uniform --records 5") else {
+            panic!("not ycsb")
+        };
+        assert_eq!(ycsb.workloads, [Workload::C, Workload::A]);
+        assert_eq!((ycsb.distribution, ycsb.records), (Some(Distribution::Uniform), 5));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for line in [
             "",
+            "ycsb --records 0",
+            "ycsb --workloads g",
+            "calvin --workloads a",
             "news --parallelism 0",
             "news --seconds 0",
             "news --tests read",

@@ -16,11 +16,16 @@ impl ByteStrings {
     }
 
     pub fn push(&mut self, string: &[u8]) {
-        self.bytes.extend_from_slice(string);
+        self.extend(string);
         self.end_string();
     }
 
-    /// Ends the string that was written through `std::io::Write` since the last one ended.
+    /// Adds to the string being written.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Ends the string that was written since the last one ended.
     pub fn end_string(&mut self) {
         self.ends.push(self.bytes.len());
     }
@@ -46,7 +51,7 @@ impl ByteStrings {
 /// Adds to the string being written. Never fails.
 impl std::io::Write for ByteStrings {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
+        self.extend(bytes);
         Ok(bytes.len())
     }
 

@@ -25,9 +25,12 @@ mod svg;
 mod target;
 mod workload;
 
-pub use arguments::{BenchArguments, BenchCommand, CompareArguments, ProductArguments, RunArguments};
+pub use arguments::{
+    BenchArguments, BenchCommand, CompareArguments, NewsArguments, ProductArguments, RunArguments, YcsbArguments,
+};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
+pub use workload::ycsb::Workload as YcsbWorkload;
 
 use std::any::Any;
 
@@ -52,8 +55,15 @@ impl EmbeddedServer {
     }
 }
 
-/// Starts a server with an empty database, called when no target is given.
-pub type StartEmbedded<'a> = &'a dyn Fn() -> anyhow::Result<EmbeddedServer>;
+/// Starts a server with an empty database that speaks the protocol, called when no target is given.
+pub type StartEmbedded<'a> = &'a dyn Fn(Protocol) -> anyhow::Result<EmbeddedServer>;
+
+/// What a benchmark talks to a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Redis,
+    Fauna,
+}
 
 /// Does what the command line says; prints results to stdout and progress to stderr.
 ///
@@ -65,6 +75,8 @@ pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded) -> anyhow::
     match arguments.command {
         BenchCommand::Product(arguments) => run::product(arguments, start_embedded),
         BenchCommand::News(arguments) => run::news(arguments, start_embedded),
+        BenchCommand::Ycsb(arguments) => run::ycsb(arguments, start_embedded),
+        BenchCommand::Calvin(arguments) => run::calvin(arguments, start_embedded),
         BenchCommand::Compare(arguments) => compare::compare(&arguments),
     }
 }

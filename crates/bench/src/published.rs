@@ -1,7 +1,8 @@
 //! The figures that others published for the same workloads. Never measured here, and always shown with their hardware.
 //!
 //! Sources: "Lambda Store, serverless Redis, against FaunaDB" (2020) for product; the DynamoDB, FaunaDB and Upstash
-//! latency comparison from AWS Lambda (2021) for news.
+//! latency comparison from AWS Lambda (2021) for news; FaunaDB's own reports on YCSB (2019) and on 120,000 writes per second
+//! (2017).
 
 /// What stands beside every published product figure.
 pub const PRODUCT_CIRCUMSTANCES: &str = "Published in 2020 by the vendor of Lambda Store, not measured here: a Go client \
@@ -13,6 +14,41 @@ pub const PRODUCT_CIRCUMSTANCES: &str = "Published in 2020 by the vendor of Lamb
 pub const NEWS_CIRCUMSTANCES: &str = "Published in 2021, not measured here: calls from AWS Lambda functions (1 GB, \
      us-west-1) to hosted databases on undisclosed hardware, cold starts and reconnects included. Warm calls: about 1 ms to \
      Upstash and 7 ms to DynamoDB.";
+
+/// What stands beside every published YCSB figure.
+pub const YCSB_CIRCUMSTANCES: &str = "Published in 2019 by the vendor of FaunaDB, version 2.7, not measured here: one replica of \
+     three nodes on Google Cloud, each with 4, 8 or 16 virtual processors, 26 GB of memory and 2 TB of local SSD; client threads \
+     were raised until requests began to fail.";
+
+/// What stands beside the published calvin figure.
+pub const CALVIN_CIRCUMSTANCES: &str = "Published in 2017 by the vendor of FaunaDB, not measured here: fifteen c3.4xlarge (16 \
+     threads, 30 GB, two SSDs each) in three logical data centres, each a full copy, and six c3.large for the load; everything \
+     replicated and on disk before the acknowledgement; one hour.";
+
+/// Transactions per second.
+pub const CALVIN_PER_SECOND: u32 = 3_330;
+
+/// Operations per second of a workload at so many client threads, on nodes of 4, 8 and 16 virtual processors.
+pub fn ycsb(workload: &str, threads: u32) -> Option<[Option<u32>; 3]> {
+    let row = YCSB.iter().find(|row| row.0 == workload && row.1 == threads);
+    row.map(|row| row.2.map(|per_second| (per_second > 0).then_some(per_second)))
+}
+
+/// Zero: not published.
+static YCSB: [(&str, u32, [u32; 3]); 12] = [
+    ("A", 300, [3_069, 4_249, 5_200]),
+    ("A", 1_000, [3_974, 7_148, 9_927]),
+    ("A", 2_000, [4_435, 8_638, 12_757]),
+    ("A", 4_000, [0, 0, 15_578]),
+    ("B", 300, [7_120, 13_209, 17_492]),
+    ("B", 1_000, [8_210, 16_391, 26_556]),
+    ("B", 2_000, [8_675, 17_332, 29_241]),
+    ("B", 4_000, [0, 0, 30_830]),
+    ("C", 300, [9_166, 20_944, 27_205]),
+    ("C", 1_000, [10_484, 24_236, 37_077]),
+    ("C", 2_000, [10_814, 25_473, 39_255]),
+    ("C", 4_000, [0, 0, 39_532]),
+];
 
 /// One test at one parallelism, for the two systems of the product benchmark.
 #[derive(Debug)]

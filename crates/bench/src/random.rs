@@ -3,6 +3,8 @@
 //! SplitMix64 (Steele, Lea, Flood 2014): one addition and a few multiplications a number, so the load generator spends
 //! next to nothing on choosing. Workloads need reproducible variety from it, not cryptographic quality.
 
+use crate::byte_strings::ByteStrings;
+
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -33,6 +35,29 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
+    /// Uniform in `0.0..1.0`.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Adds a string of so many letters, digits, `-` and `_`, which no protocol has to escape.
+    pub fn text(&mut self, bytes: usize, strings: &mut ByteStrings) {
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut left = bytes;
+        while left > 0 {
+            // Ten letters of six bits.
+            let (mut bits, mut letters) = (self.next(), [0; 10]);
+            for letter in &mut letters {
+                *letter = LETTERS[bits as usize % LETTERS.len()];
+                bits >>= 6;
+            }
+            let taken = left.min(letters.len());
+            strings.extend(&letters[..taken]);
+            left -= taken;
+        }
+        strings.end_string();
+    }
+
     /// One of `choices`, which is not empty.
     pub fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
@@ -53,5 +78,14 @@ mod tests {
         assert_ne!(stream(7, &[1, 2]), stream(7, &[2, 1]));
         assert_ne!(stream(7, &[1, 2]), stream(8, &[1, 2]));
         assert!(stream(7, &[]).iter().all(|&number| number < 1000));
+    }
+
+    #[test]
+    fn units_and_texts_are_within_their_bounds() {
+        let (mut random, mut strings) = (Random::new(1, &[]), ByteStrings::default());
+        let mean = (0..10_000).map(|_| random.unit()).sum::<f64>() / 10_000.0;
+        assert!((0.48..0.52).contains(&mean), "{mean}");
+        (0..50).for_each(|bytes| random.text(bytes, &mut strings));
+        assert!(strings.iter().map(<[u8]>::len).eq(0..50));
     }
 }

@@ -28,6 +28,8 @@ pub fn page(results: &Results) -> String {
     html.push_str("<h2>Summary</h2>\n");
     match results.benchmark.as_str() {
         "product" => product_summary(&mut html, results),
+        "ycsb" => ycsb_summary(&mut html, results),
+        "calvin" => calvin_summary(&mut html, results),
         _ => news_summary(&mut html, results),
     }
     results.cells.iter().for_each(|cell| section(&mut html, cell));
@@ -98,7 +100,38 @@ fn product_summary(html: &mut String, results: &Results) {
     published_note(html, published::PRODUCT_CIRCUMSTANCES);
 }
 
-fn news_summary(html: &mut String, results: &Results) {
+fn ycsb_summary(html: &mut String, results: &Results) {
+    let _ = writeln!(
+        html,
+        "<div class=\"wide\"><table>\n<thead><tr>{MEASURED_COLUMNS}<th class=\"published\">published, with their hardware:<br>\
+         FaunaDB per second, 4 / 8 / 16 vCPU</th></tr></thead>\n<tbody>"
+    );
+    for cell in &results.cells {
+        let shown = |figure: Option<u32>| figure.map_or_else(|| "–".to_owned(), |figure| grouped(figure.into()));
+        let figures = published::ycsb(&cell.test, cell.parallelism);
+        let figures = figures.map_or_else(|| "–".to_owned(), |figures| figures.map(shown).join(" / "));
+        let _ = writeln!(
+            html,
+            "<tr>{}<td class=\"published\">{figures}</td></tr>",
+            measured_columns(cell)
+        );
+    }
+    html.push_str("</tbody></table></div>\n");
+    published_note(html, published::YCSB_CIRCUMSTANCES);
+}
+
+fn calvin_summary(html: &mut String, results: &Results) {
+    measured_table(html, results);
+    let _ = writeln!(
+        html,
+        "<table>\n<thead><tr><th class=\"published\" colspan=\"2\">published, with their hardware</th></tr></thead>\n<tbody>\n\
+         <tr><td class=\"published\">FaunaDB</td><td class=\"published\">{} per second</td></tr>\n</tbody></table>",
+        grouped(published::CALVIN_PER_SECOND.into())
+    );
+    published_note(html, published::CALVIN_CIRCUMSTANCES);
+}
+
+fn measured_table(html: &mut String, results: &Results) {
     let _ = write!(
         html,
         "<div class=\"wide\"><table>\n<thead><tr>{MEASURED_COLUMNS}</tr></thead>\n<tbody>\n"
@@ -106,7 +139,12 @@ fn news_summary(html: &mut String, results: &Results) {
     for cell in &results.cells {
         let _ = writeln!(html, "<tr>{}</tr>", measured_columns(cell));
     }
-    html.push_str("</tbody></table></div>\n<table>\n<thead><tr><th class=\"published\" colspan=\"2\">");
+    html.push_str("</tbody></table></div>\n");
+}
+
+fn news_summary(html: &mut String, results: &Results) {
+    measured_table(html, results);
+    html.push_str("<table>\n<thead><tr><th class=\"published\" colspan=\"2\">");
     html.push_str("published, with their hardware</th></tr></thead>\n<tbody>\n");
     for (system, p99_ms) in published::NEWS_P99_MS {
         let _ = writeln!(
@@ -238,6 +276,16 @@ mod tests {
     fn a_news_page_shows_the_three_published_systems() {
         let html = page(&samples::results("news", "top ten"));
         assert!(html.contains("<td class=\"published\">DynamoDB</td><td class=\"published\">p99 about 200 ms</td>"));
+    }
+
+    #[test]
+    fn ycsb_and_calvin_pages_show_what_fauna_published() {
+        let mut results = samples::results("ycsb", "B");
+        results.cells[0].parallelism = 4_000;
+        assert!(page(&results).contains("<td class=\"published\">– / – / 30,830</td>"));
+        results.cells[0].parallelism = 7;
+        assert!(page(&results).contains("<td class=\"published\">–</td>"));
+        assert!(page(&samples::results("calvin", "insert")).contains("3,330 per second"));
     }
 
     #[test]

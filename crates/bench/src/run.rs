@@ -4,13 +4,15 @@
 //! cleared only if it was empty at the start or `--flush` allows it, and is left empty. CPU time is read when all
 //! workers stand ready and again when the last has finished, so loading is not in it.
 
-use crate::arguments::{ProductArguments, RunArguments};
+use crate::arguments::{NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::target::{Connection, Target};
+use crate::workload::calvin::CalvinWorker;
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
-use crate::{EmbeddedServer, StartEmbedded, circumstances, cpu, report, report_html};
+use crate::workload::ycsb::{self, YcsbWorker};
+use crate::{EmbeddedServer, Protocol, StartEmbedded, circumstances, cpu, report, report_html};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -19,7 +21,8 @@ use std::time::Duration;
 /// Runs the product benchmark, prints it and writes its report.
 pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
     let tests = arguments.tests.iter().map(|test| test.name().to_owned()).collect();
-    let mut bench = Bench::open("product", PRODUCT_REQUEST, tests, arguments.run, start_embedded)?;
+    let start = || start_embedded(Protocol::Redis);
+    let mut bench = Bench::open("product", PRODUCT_REQUEST, tests, arguments.run, start)?;
     for test in arguments.tests {
         bench.run_test(
             test.name(),
@@ -27,23 +30,56 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
                 true => Ok(product::load(connection, seed)?),
                 false => Ok(()),
             },
-            |connection, seed, index, workers| Box::new(ProductWorker::new(test, connection, seed, index, workers)),
+            || |connection, seed, index, workers| Box::new(ProductWorker::new(test, connection, seed, index, workers)),
         )?;
     }
     bench.close()
 }
 
 /// Runs the news benchmark, prints it and writes its report.
-pub fn news(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
-    let mut bench = Bench::open(
-        "news",
-        NEWS_REQUEST,
-        vec!["top ten".to_owned()],
-        arguments,
-        start_embedded,
-    )?;
-    bench.run_test("top ten", news::load, |connection, seed, index, workers| {
-        Box::new(NewsWorker::new(connection, seed, index, workers))
+pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let (start, changes_scores) = (|| start_embedded(Protocol::Redis), !arguments.keep_scores);
+    let request = if changes_scores {
+        NEWS_REQUEST
+    } else {
+        NEWS_PAGE_REQUEST
+    };
+    let mut bench = Bench::open("news", request, vec!["top ten".to_owned()], arguments.run, start)?;
+    bench.run_test("top ten", news::load, || {
+        move |connection, seed, index, workers| {
+            Box::new(NewsWorker::new(connection, changes_scores, seed, index, workers))
+        }
+    })?;
+    bench.close()
+}
+
+/// Runs workloads of YCSB, prints them and writes their report.
+pub fn ycsb(arguments: YcsbArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let names = arguments.workloads.iter().map(|workload| workload.name().to_owned());
+    let start = || start_embedded(Protocol::Fauna);
+    let mut bench = Bench::open("ycsb", YCSB_REQUEST, names.collect(), arguments.run, start)?;
+    for workload in arguments.workloads {
+        bench.run_test(
+            workload.name(),
+            |connection, seed| Ok(ycsb::load(connection, seed, arguments.records)?),
+            || {
+                let shared = ycsb::Shared::new(workload, arguments.distribution, arguments.records);
+                move |connection, seed, index, workers| {
+                    Box::new(YcsbWorker::new(&shared, connection, seed, index, workers))
+                }
+            },
+        )?;
+    }
+    bench.close()
+}
+
+/// Runs the calvin benchmark, prints it and writes its report.
+pub fn calvin(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let start = || start_embedded(Protocol::Fauna);
+    let mut bench = Bench::open("calvin", CALVIN_REQUEST, vec!["insert".to_owned()], arguments, start)?;
+    let nothing = |_: &mut dyn Connection, _| Ok(());
+    bench.run_test("insert", nothing, || {
+        |connection, seed, index, workers| Box::new(CalvinWorker::new(connection, seed, index, workers))
     })?;
     bench.close()
 }
@@ -51,6 +87,11 @@ pub fn news(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::R
 const PRODUCT_REQUEST: &str = "A request is one command on one product, timed from send to reply.";
 const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
      score (not timed). CPU and requests per second include the ten writes.";
+const NEWS_PAGE_REQUEST: &str = "A request reads and parses the ten best articles of World. Scores stay as they are.";
+const YCSB_REQUEST: &str = "A request is one operation on one record of ten fields of 100 bytes (a scan: on up to 100), as one \
+     transaction where the protocol has them. An update writes one field.";
+const CALVIN_REQUEST: &str = "A request is one authenticated query, one transaction, that inserts four instances of four small \
+     random strings into a collection with four indexes: 36 writes.";
 
 struct Bench {
     arguments: RunArguments,
@@ -68,7 +109,7 @@ impl Bench {
         request: &str,
         tests: Vec<String>,
         arguments: RunArguments,
-        start_embedded: StartEmbedded,
+        start_embedded: impl FnOnce() -> anyhow::Result<EmbeddedServer>,
     ) -> anyhow::Result<Bench> {
         let embedded = match &arguments.target {
             Some(_) => None,
@@ -121,18 +162,21 @@ impl Bench {
         })
     }
 
-    /// Runs one test at every parallelism.
-    fn run_test(
+    /// Runs one test at every parallelism. `cell` gives what makes the workers of one cell.
+    fn run_test<W: Worker + 'static, M: Fn(Box<dyn Connection>, u64, u64, u64) -> Box<W>>(
         &mut self,
         test: &str,
         load: impl Fn(&mut dyn Connection, u64) -> anyhow::Result<()>,
-        worker: impl Fn(Box<dyn Connection>, u64, u64, u64) -> Box<dyn Worker>,
+        cell: impl Fn() -> M,
     ) -> anyhow::Result<()> {
         let seed = self.arguments.seed;
         for parallelism in self.arguments.parallelism.clone() {
             self.control.clear().context("cannot clear the database")?;
             load(&mut *self.control, seed).context("cannot load the data")?;
-            let connect = |index| Ok(worker(self.target.connect()?, seed, index, parallelism.into()));
+            let worker = cell();
+            let connect = |index| -> anyhow::Result<Box<dyn Worker>> {
+                Ok(worker(self.target.connect()?, seed, index, parallelism.into()))
+            };
             let workers: Vec<Box<dyn Worker>> = (0..parallelism.into()).map(connect).collect::<anyhow::Result<_>>()?;
             let cell = self
                 .run_cell(test, parallelism, workers)

@@ -1,7 +1,8 @@
-//! Both benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
+//! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
 
 use quartet_bench::{
-    BenchArguments, BenchCommand, EmbeddedServer, ProductArguments, ProductTest, Results, RunArguments,
+    BenchArguments, BenchCommand, EmbeddedServer, NewsArguments, ProductArguments, ProductTest, Results, RunArguments,
+    YcsbArguments, YcsbWorkload,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -35,12 +36,37 @@ fn product_runs_every_test_at_every_parallelism() {
 #[test]
 fn news_runs_at_every_parallelism() {
     let report = TempDir::new().unwrap();
-    if !run_embedded(BenchCommand::News(arguments(&report))) {
+    if !run_embedded(BenchCommand::News(NewsArguments {
+        run: arguments(&report),
+        keep_scores: false,
+    })) {
         return;
     }
     let results = read_results(report.path(), "news");
     let cells: Vec<u32> = results.cells.iter().map(|cell| cell.parallelism).collect();
     assert_eq!(cells, [1, 4]);
+    check_cells(&results);
+    check_page(report.path(), &results);
+}
+
+#[test]
+fn ycsb_runs_every_workload() {
+    let report = TempDir::new().unwrap();
+    let command = BenchCommand::Ycsb(YcsbArguments {
+        run: RunArguments {
+            parallelism: vec![4],
+            ..arguments(&report)
+        },
+        workloads: YcsbWorkload::ALL.to_vec(),
+        records: 130,
+        distribution: None,
+    });
+    if !run_embedded(command) {
+        return;
+    }
+    let results = read_results(report.path(), "ycsb");
+    let cells: Vec<&str> = results.cells.iter().map(|cell| cell.test.as_str()).collect();
+    assert_eq!(cells, ["A", "B", "C", "D", "E", "F"]);
     check_cells(&results);
     check_page(report.path(), &results);
 }
@@ -58,7 +84,7 @@ fn a_given_target_that_holds_data_is_cleared_only_on_demand() {
         };
         let tests = vec![ProductTest::Read];
         let command = BenchCommand::Product(ProductArguments { run, tests });
-        quartet_bench::run(BenchArguments { command }, &|| panic!("a target is given"))
+        quartet_bench::run(BenchArguments { command }, &|_| panic!("a target is given"))
     };
     assert_eq!(server.ask("SET precious 1"), "+OK\r\n");
     assert!(run(false).unwrap_err().to_string().contains("--flush"));
@@ -91,7 +117,7 @@ fn arguments(report: &TempDir) -> RunArguments {
 fn run_embedded(command: BenchCommand) -> bool {
     let Some(server) = Redis::start() else { return false };
     let server = std::cell::Cell::new(Some(server));
-    let start = || {
+    let start = |_| {
         let server = server.take().expect("one server a run");
         Ok(EmbeddedServer::new(server.url(), Some(server.child.id()), server))
     };

@@ -60,6 +60,11 @@ impl RecentChanges {
         newest_overlapping(&self.declared, start, end)
     }
 
+    /// The newest write conflict declared of a key; zero if none.
+    pub fn newest_declared_at(&self, key: &[u8]) -> Version {
+        newest_containing(&self.declared, key).unwrap_or_default()
+    }
+
     /// The newest change known of an absent key; zero if none.
     pub fn newest_at(&self, key: &[u8]) -> Version {
         let point = if self.points.is_empty() {
@@ -67,12 +72,7 @@ impl RecentChanges {
         } else {
             self.points.get(key).copied()
         };
-        let range = self
-            .ranges
-            .iter()
-            .rev()
-            .find(|(_, range)| range.contains(key))
-            .map(|(version, _)| *version);
+        let range = newest_containing(&self.ranges, key);
         point.max(range).unwrap_or_default().max(self.newest_unrecorded(key))
     }
 
@@ -122,6 +122,11 @@ impl RecentChanges {
 
 fn space_of(key: &[u8]) -> [u8; SPACE_BYTES] {
     key.first_chunk().copied().unwrap_or_default()
+}
+
+fn newest_containing(ranges: &VecDeque<(Version, KeyRange)>, key: &[u8]) -> Option<Version> {
+    let newest = ranges.iter().rev().find(|(_, range)| range.contains(key));
+    newest.map(|(version, _)| *version)
 }
 
 fn newest_overlapping(ranges: &VecDeque<(Version, KeyRange)>, start: &[u8], end: &[u8]) -> Version {

@@ -259,6 +259,11 @@ impl<'e> Home<'e> {
         self.now_micros
     }
 
+    /// The version of the latest commit.
+    pub fn last_version(&self) -> Version {
+        self.state.last_version()
+    }
+
     /// Takes the time anew, for a holder that executes many transactions.
     pub fn refresh_now(&mut self) {
         self.now_micros = self.engine.now_micros();

@@ -131,12 +131,46 @@ impl CommitRequest {
 pub struct OptimisticTransaction {
     snapshot: Arc<dyn Snapshot>,
     prefix: [u8; SPACE_BYTES],
-    read_version: Version,
     now_micros: u64,
-    points_read: Vec<Vec<u8>>,
+    /// What a conflict is judged by, and what is to land if there is none.
+    attempt: Attempt,
+}
+
+/// What is left of an attempt when the layer's code has ended.
+struct Attempt {
+    read_version: Version,
+    points_read: PointsRead,
     ranges_read: Vec<KeyRange>,
     /// By full key.
     writes: BTreeMap<Vec<u8>, Write>,
+}
+
+/// Full keys, one behind the other: a transaction reads many, and looks at them again only if something else committed.
+#[derive(Default)]
+struct PointsRead {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl PointsRead {
+    /// Adds a key and returns it.
+    fn push(&mut self, prefix: &[u8], key: &[u8]) -> &[u8] {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(prefix);
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+        &self.bytes[start..]
+    }
+
+    fn pop(&mut self) {
+        self.ends.pop();
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
 }
 
 /// A row to write: its new value, `None` for a clear, and where the commit version goes.
@@ -177,7 +211,7 @@ impl Stamp {
 
 impl OptimisticTransaction {
     pub fn read_version(&self) -> Version {
-        self.read_version
+        self.attempt.read_version
     }
 
     pub fn now_micros(&self) -> u64 {
@@ -185,19 +219,20 @@ impl OptimisticTransaction {
     }
 
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        let key = self.full_key(key);
-        if let Some(written) = self.writes.get(&key) {
-            return written.value.clone();
+        let attempt = &mut self.attempt;
+        let key = attempt.points_read.push(&self.prefix, key);
+        if let Some(written) = attempt.writes.get(key) {
+            let value = written.value.clone();
+            attempt.points_read.pop();
+            return value;
         }
-        let row = self.snapshot.get(&key);
-        self.points_read.push(key);
-        row.map(|row| row.value().to_vec())
+        self.snapshot.get(key).map(|row| row.value().to_vec())
     }
 
     /// Like `get`, but a later change of the row is no conflict.
     pub fn get_unjudged(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let key = self.full_key(key);
-        match self.writes.get(&key) {
+        match self.attempt.writes.get(&key) {
             Some(written) => written.value.clone(),
             None => self.snapshot.get(&key).map(|row| row.value().to_vec()),
         }
@@ -205,7 +240,7 @@ impl OptimisticTransaction {
 
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let key = self.full_key(key);
-        self.writes.insert(key, Write::plain(Some(value.to_vec())));
+        self.attempt.writes.insert(key, Write::plain(Some(value.to_vec())));
     }
 
     /// Sets a row in whose key and value the commit version is to be filled in. Offsets into the key count from the
@@ -221,30 +256,30 @@ impl OptimisticTransaction {
             key_stamps: key_stamps.iter().map(below_prefix).collect(),
             value_stamps,
         };
-        self.writes.insert(key, write);
+        self.attempt.writes.insert(key, write);
     }
 
     /// Takes back what this transaction wrote under `key`.
     pub fn forget_write(&mut self, key: &[u8]) {
         let key = self.full_key(key);
-        self.writes.remove(&key);
+        self.attempt.writes.remove(&key);
     }
 
     /// True if this transaction has written something.
     pub fn has_written(&self) -> bool {
-        !self.writes.is_empty()
+        !self.attempt.writes.is_empty()
     }
 
     pub fn clear(&mut self, key: &[u8]) {
         let key = self.full_key(key);
-        self.writes.insert(key, Write::plain(None));
+        self.attempt.writes.insert(key, Write::plain(None));
     }
 
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks. What was visited, and only
     /// that, is remembered as read.
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         if let Some(read) = self.visit_range(start, end, reverse, visit) {
-            self.ranges_read.push(read);
+            self.attempt.ranges_read.push(read);
         }
     }
 
@@ -259,7 +294,7 @@ impl OptimisticTransaction {
         if start >= end {
             return None;
         }
-        let written = self.writes.range(start.clone()..end.clone());
+        let written = self.attempt.writes.range(start.clone()..end.clone());
         let mut own: Vec<(&Vec<u8>, &Option<Vec<u8>>)> = written.map(|(key, write)| (key, &write.value)).collect();
         if !reverse {
             own.reverse();
@@ -378,9 +413,11 @@ impl Engine {
         for _ in 0..attempts {
             let (mut transaction, reading, hold) = self.begin(space);
             let answer = body(&mut transaction);
+            // A snapshot that is still held makes each write copy the nodes on its way.
+            let mut attempt = transaction.into_attempt();
             let mut home = self.home();
             let judged = match &answer {
-                Ok(_) if !transaction.writes.is_empty() => transaction.certify(home.state()),
+                Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state()),
                 _ => Ok(()),
             };
             reading.end(home.state());
@@ -389,11 +426,11 @@ impl Engine {
                 self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            if transaction.writes.is_empty() {
-                return Ok((answer, transaction.read_version, hold));
+            if attempt.writes.is_empty() {
+                return Ok((answer, attempt.read_version, hold));
             }
             let (version, written) = home
-                .execute(space, |target| transaction.write_to(target, tells_version))
+                .execute(space, |target| attempt.write_to(target, tells_version))
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
@@ -412,11 +449,13 @@ impl Engine {
         let transaction = OptimisticTransaction {
             snapshot: home.state().snapshot(),
             prefix: space.prefix(),
-            read_version,
             now_micros,
-            points_read: Vec::new(),
-            ranges_read: Vec::new(),
-            writes: BTreeMap::new(),
+            attempt: Attempt {
+                read_version,
+                points_read: PointsRead::default(),
+                ranges_read: Vec::new(),
+                writes: BTreeMap::new(),
+            },
         };
         let hold = match space.durability {
             Durability::Always => home.state().hold_of_everything(self.durable()),
@@ -500,11 +539,21 @@ fn prefixed(prefix: &[u8], range: &KeyRange) -> KeyRange {
 struct Changed;
 
 impl OptimisticTransaction {
+    fn into_attempt(self) -> Attempt {
+        self.attempt
+    }
+}
+
+impl Attempt {
     fn certify(&self, state: &HomeState) -> Result<(), Changed> {
+        // Every change that is evidence against a reader has a version of its own.
+        if state.last_version() == self.read_version {
+            return Ok(());
+        }
         if !state.changes.can_judge(self.read_version) {
             return Err(Changed);
         }
-        for key in &self.points_read {
+        for key in self.points_read.iter() {
             unchanged_point(state, key, self.read_version)?;
         }
         for range in &self.ranges_read {
@@ -541,8 +590,7 @@ impl OptimisticTransaction {
 
 fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
     let present = state.store.get(key).map(|row| row.version());
-    let point = KeyRange::point(key);
-    let declared = state.changes.newest_declared(&point.start, &point.end);
+    let declared = state.changes.newest_declared_at(key);
     let newest = present
         .unwrap_or_default()
         .max(state.changes.newest_at(key))

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use quartet_engine::Stamp;
 
 use crate::expression::Effect;
+use crate::interned;
 use crate::json;
 use crate::parse;
 use crate::render;
@@ -102,7 +103,7 @@ impl Encoder {
         }
     }
 
-    fn array(&mut self, values: &[Value], names: &dyn Names) {
+    pub fn array(&mut self, values: &[Value], names: &dyn Names) {
         self.bytes.push(ARRAY);
         self.length(values.len());
         for value in values {
@@ -210,9 +211,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn text(&mut self) -> Option<Arc<str>> {
+    fn text(&mut self) -> Option<&'a str> {
         let length = self.length()?;
-        std::str::from_utf8(self.take(length)?).ok().map(Arc::from)
+        std::str::from_utf8(self.take(length)?).ok()
     }
 
     pub fn value(&mut self) -> Option<Value> {
@@ -229,7 +230,7 @@ impl<'a> Decoder<'a> {
                 value => Value::Int(value as i64),
             },
             DOUBLE => Value::Double(f64::from_bits(u64::from_be_bytes(self.fixed()?))),
-            STRING => Value::String(self.text()?),
+            STRING => Value::string(self.text()?),
             BYTES => {
                 let length = self.length()?;
                 Value::Bytes(self.take(length)?.into())
@@ -261,9 +262,10 @@ impl<'a> Decoder<'a> {
 
     fn entries(&mut self) -> Option<Fields> {
         let length = self.length()?;
-        let mut entries = Vec::new();
+        // Each takes two bytes at least.
+        let mut entries = Vec::with_capacity(length.min(self.bytes.len() / 2));
         for _ in 0..length {
-            entries.push((self.text()?, self.value()?));
+            entries.push((interned::name(self.text()?), self.value()?));
         }
         Some(Fields::new(entries))
     }
@@ -274,7 +276,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn query(&mut self) -> Option<Value> {
-        let api_version = self.text()?;
+        let api_version = interned::name(self.text()?);
         let source = json::parse(self.text()?.as_bytes()).ok()?;
         let lambda = parse::lambda(&source, Effect::Write).ok()?;
         Some(Value::Query(Arc::new(Closure {
@@ -287,7 +289,7 @@ impl<'a> Decoder<'a> {
     fn reference(&mut self) -> Option<Ref> {
         let mut scope = Vec::new();
         for _ in 0..self.length()? {
-            scope.push(self.text()?);
+            scope.push(interned::name(self.text()?));
         }
         let target = match self.byte()? {
             0 => Target::Native(self.native()?),
@@ -296,14 +298,14 @@ impl<'a> Decoder<'a> {
                 let number = u64::from_be_bytes(self.fixed()?);
                 Target::Named(native, self.name(native, number))
             }
-            2 => Target::Named(self.native()?, self.text()?),
+            2 => Target::Named(self.native()?, interned::name(self.text()?)),
             3 => Target::Numbered(self.native()?, i64::from_be_bytes(self.fixed()?)),
             4 => {
                 let number = u64::from_be_bytes(self.fixed()?);
                 let collection = self.name(Native::Collections, number);
                 Target::Document(collection, i64::from_be_bytes(self.fixed()?))
             }
-            5 => Target::Document(self.text()?, i64::from_be_bytes(self.fixed()?)),
+            5 => Target::Document(interned::name(self.text()?), i64::from_be_bytes(self.fixed()?)),
             _ => return None,
         };
         Some(Ref {
@@ -331,6 +333,9 @@ impl<'a> Decoder<'a> {
 
 /// A value as a document keeps it: without nulls, sets and documents as objects.
 pub fn storable(value: &Value) -> Value {
+    if is_storable(value) {
+        return value.clone();
+    }
     match value {
         Value::Array(items) => {
             let kept = items.values.iter().filter(|value| !value.is_null()).map(storable);
@@ -344,6 +349,17 @@ pub fn storable(value: &Value) -> Value {
         Value::Page(page) => storable(&page_as_object(page)),
         Value::Document(document) => storable(&document.as_object()),
         other => other.clone(),
+    }
+}
+
+/// True if the value is stored as it is: there is nothing to leave out or to turn into an object.
+fn is_storable(value: &Value) -> bool {
+    let is_kept = |value: &Value| !value.is_null() && is_storable(value);
+    match value {
+        Value::Array(items) => items.values.iter().all(is_kept),
+        Value::Object(fields) => fields.entries.iter().all(|(_, value)| is_kept(value)),
+        Value::Set(_) | Value::Page(_) | Value::Document(_) => false,
+        _ => true,
     }
 }
 
@@ -408,9 +424,11 @@ pub fn set_parts(set: &Set) -> Vec<(Arc<str>, Value)> {
 /// A version of a document in a row: its time, when it ends in microseconds (0: never), its fields.
 pub fn encode_version(ts: Timestamp, expiry_micros: u64, fields: &Fields, names: &dyn Names) -> Encoder {
     let mut encoder = Encoder {
-        bytes: [ts.0.to_be_bytes(), expiry_micros.to_be_bytes()].concat(),
+        bytes: Vec::with_capacity(16 + fields.encoded_bytes()),
         stamps: rows::stamp_if_pending(ts, 0),
     };
+    encoder.bytes.extend(ts.0.to_be_bytes());
+    encoder.bytes.extend(expiry_micros.to_be_bytes());
     encoder.fields(fields, names);
     encoder
 }

@@ -3,6 +3,7 @@
 //! The current version stands alone, so that reading it is one look-up. When it is replaced it joins the history, where a
 //! mark stands for each deletion. Versions that no read may ask for any more are dropped by the next write of the document.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -230,7 +231,10 @@ impl Evaluation<'_> {
                 transaction.set_stamped(&mark.0, &[stamp], vec![0], Vec::new());
             }
         }
-        self.drop_outdated(place);
+        // A document that begins outdates nothing.
+        if old.is_some() {
+            self.drop_outdated(place);
+        }
         Ok(())
     }
 
@@ -319,13 +323,9 @@ pub fn expiry_micros(place: &Place, ts: Timestamp, fields: &Fields, now_micros: 
 /// Deep merge: objects are merged, null removes, everything else replaces.
 pub fn merge(old: &Fields, change: &Fields) -> Fields {
     let mut entries = old.entries.clone();
-    let mut places: std::collections::HashMap<Arc<str>, usize> = entries
-        .iter()
-        .enumerate()
-        .map(|(index, (key, _))| (key.clone(), index))
-        .collect();
+    let mut places = Places::of(&entries, change.entries.len());
     for (key, value) in &change.entries {
-        let at = places.get(key).copied();
+        let at = places.find(&entries, key);
         let merged = match (at.map(|at| &entries[at].1), value) {
             (Some(Value::Object(old)), Value::Object(change)) => Value::Object(Arc::new(merge(old, change))),
             (None, Value::Object(change)) => Value::Object(Arc::new(merge(&Fields::default(), change))),
@@ -334,13 +334,39 @@ pub fn merge(old: &Fields, change: &Fields) -> Fields {
         match at {
             Some(at) => entries[at].1 = merged,
             None => {
-                places.insert(key.clone(), entries.len());
+                places.added(key, entries.len());
                 entries.push((key.clone(), merged));
             }
         }
     }
     entries.retain(|(_, value)| !value.is_null());
     Fields::new(entries)
+}
+
+/// Where the keys of an object are: a few are looked for one by one.
+struct Places(Option<HashMap<Arc<str>, usize>>);
+
+impl Places {
+    const COMPARED_MAX: usize = 16;
+
+    /// Of an object that will be asked so many times.
+    fn of(entries: &[(Arc<str>, Value)], times: usize) -> Places {
+        let places = entries.iter().enumerate().map(|(index, (key, _))| (key.clone(), index));
+        Places((entries.len() + times > Self::COMPARED_MAX).then(|| places.collect()))
+    }
+
+    fn find(&self, entries: &[(Arc<str>, Value)], key: &Arc<str>) -> Option<usize> {
+        match &self.0 {
+            Some(places) => places.get(key).copied(),
+            None => entries.iter().position(|(known, _)| known == key),
+        }
+    }
+
+    fn added(&mut self, key: &Arc<str>, index: usize) {
+        if let Some(places) = &mut self.0 {
+            places.insert(key.clone(), index);
+        }
+    }
 }
 
 /// What `merge` would need to lead from one version to the next: changed fields, null for removed ones.

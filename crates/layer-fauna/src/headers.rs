@@ -1,5 +1,7 @@
 //! The protocol's headers, both ways.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 
 use crate::error::{Code, Errors, Result};
@@ -124,9 +126,12 @@ fn tags(header: &str) -> std::result::Result<Vec<(&str, &str)>, &'static str> {
 }
 
 /// A path with doubled and trailing slashes taken out: drivers concatenate.
-pub fn plain_path(path: &str) -> String {
+pub fn plain_path(path: &str) -> Cow<'_, str> {
+    if path == "/" {
+        return path.into();
+    }
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    format!("/{}", parts.join("/"))
+    format!("/{}", parts.join("/")).into()
 }
 
 /// A parameter of a query string, decoded.
@@ -184,13 +189,18 @@ pub fn metrics(reply: &mut Reply, cost: &Cost, micros: u64, elapsed_ms: u64, byt
         ("x-storage-bytes-write", cost.bytes_written),
         ("x-txn-retries", u64::from(retries)),
     ];
+    let shown = |number: u64| match number {
+        0 => "0".into(),
+        1 => "1".into(),
+        number => number.to_string().into(),
+    };
     reply
         .headers
-        .extend(numbers.map(|(name, number)| (name, number.to_string())));
+        .extend(numbers.map(|(name, number)| (name, shown(number))));
 }
 
 /// Adds what every reply carries.
-pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, random: &[u8; 20]) -> Reply {
+pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]) -> Reply {
     if request.get("x-faunadb-formatted-json").is_some() {
         reply.body = json::indented(&reply.body);
     }
@@ -199,7 +209,7 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, random: &[u8; 20
         headers.push(("content-type", "application/json;charset=utf-8".into()));
     }
     headers.push(("x-faunadb-build", concat!("quartet-", env!("CARGO_PKG_VERSION")).into()));
-    headers.push(("traceparent", traceparent(request.get("traceparent"), random)));
+    headers.push(("traceparent", traceparent(request.get("traceparent"), trace).into()));
     if reply.status == 401 {
         headers.push(("www-authenticate", "Basic realm=\"Unauthorized\"".into()));
     }
@@ -207,31 +217,54 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, random: &[u8; 20
         // They come back in reverse, and a driver's test insists.
         pairs.reverse();
         let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        headers.push(("x-fauna-tags", pairs.join(",")));
+        headers.push(("x-fauna-tags", pairs.join(",").into()));
     }
     if let Some(origin) = request.get("origin") {
-        headers.push(("access-control-allow-origin", origin.into()));
+        headers.push(("access-control-allow-origin", origin.to_owned().into()));
         headers.push(("access-control-allow-credentials", "true".into()));
         headers.push(("access-control-expose-headers", EXPOSED.into()));
     }
     reply
 }
 
-/// W3C trace context: the caller's trace if it sent a valid one, else a new one.
-fn traceparent(given: Option<&str>, random: &[u8; 20]) -> String {
-    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let valid = given.and_then(|given| {
-        let parts: Vec<&str> = given.split('-').collect();
-        let is_hex = |text: &str, length: usize| {
-            text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        let [version, trace, span, flags] = parts[..] else {
-            return None;
-        };
-        let shape = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-        let set = trace.bytes().any(|byte| byte != b'0') && span.bytes().any(|byte| byte != b'0');
-        (shape && set && version != "ff").then(|| (trace.to_owned(), flags.to_owned()))
-    });
-    let (trace, flags) = valid.unwrap_or_else(|| (hexadecimal(&random[..16]), "00".into()));
-    format!("00-{trace}-{}-{flags}", hexadecimal(&random[12..20]))
+/// W3C trace context: the caller's trace if it sent a valid one, else a new one; `fresh` has the bytes of both ids.
+fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
+    let mut header = String::with_capacity(55);
+    header.push_str("00-");
+    let flags = match given.and_then(valid_trace) {
+        Some((trace, flags)) => {
+            header.push_str(trace);
+            flags
+        }
+        None => {
+            push_hexadecimal(&fresh[..16], &mut header);
+            "00"
+        }
+    };
+    header.push('-');
+    push_hexadecimal(&fresh[16..], &mut header);
+    header.push('-');
+    header.push_str(flags);
+    header
+}
+
+/// The id of the trace and its flags.
+fn valid_trace(given: &str) -> Option<(&str, &str)> {
+    let is_hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let set = |text: &str| text.bytes().any(|byte| byte != b'0');
+    let mut parts = given.split('-');
+    let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
+    let shape =
+        parts.next().is_none() && is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
+    (shape && set(trace) && set(span) && version != "ff").then_some((trace, flags))
+}
+
+fn push_hexadecimal(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
 }

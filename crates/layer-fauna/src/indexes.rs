@@ -45,11 +45,14 @@ pub struct Entry {
 /// Terms as they stand in keys: equal terms, equal bytes.
 pub fn terms_key(terms: &[Value], schema: &Schema) -> Vec<u8> {
     let mut writer = KeyWriter::identity(schema);
+    writer.bytes.push(0);
     terms.iter().for_each(|term| writer.value(term, false));
-    if writer.bytes.len() <= TERMS_BYTES_PLAIN {
-        return [&[writer.bytes.len() as u8], writer.bytes.as_slice()].concat();
+    let length = writer.bytes.len() - 1;
+    if length <= TERMS_BYTES_PLAIN {
+        writer.bytes[0] = length as u8;
+        return writer.bytes;
     }
-    [&[0xff], Sha256::digest(&writer.bytes).as_slice()].concat()
+    [&[0xff], Sha256::digest(&writer.bytes[1..]).as_slice()].concat()
 }
 
 /// All entries of an index under these terms.
@@ -82,13 +85,17 @@ impl Evaluation<'_> {
                 "Too many index entries for one document.",
             ));
         }
+        if let ([terms], [values]) = (terms.as_slice(), values.as_slice()) {
+            return Ok(vec![entry(index, &place.schema, terms.clone(), values.clone())]);
+        }
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for terms in &terms {
             for values in &values {
                 let entry = entry(index, &place.schema, terms.clone(), values.clone());
-                let entry = entry.filter(|entry| seen.insert((entry.terms_key.clone(), entry.values_key.clone())));
-                entries.extend(entry);
+                if seen.insert((entry.terms_key.clone(), entry.values_key.clone())) {
+                    entries.push(entry);
+                }
             }
         }
         Ok(entries)
@@ -99,6 +106,12 @@ impl Evaluation<'_> {
         let mut combinations = vec![Vec::new()];
         for component in components {
             let found = self.component(component, source, document);
+            if let [value] = found.as_slice() {
+                combinations
+                    .iter_mut()
+                    .for_each(|combination| combination.push(value.clone()));
+                continue;
+            }
             let longer = combinations.iter().flat_map(|combination: &Vec<Value>| {
                 found.iter().map(move |value| {
                     let mut combination = combination.clone();
@@ -244,28 +257,26 @@ impl Evaluation<'_> {
 
     pub fn add_entry(&mut self, index: &Index, place: &Place, entry: &Entry, ts: Timestamp, expiry: u64) -> Result<()> {
         let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-        let key = prefix
-            .clone()
-            .bytes(&entry.values_key)
-            .number(place.collection)
-            .number(place.id);
-        if key.0.len() > 60_000 {
+        let prefix_bytes = prefix.0.len();
+        let same = prefix.bytes(&entry.values_key);
+        if same.0.len() > 60_000 {
             return Err(Errors::new(Code::BadRequest, "Index entry exceeds the size limit."));
         }
         if index.unique {
-            self.check_unique(&prefix.clone().bytes(&entry.values_key), &key)?;
+            self.check_unique(&same, &same.clone().number(place.collection).number(place.id))?;
         }
+        let key = same.number(place.collection).number(place.id);
         let mut row = Encoder {
             bytes: [ts.0.to_be_bytes(), expiry.to_be_bytes()].concat(),
             stamps: rows::stamp_if_pending(ts, 0),
         };
-        row.value(&Value::array(entry.values.clone()), place.schema.as_ref());
+        row.array(&entry.values, place.schema.as_ref());
         self.cost.bytes_written += (key.0.len() + row.bytes.len()) as u64;
         let stamps: Vec<Stamp> = entry
             .stamps
             .iter()
             .map(|stamp| Stamp {
-                offset: stamp.offset + prefix.0.len(),
+                offset: stamp.offset + prefix_bytes,
                 ..*stamp
             })
             .collect();
@@ -402,7 +413,7 @@ impl Evaluation<'_> {
             bytes: span.added.0.to_be_bytes().to_vec(),
             ..Encoder::default()
         };
-        row.value(&Value::array(span.entry.values.clone()), place.schema.as_ref());
+        row.array(&span.entry.values, place.schema.as_ref());
         self.view.writing().set(&key.0, &row.bytes);
         Ok(())
     }
@@ -437,18 +448,18 @@ pub fn entry_values(row: &[u8], offset: usize, schema: &Schema) -> Vec<Value> {
     }
 }
 
-fn entry(index: &Index, schema: &Schema, terms: Vec<Value>, values: Vec<Value>) -> Option<Entry> {
+fn entry(index: &Index, schema: &Schema, terms: Vec<Value>, values: Vec<Value>) -> Entry {
     let mut writer = KeyWriter::ordered(schema);
     for (component, value) in index.values.iter().zip(&values) {
         writer.value(value, component.reverse);
     }
-    Some(Entry {
+    Entry {
         terms_key: terms_key(&terms, schema),
         values_key: writer.bytes,
         stamps: writer.stamps,
         terms,
         values,
-    })
+    }
 }
 
 /// Follows a path into a value; arrays on the way and at the end stand for their elements, objects at the end for null.

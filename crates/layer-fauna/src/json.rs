@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::interned;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
@@ -77,7 +79,7 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'{') => self.nested(Parser::object),
             Some(b'[') => self.nested(Parser::array),
-            Some(b'"') => Ok(Json::String(self.string()?.into())),
+            Some(b'"') => Ok(Json::String(self.string()?)),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => self.word(),
         }
@@ -153,16 +155,16 @@ impl Parser<'_> {
 
     fn object(&mut self) -> Result<Json, JsonError> {
         let mut fields: Vec<(Arc<str>, Json)> = Vec::new();
-        let mut seen: HashSet<Arc<str>> = HashSet::new();
+        let mut seen = SeenKeys::default();
         if self.closes_at_once(b'}') {
             return Ok(Json::Object(fields.into()));
         }
         loop {
             self.skip_space();
-            let key: Arc<str> = self.string()?.into();
+            let key = self.key()?;
             self.expect(b':')?;
             let value = self.value()?;
-            if seen.insert(key.clone()) {
+            if seen.is_new(&key, &fields) {
                 fields.push((key, value));
             }
             if !self.more(b'}')? {
@@ -171,22 +173,45 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn key(&mut self) -> Result<Arc<str>, JsonError> {
+        match self.plain_string()? {
+            Some(plain) => Ok(interned::name(plain)),
+            None => self.string_with_escapes().map(Arc::from),
+        }
+    }
+
+    fn string(&mut self) -> Result<Arc<str>, JsonError> {
+        match self.plain_string()? {
+            Some(plain) => Ok(plain.into()),
+            None => self.string_with_escapes().map(Arc::from),
+        }
+    }
+
+    /// A string that stands there as it is; `None`: it begins there, and has escapes.
+    fn plain_string(&mut self) -> Result<Option<&str>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(JsonError::Invalid);
         }
         self.at += 1;
+        let rest = &self.text[self.at..];
+        let plain = plain_bytes(rest.as_bytes());
+        if rest.as_bytes().get(plain) != Some(&b'"') {
+            return Ok(None);
+        }
+        self.at += plain + 1;
+        Ok(Some(&rest[..plain]))
+    }
+
+    fn string_with_escapes(&mut self) -> Result<String, JsonError> {
         let mut out = String::new();
         loop {
             let rest = &self.text[self.at..];
-            let plain = rest
-                .find(|c: char| c == '"' || c == '\\' || c < ' ')
-                .ok_or(JsonError::Invalid)?;
+            let plain = plain_bytes(rest.as_bytes());
             out.push_str(&rest[..plain]);
             self.at += plain + 1;
-            match rest.as_bytes()[plain] {
-                b'"' => return Ok(out),
-                b'\\' => self.escape(&mut out)?,
+            match rest.as_bytes().get(plain) {
+                Some(b'"') => return Ok(out),
+                Some(b'\\') => self.escape(&mut out)?,
                 _ => return Err(JsonError::Invalid),
             }
         }
@@ -282,11 +307,73 @@ impl Parser<'_> {
     }
 }
 
+/// The keys of an object so far: a few are compared one by one, many are hashed.
+#[derive(Default)]
+struct SeenKeys {
+    hashed: HashSet<Arc<str>>,
+}
+
+impl SeenKeys {
+    const COMPARED_MAX: usize = 16;
+
+    fn is_new(&mut self, key: &Arc<str>, fields: &[(Arc<str>, Json)]) -> bool {
+        if fields.len() < Self::COMPARED_MAX {
+            return fields.iter().all(|(known, _)| known != key);
+        }
+        if self.hashed.is_empty() {
+            self.hashed.extend(fields.iter().map(|(known, _)| known.clone()));
+        }
+        self.hashed.insert(key.clone())
+    }
+}
+
+/// How many bytes stand before the first one that a JSON string has to escape: a quote, a backslash or a control character.
+/// Eight at a time: each of the three tests sets the highest bit of the bytes that it finds. Where a borrow makes one too
+/// many, that is behind the first.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHEST;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHEST;
+        let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\'))) | controls;
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    words.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
+}
+
+/// Writes an integer in decimal.
+pub fn write_integer(integer: i64, out: &mut String) {
+    let mut digits = [0; 20];
+    let (mut start, mut rest) = (digits.len(), integer.unsigned_abs());
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if integer < 0 {
+        out.push('-');
+    }
+    digits[start..].iter().for_each(|digit| out.push(char::from(*digit)));
+}
+
 /// Writes a string with the escapes that JSON requires.
 pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c == '"' || c == '\\' || c < ' ') {
+    loop {
+        let at = plain_bytes(rest.as_bytes());
+        if at == rest.len() {
+            break;
+        }
         out.push_str(&rest[..at]);
         match rest.as_bytes()[at] {
             b'"' => out.push_str("\\\""),
@@ -309,7 +396,7 @@ pub fn write(json: &Json, out: &mut String) {
     match json {
         Json::Null => out.push_str("null"),
         Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Json::Int(value) => out.push_str(&value.to_string()),
+        Json::Int(value) => write_integer(*value, out),
         Json::Double(value) => crate::number::write_double(*value, out),
         Json::String(text) => write_string(text, out),
         Json::Array(items) => {
@@ -414,8 +501,43 @@ mod tests {
         check(r#"{"a":1,"a":2} tail"#, r#"{"a":1}"#);
         check(r#"{"a":"#, "Invalid");
         check("", "Empty");
+        check(r#"{"a":1,"b":{"a":2},"b":3,"":4}"#, r#"{"a":1,"b":{"a":2},"":4}"#);
+        check("\"a\nb\"", "Invalid");
+        check("\"no end", "Invalid");
         check(&"[".repeat(1_000_000), "TooDeep");
         check(&"{\"a\":".repeat(1_000_000), "TooDeep");
+    }
+
+    #[test]
+    fn special_bytes_are_found_wherever_they_stand() {
+        for special in (0..=255_u8).filter(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+            for at in 0..20 {
+                let mut bytes = [0xc3; 20];
+                bytes[at] = special;
+                assert_eq!(plain_bytes(&bytes), at);
+            }
+        }
+        for plain in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xff] {
+            assert_eq!(plain_bytes(&[plain; 19]), 19);
+        }
+    }
+
+    #[test]
+    fn many_keys_are_told_apart_too() {
+        let fields: Vec<String> = (0..50).map(|key| format!("\"k{}\":{key}", key % 40)).collect();
+        let Ok(Json::Object(fields)) = parse(format!("{{{}}}", fields.join(",")).as_bytes()) else {
+            panic!("an object")
+        };
+        assert_eq!((fields.len(), &fields[39].1), (40, &Json::Int(39)));
+    }
+
+    #[test]
+    fn integers_are_decimal() {
+        for integer in [0, 7, -7, 1_234_567_890, i64::MAX, i64::MIN] {
+            let mut out = String::new();
+            write_integer(integer, &mut out);
+            assert_eq!(out, integer.to_string());
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod functions;
 mod headers;
 mod histories;
 mod indexes;
+mod interned;
 mod json;
 mod jwt;
 mod maintenance;

@@ -271,11 +271,11 @@ impl<'n> KeyWriter<'n> {
 
     /// Zero bytes are escaped, so that a shorter one comes first.
     fn terminated(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.bytes.push(byte);
-            if byte == 0 {
-                self.bytes.push(0xff);
+        for (index, part) in bytes.split(|&byte| byte == 0).enumerate() {
+            if index > 0 {
+                self.bytes.extend([0, 0xff]);
             }
+            self.bytes.extend_from_slice(part);
         }
         self.bytes.extend([0, 0]);
     }

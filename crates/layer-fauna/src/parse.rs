@@ -286,12 +286,16 @@ impl Parser {
         {
             return self.escape(key, inner);
         }
-        Expression::Object(
-            fields
-                .iter()
-                .map(|(key, value)| (key.clone(), self.named(key, value)))
-                .collect(),
-        )
+        let fields = fields.iter().map(|(key, value)| (key.clone(), self.named(key, value)));
+        let fields: Vec<(Arc<str>, Expression)> = fields.collect();
+        if fields.iter().all(|(_, field)| matches!(field, Expression::Literal(_))) {
+            let fields = fields.into_iter().map(|(key, field)| match field {
+                Expression::Literal(value) => (key, value),
+                _ => (key, Value::Null),
+            });
+            return Expression::Literal(Value::object(fields.collect()));
+        }
+        Expression::Object(fields)
     }
 
     fn lambda(&mut self, json: &Json) -> Arc<Lambda> {

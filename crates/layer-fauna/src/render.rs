@@ -28,6 +28,21 @@ pub fn render(value: &Value, transaction_micros: u64) -> String {
     renderer.out
 }
 
+/// The body of a good reply.
+pub fn resource(value: &Value, transaction_micros: u64) -> String {
+    let mut renderer = Renderer::new(transaction_micros);
+    renderer
+        .out
+        .reserve(value.size().bytes.min(BODY_BYTES_RESERVED) as usize);
+    renderer.out.push_str("{\"resource\":");
+    renderer.value(value);
+    renderer.out.push('}');
+    renderer.out
+}
+
+/// A body grows to more than this as it is written.
+const BODY_BYTES_RESERVED: u64 = 64 << 10;
+
 impl Renderer {
     pub fn new(transaction_micros: u64) -> Renderer {
         Renderer {
@@ -40,7 +55,7 @@ impl Renderer {
         match value {
             Value::Null => self.out.push_str("null"),
             Value::Bool(value) => self.out.push_str(if *value { "true" } else { "false" }),
-            Value::Int(value) => self.display(value),
+            Value::Int(value) => json::write_integer(*value, &mut self.out),
             Value::Double(value) if value.is_finite() => write_double(*value, &mut self.out),
             Value::Double(value) => write_string(&crate::number::java_double(*value), &mut self.out),
             Value::String(text) => write_string(text, &mut self.out),
@@ -74,14 +89,12 @@ impl Renderer {
             Value::Uuid(uuid) => self.escaped("@uuid", &hyphenated(uuid)),
             Value::Query(closure) => self.query(closure),
             Value::Document(document) => self.document(document),
-            Value::TransactionTime => self.display(&self.transaction_micros.clone()),
+            Value::TransactionTime => self.micros(self.transaction_micros),
         }
     }
 
-    fn display(&mut self, number: &dyn std::fmt::Display) {
-        use std::fmt::Write;
-        // Writing to a string cannot fail.
-        let _ = write!(self.out, "{number}");
+    fn micros(&mut self, micros: u64) {
+        json::write_integer(micros as i64, &mut self.out);
     }
 
     fn escaped(&mut self, key: &str, text: &str) {
@@ -141,8 +154,8 @@ impl Renderer {
         self.reference(&document.reference);
         self.key("ts");
         match document.ts {
-            Timestamp::PENDING => self.display(&self.transaction_micros.clone()),
-            Timestamp(micros) => self.display(&micros),
+            Timestamp::PENDING => self.micros(self.transaction_micros),
+            Timestamp(micros) => self.micros(micros),
         }
         for (key, value) in &document.fields.entries {
             self.out.push(',');
@@ -328,7 +341,7 @@ impl Renderer {
             match step {
                 Step::Key(key) => write_string(key, &mut self.out),
                 Step::Name(name) => write_string(name, &mut self.out),
-                Step::Index(index) => self.display(index),
+                Step::Index(index) => json::write_integer(*index as i64, &mut self.out),
             }
         }
         self.out.push(']');

@@ -95,18 +95,27 @@ impl View<'_> {
 #[derive(Clone, Debug)]
 pub struct Key(pub Vec<u8>);
 
+/// Most keys are shorter, so they are built without growing.
+const KEY_BYTES: usize = 64;
+
 impl Key {
+    fn starting(first: u8) -> Key {
+        let mut key = Vec::with_capacity(KEY_BYTES);
+        key.push(first);
+        Key(key)
+    }
+
     pub fn global(kind: u8) -> Key {
-        Key(vec![0, kind])
+        Key::starting(0).byte(kind)
     }
 
     pub fn of(database: DatabaseNumber, kind: u8) -> Key {
-        Key(vec![1]).number(database.0).byte(kind)
+        Key::database(database).byte(kind)
     }
 
     /// Everything of a database.
     pub fn database(database: DatabaseNumber) -> Key {
-        Key(vec![1]).number(database.0)
+        Key::starting(1).number(database.0)
     }
 
     pub fn byte(mut self, byte: u8) -> Key {

@@ -4,9 +4,10 @@
 //! query that creates it). Compiled schemas are kept until the database's schema stamp changes; every transaction reads the
 //! stamp, so none can commit against a schema that has changed.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::codec::{self, Names};
 use crate::rows::{self, DatabaseNumber, Key, View};
@@ -17,11 +18,12 @@ pub struct Schema {
     pub database: u64,
     /// The bytes of the stamp row it was compiled from.
     pub stamp: Vec<u8>,
-    numbers: HashMap<(Native, Arc<str>), u64>,
-    names: HashMap<(Native, u64), Arc<str>>,
-    collections: HashMap<u64, Arc<Collection>>,
-    indexes: HashMap<u64, Arc<Index>>,
-    functions: HashMap<u64, Arc<UserFunction>>,
+    /// By kind.
+    numbers: [FxHashMap<Arc<str>, u64>; Native::ALL.len()],
+    names: FxHashMap<(Native, u64), Arc<str>>,
+    collections: FxHashMap<u64, Arc<Collection>>,
+    indexes: FxHashMap<u64, Arc<Index>>,
+    functions: FxHashMap<u64, Arc<UserFunction>>,
     pub roles: Vec<Arc<Role>>,
     pub providers: Vec<Arc<AccessProvider>>,
 }
@@ -114,7 +116,7 @@ pub struct AccessProvider {
 
 impl Names for Schema {
     fn number(&self, kind: Native, name: &str) -> Option<u64> {
-        self.numbers.get(&(kind, name.into())).copied()
+        self.numbers[kind as usize].get(name).copied()
     }
 
     fn name(&self, kind: Native, number: u64) -> Option<Arc<str>> {
@@ -178,7 +180,7 @@ impl Schema {
             view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
                 let name: Arc<str> = String::from_utf8_lossy(&key[skip..]).into();
                 let number = rows::number_at(value, 0);
-                self.numbers.insert((native, name.clone()), number);
+                self.numbers[native as usize].insert(name.clone(), number);
                 self.names.insert((native, number), name);
                 ControlFlow::Continue(())
             });

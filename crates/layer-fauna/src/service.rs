@@ -3,6 +3,7 @@
 //! A query that cannot write reads the newest durable state and never waits. One that may write runs as an optimistic
 //! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,6 +31,8 @@ use crate::streams::is_stream;
 use crate::sweep::Walk;
 use crate::value::{Timestamp, Value};
 
+/// Headers of a usual reply.
+const HEADERS: usize = 16;
 /// Attempts at a transaction before it is called contended.
 const ATTEMPTS: u32 = 5;
 /// Larger requests are refused.
@@ -45,6 +48,8 @@ pub struct Fauna {
     /// Refuses what would make the database larger.
     pub is_full: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
+    /// Where the ids of traces have got to.
+    traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
     work_left: AtomicBool,
@@ -92,7 +97,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: String,
     /// The reply may be sent once this is durable.
     pub hold: Hold,
@@ -121,6 +126,8 @@ struct Plan<'q> {
 
 impl Fauna {
     pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
+        let mut seed = [0; 8];
+        random(&mut seed);
         Fauna {
             engine,
             space,
@@ -128,6 +135,7 @@ impl Fauna {
             is_one_of_several: false,
             is_full: Box::new(|| false),
             random,
+            traces: AtomicU64::new(u64::from_be_bytes(seed)),
             schemas: Mutex::default(),
             last_id: AtomicU64::new(0),
             work_left: AtomicBool::new(true),
@@ -145,6 +153,21 @@ impl Fauna {
     pub fn random(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
         (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a random start and not the
+    /// system's randomness, which costs more than many a query.
+    pub fn trace(&self) -> [u8; 24] {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let start = self.traces.fetch_add(STEP.wrapping_mul(3), Ordering::Relaxed);
+        let mut bytes = [0; 24];
+        for (index, part) in bytes.chunks_exact_mut(8).enumerate() {
+            let mut mixed = start.wrapping_add(STEP.wrapping_mul(index as u64 + 1));
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
+        }
         bytes
     }
 
@@ -205,7 +228,7 @@ impl Fauna {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = headers::plain_path(path);
-        let reply = match (path.as_str(), request.method) {
+        let reply = match (&*path, request.method) {
             (_, "OPTIONS") => headers::preflight(&headers),
             ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write, may_take_long),
             ("/", "GET") => match headers::parameter(query, "q") {
@@ -229,7 +252,7 @@ impl Fauna {
             }
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
         };
-        headers::complete(reply, &headers, &self.random())
+        headers::complete(reply, &headers, &self.trace())
     }
 
     /// Answers a request that is not to be run.
@@ -239,7 +262,7 @@ impl Fauna {
             Refusal::TooLarge => Errors::protocol(Code::RequestTooLarge, "Request too large"),
             Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
         };
-        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.random())
+        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
     }
 
     fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect, may_take_long: bool) -> Reply {
@@ -256,7 +279,7 @@ impl Fauna {
         {
             let mut reply = refusal(&errors, started);
             let exceeded = self.rate_limits.exceeded(credential);
-            reply.headers = vec![("x-rate-limited-ops", exceeded), ("retry-after", "1".into())];
+            reply.headers = vec![("x-rate-limited-ops", exceeded.into()), ("retry-after", "1".into())];
             return reply;
         }
         if may_take_long && jwt::is_token(&secret) {
@@ -386,18 +409,13 @@ impl Fauna {
     fn reply(&self, outcome: Outcome, bytes_in: usize) -> Reply {
         let mut reply = match &outcome.value {
             Err(errors) => refusal(errors, outcome.micros),
-            Ok(value) => {
-                let mut body = String::from("{\"resource\":");
-                body.push_str(&render::render(value, outcome.micros));
-                body.push('}');
-                Reply {
-                    status: if outcome.created { 201 } else { 200 },
-                    headers: Vec::new(),
-                    body,
-                    hold: Version::ZERO,
-                    takes_long: false,
-                }
-            }
+            Ok(value) => Reply {
+                status: if outcome.created { 201 } else { 200 },
+                headers: Vec::with_capacity(HEADERS),
+                body: render::resource(value, outcome.micros),
+                hold: Version::ZERO,
+                takes_long: false,
+            },
         };
         reply.hold = outcome.hold;
         reply.takes_long = outcome.value.is_err_and(|errors| errors == takes_long());
@@ -427,7 +445,7 @@ impl Fauna {
         match self.authenticate(&mut view, &secret) {
             Ok(_) => Reply {
                 status: 200,
-                headers: vec![("x-txn-time", reader.version.0.to_string())],
+                headers: vec![("x-txn-time", reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
                 hold: Version::ZERO,
                 takes_long: false,

@@ -102,8 +102,8 @@ impl Fauna {
         let opened = self.open_stream(&request_headers, query, request.body, wake);
         let now = self.engine.now_micros();
         let finish = |mut reply: Reply| {
-            reply.headers.push(("x-txn-time", now.to_string()));
-            headers::complete(reply, &request_headers, &self.random())
+            reply.headers.push(("x-txn-time", now.to_string().into()));
+            headers::complete(reply, &request_headers, &self.trace())
         };
         Some(match opened {
             Ok(stream) => {

@@ -273,6 +273,11 @@ impl Fields {
         Fields { entries, size }
     }
 
+    /// About what they take when written out.
+    pub fn encoded_bytes(&self) -> usize {
+        self.size.bytes.min(64 << 10) as usize
+    }
+
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries
             .iter()

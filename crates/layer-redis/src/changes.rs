@@ -19,6 +19,20 @@ pub enum What {
     Evicted,
     /// A reader looked for it in vain.
     Missed,
+    /// A group of the stream goes on elsewhere. To those who watch or cache the key it is what it was; so with the next two, while
+    /// the last one comes with a change of its own.
+    GroupMoved,
+    ConsumerAdded,
+    ConsumerRemoved,
+    /// Entries went because one was added.
+    Trimmed,
+}
+
+impl What {
+    /// Whoever has read the key would read something else now.
+    pub fn changes_key(self) -> bool {
+        matches!(self, What::Created | What::Written | What::Removed | What::Expired)
+    }
 }
 
 #[derive(Clone, Debug)]

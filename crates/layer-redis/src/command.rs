@@ -2,6 +2,7 @@
 
 use quartet_wire_resp::Arguments;
 
+use crate::commands::migration::Migration;
 use crate::context::Context;
 use crate::gate::Door;
 use crate::long_run::LongRun;
@@ -60,6 +61,9 @@ pub enum After {
     Shutdown,
     /// Sleep for so many microseconds before the reply is sent.
     Sleep { micros: u64 },
+    /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
+    /// written yet.
+    Migrate(Box<Migration>),
     /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
     Script(Box<LongRun>),
 }
@@ -71,6 +75,7 @@ impl std::fmt::Debug for After {
             After::SaveUsers => "SaveUsers",
             After::Shutdown => "Shutdown",
             After::Sleep { .. } => "Sleep",
+            After::Migrate(_) => "Migrate",
             After::Script(_) => "Script",
         })
     }
@@ -182,6 +187,7 @@ pub enum Group {
     HyperLogLog,
     Stream,
     Geo,
+    Json,
     Generic,
     Transactions,
     Scripting,
@@ -204,6 +210,7 @@ impl Group {
             Group::HyperLogLog => "hyperloglog",
             Group::Stream => "stream",
             Group::Geo => "geo",
+            Group::Json => "json",
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
@@ -226,6 +233,7 @@ impl Group {
             Group::HyperLogLog => Some("hyperloglog"),
             Group::Stream => Some("stream"),
             Group::Geo => Some("geo"),
+            Group::Json => Some("json"),
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Scripting => Some("scripting"),

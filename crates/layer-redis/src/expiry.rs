@@ -119,9 +119,11 @@ impl Redis {
             self.blocking.serve(&mut home, self);
             self.send_outbox();
             if removed < BATCH {
-                return;
+                break;
             }
         }
+        let ended_micros = self.engine.now_micros();
+        self.note_latency("expire-cycle", ended_micros, ended_micros.saturating_sub(now_micros));
     }
 
     fn expire_keys(&self, home: &mut Home<'_>) -> usize {

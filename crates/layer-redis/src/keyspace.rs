@@ -38,6 +38,7 @@ pub enum Kind {
     SortedSet = 3,
     Hash = 4,
     Stream = 5,
+    Json = 6,
 }
 
 impl Kind {
@@ -50,6 +51,7 @@ impl Kind {
             Kind::SortedSet => "zset",
             Kind::Hash => "hash",
             Kind::Stream => "stream",
+            Kind::Json => "ReJSON-RL",
         }
     }
 
@@ -61,6 +63,7 @@ impl Kind {
             3 => Kind::SortedSet,
             4 => Kind::Hash,
             5 => Kind::Stream,
+            6 => Kind::Json,
             other => panic!("a row of kind {other}, which no version has written"),
         }
     }
@@ -254,6 +257,11 @@ impl Keyspace<'_, '_> {
             return Err(Missing::Expired);
         }
         Ok(entry)
+    }
+
+    /// The key's row, even if its time is over and it was not removed yet: for those who look from outside.
+    pub fn find_dead_or_alive(&mut self, name: &[u8]) -> Option<Entry> {
+        self.tx.get(&key_row(self.db, name)).map(Entry::from_row)
     }
 
     /// The key, if it holds `kind`; an error if it holds another.

@@ -17,6 +17,7 @@ pub mod clients;
 pub mod command;
 pub mod commands;
 pub mod config;
+pub mod connectionless;
 pub mod context;
 pub mod cursors;
 pub mod errors;
@@ -103,6 +104,8 @@ pub struct Redis {
     pub identity: Identity,
     /// Judges and counts the commands; none around the default database.
     pub gate: Option<Arc<dyn Gate>>,
+    /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
+    pub realm: Vec<u8>,
     /// Knows which password opens which logical database; none if there is only this one.
     pub directory: Option<Box<dyn Directory>>,
     /// Where iterations of SCAN stand.
@@ -180,6 +183,7 @@ impl Redis {
             secret_digits: None,
             identity,
             gate: None,
+            realm: Vec::new(),
             directory: None,
             cursors: Mutex::default(),
             random: Random::default(),

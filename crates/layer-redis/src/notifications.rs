@@ -97,7 +97,7 @@ const RULES: &[(&str, Rule)] = &[
     ("setbit bitfield", Rule::Each(STRING, "setbit")),
     ("bitop", Rule::Stored(STRING, "set")),
     ("pfadd pfmerge", Rule::Each(STRING, "pfadd")),
-    ("del unlink getdel delex", Rule::Removed),
+    ("del unlink getdel delex migrate", Rule::Removed),
     ("expire pexpire expireat pexpireat", Rule::Computed(expire)),
     ("persist", Rule::Each(GENERIC, "persist")),
     ("rename renamenx", Rule::Computed(rename)),
@@ -152,10 +152,21 @@ const RULES: &[(&str, Rule)] = &[
     ("xdel", Rule::Each(STREAM, "xdel")),
     ("xsetid", Rule::Each(STREAM, "xsetid")),
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
-    ("xgroup|setid", Rule::Each(STREAM, "xgroup-setid")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
-    ("xgroup|createconsumer", Rule::Each(STREAM, "xgroup-createconsumer")),
-    ("xgroup|delconsumer", Rule::Each(STREAM, "xgroup-delconsumer")),
+    ("json.set", Rule::Each(MODULE, "json.set")),
+    ("json.mset", Rule::Each(MODULE, "json.mset")),
+    ("json.merge", Rule::Each(MODULE, "json.merge")),
+    ("json.del", Rule::Each(MODULE, "json.del")),
+    ("json.forget", Rule::Each(MODULE, "json.forget")),
+    ("json.clear", Rule::Each(MODULE, "json.clear")),
+    ("json.strappend", Rule::Each(MODULE, "json.strappend")),
+    ("json.toggle", Rule::Each(MODULE, "json.toggle")),
+    ("json.numincrby", Rule::Each(MODULE, "json.numincrby")),
+    ("json.nummultby", Rule::Each(MODULE, "json.nummultby")),
+    ("json.arrappend", Rule::Each(MODULE, "json.arrappend")),
+    ("json.arrinsert", Rule::Each(MODULE, "json.arrinsert")),
+    ("json.arrpop", Rule::Each(MODULE, "json.arrpop")),
+    ("json.arrtrim", Rule::Each(MODULE, "json.arrtrim")),
 ];
 
 static BY_COMMAND: LazyLock<FxHashMap<&'static str, &'static Rule>> = LazyLock::new(|| {
@@ -189,13 +200,19 @@ impl Redis {
                 What::Expired => teller.tell(EXPIRED, "expired", change.db, &change.name),
                 What::Evicted => teller.tell(EVICTED, "evicted", change.db, &change.name),
                 What::Missed => teller.tell(MISSED, "keymiss", change.db, &change.name),
-                What::Created | What::Written | What::Removed => {}
+                What::GroupMoved => teller.tell(STREAM, "xgroup-setid", change.db, &change.name),
+                What::ConsumerAdded => teller.tell(STREAM, "xgroup-createconsumer", change.db, &change.name),
+                What::ConsumerRemoved => teller.tell(STREAM, "xgroup-delconsumer", change.db, &change.name),
+                What::Created | What::Written | What::Removed | What::Trimmed => {}
             }
         }
         if let Some((command, arguments)) = by
             && let Some(rule) = rule_of(command)
         {
             teller.apply(rule, &effects(changes), arguments);
+        }
+        for change in changes.iter().filter(|change| change.what == What::Trimmed) {
+            teller.tell(STREAM, "xtrim", change.db, &change.name);
         }
     }
 
@@ -217,7 +234,7 @@ fn effects(changes: &[Change]) -> Vec<Effect<'_>> {
     let mut effects: Vec<Effect<'_>> = Vec::new();
     let mut by_key: FxHashMap<(u8, &[u8]), usize> = FxHashMap::default();
     for change in changes {
-        if matches!(change.what, What::Expired | What::Evicted | What::Missed) {
+        if !matches!(change.what, What::Created | What::Written | What::Removed) {
             continue;
         }
         let created = change.what == What::Created;

@@ -3,6 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use crate::command::Command;
+use crate::commands::migration;
 use crate::config::table::Parameter;
 use crate::parse;
 
@@ -12,9 +13,12 @@ pub const REDACTED: &[u8] = b"(redacted)";
 /// Positions of the secret arguments. Empty, without allocating, for nearly all commands.
 pub fn secrets(command: &Command, arguments: Arguments<'_>) -> Vec<usize> {
     match command.name {
-        "acl|setuser" | "acl|getuser" | "acl|deluser" => (2..arguments.len()).collect(),
+        "acl|setuser" | "acl|getuser" | "acl|deluser" | "acl|gentoken" | "acl|resttoken" => {
+            (2..arguments.len()).collect()
+        }
         "auth" => (1..arguments.len()).collect(),
         "hello" => after_auth(arguments),
+        "migrate" => migration::secrets(arguments),
         "config|set" => secret_values(arguments),
         _ => Vec::new(),
     }

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{ExecuteError, Hold, Home};
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply};
+use quartet_model::Version;
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
 
 use crate::Redis;
-use crate::acl::Denial;
+use crate::acl::{Denial, User};
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
     ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
 };
+use crate::commands::migration::{Broken, Migration};
 use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
 use crate::commands::{self, table};
 use crate::commands::{scripting, transactions};
@@ -34,6 +36,8 @@ pub struct Received {
     pub consumed: usize,
     /// The replies may be sent once this version is durable.
     pub hold: Hold,
+    /// The latest commit when the requests were done; zero if they were answered without the lock.
+    pub version: Version,
     /// Close the connection after sending the replies.
     pub close: bool,
     /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
@@ -90,6 +94,12 @@ impl Session {
 
     pub fn is_authenticated(&self) -> bool {
         self.client.authenticated
+    }
+
+    /// From now on the requests are this user's, who has shown who he is.
+    pub fn act_for(&mut self, user: Arc<User>) {
+        self.client.authenticated = true;
+        self.client.become_user(user);
     }
 
     /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
@@ -149,13 +159,13 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
-                    if layer.pause.is_set() && self.pause(&layer, parser.arguments(rest), consumed) {
-                        break;
-                    }
                     if home.is_none() {
                         home = layer.home_unless_busy();
                     }
                     let arguments = parser.arguments(rest);
+                    if layer.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
+                        break;
+                    }
                     match &mut home {
                         Some(home) => self.request(home, &layer, arguments, &rest[..consumed], out, &mut received),
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
@@ -176,6 +186,7 @@ impl Session {
             }
         }
         received.close |= self.client.close_after_reply;
+        received.version = home.as_ref().map_or(Version::ZERO, Home::last_version);
         received
     }
 
@@ -276,11 +287,17 @@ impl Session {
     }
 
     /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
-    fn pause(&mut self, layer: &Redis, arguments: Arguments<'_>, request_bytes: usize) -> bool {
+    fn pause(
+        &mut self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> bool {
         let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
             return false;
         };
-        let writes = self.may_write(layer, command, arguments);
+        let writes = self.may_write(layer, home, command, arguments);
         self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
         let is_paused = self.paused_until_ms.is_some();
         if is_paused {
@@ -290,9 +307,16 @@ impl Session {
         is_paused
     }
 
-    fn may_write(&self, layer: &Redis, command: &Command, arguments: Arguments<'_>) -> bool {
+    /// Without the lock (`home`), while a script keeps it, nobody knows what a function declares.
+    fn may_write(
+        &self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        command: &Command,
+        arguments: Arguments<'_>,
+    ) -> bool {
         let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, command, arguments) || self.executes_writes(command)
+        writes && !scripting::declares_no_writes(layer, home, command, arguments) || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.
@@ -355,6 +379,12 @@ impl Session {
             Ok(hold) => received.hold = received.hold.max(hold),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
             Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
+            Err(Failure::After(after @ After::Migrate(_))) => {
+                out.truncate(replies_start);
+                received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+                received.after = Some(after);
+                return;
+            }
             Err(Failure::After(after)) => {
                 out.truncate(replies_start);
                 Reply::new(out, self.client.protocol).ok();
@@ -432,6 +462,25 @@ impl Session {
         out.extend_from_slice(&reply);
         self.mute(start, false, out);
         hold
+    }
+
+    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the version that it must wait for.
+    /// `None`: a script keeps the lock, and nothing was done; ask again.
+    pub fn end_migration(
+        &mut self,
+        migration: &Migration,
+        replies: &[Value],
+        broken: Option<Broken>,
+        out: &mut Vec<u8>,
+    ) -> Option<Hold> {
+        let start = out.len();
+        let hold = self
+            .layer
+            .end_migration(migration, &self.client, replies, broken, out)?;
+        self.mute(start, false, out);
+        let mut own_mail = Received::default();
+        self.fetch_own_mail(out, &mut own_mail);
+        Some(hold.max(own_mail.hold))
     }
 
     /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
@@ -527,7 +576,7 @@ impl Session {
             Err(refused) => return Err(self.refuse(home, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            return self.enqueue(layer, command, arguments, raw, out);
+            return self.enqueue(home, layer, command, arguments, raw, out);
         }
         // EXEC is shown behind the commands that it runs.
         let is_exec = command.name == "exec";
@@ -653,13 +702,14 @@ impl Session {
 
     fn enqueue(
         &mut self,
+        home: &mut Home<'_>,
         layer: &Redis,
         command: &'static Command,
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
-        let writes = self.may_write(layer, command, arguments);
+        let writes = self.may_write(layer, Some(home), command, arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;
@@ -930,11 +980,8 @@ fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now
     if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
         counter.durations.add(micros);
     }
-    let threshold_ms = layer.config.latency_monitor_threshold.load(Ordering::Relaxed);
-    if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
-        let event = if command.has(FAST) { "fast-command" } else { "command" };
-        layer.latency.lock().add(event, now_micros / 1_000_000, micros / 1000);
-    }
+    let event = if command.has(FAST) { "fast-command" } else { "command" };
+    layer.note_latency(event, now_micros, micros);
 }
 
 /// Some key is longer than a key may be. Asked only about requests that are longer than that.

@@ -18,9 +18,9 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Redis;
-use crate::changes::{Change, What};
+use crate::changes::Change;
 use crate::clients::{Client, Delivery};
-use crate::command::{Command, PUBSUB, READONLY};
+use crate::command::{Command, Group, PUBSUB, READONLY};
 use crate::context::Context;
 use crate::outbox::Item;
 
@@ -208,7 +208,7 @@ impl Redis {
     /// Gathers who is to be told of these changes, made by the connection `writer` or by time.
     pub fn invalidate(&self, writer: Option<u64>, changes: &[Change]) {
         if self.tracking.is_on() {
-            let changed = changes.iter().filter(|change| change.what != What::Missed);
+            let changed = changes.iter().filter(|change| change.what.changes_key());
             changed.for_each(|change| self.tracking.changed(self, &change.name, writer));
         }
     }
@@ -261,21 +261,36 @@ fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>
 
 /// After a command of a connection that tracks: remembers the keys that it has read.
 pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Arguments<'_>) {
-    if !context.layer.tracking.is_on() || !command.has(READONLY) || command.has(PUBSUB) {
-        return;
+    if remembers(context, command) {
+        for position in command.keys.positions(arguments) {
+            let name = &arguments[position];
+            context.layer.tracking.remember(context.client.shared.id, name);
+        }
     }
-    let shared = &context.client.shared;
-    let is_wanted = match &*shared.tracking.lock() {
+}
+
+/// After a command of a script: who caches what the script answers knows it by the keys that the script was given, as Redis
+/// 7.0 does. Redis 7.2 remembers only the keys that the command has read; they are remembered too.
+pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
+    if remembers(context, command) {
+        for name in declared {
+            context.layer.tracking.remember(context.client.shared.id, name);
+        }
+    }
+}
+
+/// The connection wants to be told of changes to what this command reads. A script reads by its commands.
+fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
+    let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
+    if !context.layer.tracking.is_on() || !reads {
+        return false;
+    }
+    match &*context.client.shared.tracking.lock() {
         None => false,
         Some(mode) if mode.broadcast => false,
         Some(mode) if mode.opt_in => context.client.caching == Some(true),
         Some(mode) if mode.opt_out => context.client.caching != Some(false),
         Some(_) => true,
-    };
-    if is_wanted {
-        for position in command.keys.positions(arguments) {
-            context.layer.tracking.remember(shared.id, &arguments[position]);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use quartet_bench::EmbeddedServer;
+use quartet_bench::{EmbeddedServer, Protocol};
 use tempfile::TempDir;
 
 /// Ends the child and removes its data.
@@ -23,7 +23,7 @@ impl Drop for Running {
     }
 }
 
-pub fn start_embedded() -> Result<EmbeddedServer> {
+pub fn start_embedded(protocol: Protocol) -> Result<EmbeddedServer> {
     let data = TempDir::with_prefix("quartet-bench-")?;
     let mut child = Command::new(std::env::current_exe()?)
         .args([
@@ -49,11 +49,13 @@ pub fn start_embedded() -> Result<EmbeddedServer> {
     let mut url = None;
     for line in output.lines() {
         let line = line?;
-        if let Some(address) = line.strip_prefix("redis ") {
-            url = Some(address.trim().to_string());
+        match (protocol, line.split_once(' ')) {
+            (Protocol::Redis, Some(("redis", address))) => url = Some(address.trim().to_owned()),
+            (Protocol::Fauna, Some(("fauna", address))) => url = Some(address.trim().replace("http://", "fauna://")),
+            _ => {}
         }
         if line == "ready" {
-            let url = url.context("the embedded server does not listen for redis")?;
+            let url = url.with_context(|| format!("the embedded server does not listen for {protocol:?}"))?;
             return Ok(EmbeddedServer::new(url, Some(pid), running));
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Listen, Settings, TlsFiles};
+use quartet_server::{Credentials, Listen, RestTokens, Settings, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -38,9 +38,15 @@ pub struct ServeArguments {
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
-    /// Address of HTTP: /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
+    /// Address of HTTP: Redis over REST, /metrics, /healthz, /readyz; or "off" [default: 127.0.0.1:8080]
     #[arg(long, env = "QUARTET_LISTEN_HTTP")]
     listen_http: Option<String>,
+    /// Token of Redis over REST [default: the root key; with --dev any]
+    #[arg(long, env = "QUARTET_REST_TOKEN", hide_env_values = true)]
+    rest_token: Option<String>,
+    /// Token of Redis over REST that may only read [default: none]
+    #[arg(long, env = "QUARTET_REST_READ_ONLY_TOKEN", hide_env_values = true)]
+    rest_read_only_token: Option<String>,
     /// Address of the DynamoDB protocol, or "off" [default: 127.0.0.1:8000]
     #[arg(long, env = "QUARTET_LISTEN_DYNAMODB")]
     listen_dynamodb: Option<String>,
@@ -93,10 +99,11 @@ pub struct ServeArguments {
 impl ServeArguments {
     /// These arguments over those of the configuration file, if one is named.
     pub fn with_file(self) -> Result<ServeArguments> {
-        let Some(path) = self.config.clone() else {
-            return Ok(self);
+        let file = match &self.config {
+            Some(path) => read_file(path)?,
+            None => ServeArguments::default(),
         };
-        Ok(self.over(read_file(&path)?))
+        Ok(self.over(file))
     }
 
     fn over(self, file: ServeArguments) -> ServeArguments {
@@ -109,6 +116,11 @@ impl ServeArguments {
             dev: self.dev || file.dev,
             listen_redis: self.listen_redis.or(file.listen_redis),
             listen_http: self.listen_http.or(file.listen_http),
+            rest_token: self.rest_token.or_else(|| variable(REST_TOKEN)).or(file.rest_token),
+            rest_read_only_token: self
+                .rest_read_only_token
+                .or_else(|| variable(REST_READ_ONLY_TOKEN))
+                .or(file.rest_read_only_token),
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
@@ -159,6 +171,7 @@ impl ServeArguments {
             fauna_issuer_roots: self.fauna_issuer_roots.clone(),
             tls: tls_files(&self.tls_certificate, &self.tls_key)?,
             credentials,
+            rest_tokens: RestTokens::new(self.rest_token.as_deref(), self.rest_read_only_token.as_deref()),
             access_keys,
             dynamodb_throttling: self
                 .dynamodb_throttling
@@ -197,6 +210,16 @@ fn access_keys(given: &str) -> Result<Vec<(String, String)>> {
         _ => anyhow::bail!("dynamodb-access-keys: an access key is ID:SECRET"),
     });
     pairs.collect()
+}
+
+/// Variables in which users of REST have their token already: Upstash's, Vercel's, and that of serverless-redis-http.
+const REST_TOKEN: &[&str] = &["UPSTASH_REDIS_REST_TOKEN", "KV_REST_API_TOKEN", "SRH_TOKEN"];
+const REST_READ_ONLY_TOKEN: &[&str] = &["KV_REST_API_READ_ONLY_TOKEN"];
+
+/// The first of these variables that is set, and not empty.
+fn variable(names: &[&str]) -> Option<String> {
+    let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
+    values.find(|value| !value.is_empty())
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -15,14 +15,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use quartet_engine::Durability;
 use quartet_layer_redis::Redis;
 use quartet_tenancy::{CatalogueError, Consistency, Database, Definition, KeptCredentials, Quotas, Secrets};
@@ -30,6 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::http_connection::{Answer, Head};
 use crate::layers::DEFAULT_DATABASE;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
@@ -37,9 +30,26 @@ use crate::tenants::Tenants;
 /// The root key of a server started with `--dev`.
 const DEVELOPMENT_KEY: &str = "dev";
 
-struct Admin {
+const DATABASES: &str = "/admin/v1/databases";
+/// Most bytes of a request's body.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+const OK: u16 = 200;
+const CREATED: u16 = 201;
+const NO_CONTENT: u16 = 204;
+const BAD_REQUEST: u16 = 400;
+const UNAUTHORIZED: u16 = 401;
+const NOT_FOUND: u16 = 404;
+const METHOD_NOT_ALLOWED: u16 = 405;
+const CONFLICT: u16 = 409;
+const PAYLOAD_TOO_LARGE: u16 = 413;
+const SERVICE_UNAVAILABLE: u16 = 503;
+const INSUFFICIENT_STORAGE: u16 = 507;
+
+pub struct Admin {
     tenants: Arc<Tenants>,
     default: Arc<Redis>,
+    key_sha256: [u8; 32],
 }
 
 /// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
@@ -53,146 +63,150 @@ struct Change {
 }
 
 /// Why a request is refused.
-struct Refused(StatusCode, String);
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        answer(self.0, &json!({"error": self.1}))
-    }
-}
+struct Refused(u16, String);
 
 impl From<CatalogueError> for Refused {
     fn from(error: CatalogueError) -> Refused {
         let status = match error {
-            CatalogueError::BadName => StatusCode::BAD_REQUEST,
-            CatalogueError::Exists => StatusCode::CONFLICT,
-            CatalogueError::Unknown => StatusCode::NOT_FOUND,
-            CatalogueError::Full => StatusCode::INSUFFICIENT_STORAGE,
-            CatalogueError::LogFailed => StatusCode::SERVICE_UNAVAILABLE,
+            CatalogueError::BadName => BAD_REQUEST,
+            CatalogueError::Exists => CONFLICT,
+            CatalogueError::Unknown => NOT_FOUND,
+            CatalogueError::Full => INSUFFICIENT_STORAGE,
+            CatalogueError::LogFailed => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
     }
 }
 
 fn bad(text: impl ToString) -> Refused {
-    Refused(StatusCode::BAD_REQUEST, text.to_string())
+    Refused(BAD_REQUEST, text.to_string())
 }
 
-type Answer = Result<Response, Refused>;
+/// Status and JSON of an answer.
+type Shown = Result<(u16, Value), Refused>;
 
-pub fn routes(tenants: Arc<Tenants>, default: Arc<Redis>, credentials: &Credentials) -> Router {
-    let key = match credentials {
-        Credentials::Key { sha256 } => *sha256,
-        Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
-    };
-    let one = get(show).patch(change).delete(delete);
-    Router::new()
-        .route("/admin/v1/databases", get(list).post(create))
-        .route("/admin/v1/databases/{name}", one)
-        .route("/admin/v1/databases/{name}/credentials", post(renew_credentials))
-        .layer(middleware::from_fn(move |request, next| check_key(key, request, next)))
-        .with_state(Arc::new(Admin { tenants, default }))
-}
-
-async fn check_key(key: [u8; 32], request: Request, next: Next) -> Response {
-    if has_key(request.headers(), key) {
-        return next.run(request).await;
+impl Admin {
+    pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, credentials: &Credentials) -> Admin {
+        let key_sha256 = match credentials {
+            Credentials::Key { sha256 } => *sha256,
+            Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
+        };
+        Admin {
+            tenants,
+            default,
+            key_sha256,
+        }
     }
-    Refused(StatusCode::UNAUTHORIZED, "the root key is missing or wrong".into()).into_response()
-}
 
-/// Hashes are compared, so how much of a guess is right does not show in the time.
-fn has_key(headers: &HeaderMap, key: [u8; 32]) -> bool {
-    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = given
-        .and_then(|given| given.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    token.is_some_and(|(_, token)| <[u8; 32]>::from(Sha256::digest(token.trim())) == key)
-}
-
-async fn list(State(admin): State<Arc<Admin>>) -> Response {
-    let others = admin.tenants.catalogue.list();
-    let others = others.iter().filter(|database| !database.is_closed());
-    let mut all = vec![admin.show_default()];
-    all.extend(others.map(|database| admin.show(database)));
-    answer(StatusCode::OK, &json!({ "databases": all }))
-}
-
-async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answer {
-    if name == "default" {
-        return Ok(answer(StatusCode::OK, &admin.show_default()));
+    /// True for the paths of the API.
+    pub fn answers(path: &str) -> bool {
+        path.starts_with("/admin/")
     }
-    let database = admin
-        .tenants
-        .catalogue
-        .named(&name)
-        .filter(|database| !database.is_closed());
-    let database = database.ok_or(CatalogueError::Unknown)?;
-    Ok(answer(StatusCode::OK, &admin.show(&database)))
-}
 
-async fn create(State(admin): State<Arc<Admin>>, body: Bytes) -> Answer {
-    let mut wanted: Map<String, Value> = serde_json::from_slice(&body).map_err(bad)?;
-    let Some(Value::String(name)) = wanted.remove("name") else {
-        return Err(bad("a database needs a name"));
-    };
-    let wanted: Change = serde_json::from_value(Value::Object(wanted)).map_err(bad)?;
-    let mut definition = Definition {
-        name,
-        durability: admin.default.space.durability,
-        consistency: Consistency::default(),
-        eviction: false,
-        quotas: Quotas::default(),
-        credentials: KeptCredentials::default(),
-        created_micros: 0,
-        deleted: false,
-    };
-    wanted.apply(&mut definition)?;
-    in_background(move || {
-        let (database, secrets) = admin.tenants.catalogue.create(definition)?;
-        Ok(answer(StatusCode::CREATED, &admin.show_with(&database, &secrets)))
-    })
-    .await
-}
+    /// Changes wait for the log, so this is for a thread where that keeps nobody else.
+    pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        let shown = if has_key(head, self.key_sha256) {
+            self.run(head, body)
+        } else {
+            Err(Refused(UNAUTHORIZED, "the root key is missing or wrong".into()))
+        };
+        match shown {
+            Ok((NO_CONTENT, _)) => Answer::settled(NO_CONTENT, ""),
+            Ok((status, value)) => whole(status, &value),
+            Err(Refused(status, text)) => whole(status, &json!({ "error": text })),
+        }
+    }
 
-async fn change(State(admin): State<Arc<Admin>>, Path(name): Path<String>, body: Bytes) -> Answer {
-    let wanted: Change = serde_json::from_slice(&body).map_err(bad)?;
-    in_background(move || {
-        let present = admin.tenants.catalogue.named(&name).ok_or(CatalogueError::Unknown)?;
+    fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {
+        let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
+        let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
+        let unknown = || Refused(NOT_FOUND, "there is no such path".into());
+        let rest = head.path().strip_prefix(DATABASES).ok_or_else(unknown)?;
+        let segments: Vec<&str> = rest.split('/').skip(1).collect();
+        match (head.method, &segments[..]) {
+            _ if !rest.is_empty() && !rest.starts_with('/') => Err(unknown()),
+            ("GET", []) => Ok((OK, self.list())),
+            ("POST", []) => self.create(body),
+            ("GET", [name]) => self.find(name),
+            ("PATCH", [name]) => self.change(name, body),
+            ("DELETE", [name]) => self.delete(name),
+            ("POST", [name, "credentials"]) => self.renew_credentials(name),
+            (_, [] | [_] | [_, "credentials"]) => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn list(&self) -> Value {
+        let others = self.tenants.catalogue.list();
+        let others = others.iter().filter(|database| !database.is_closed());
+        let mut all = vec![self.show_default()];
+        all.extend(others.map(|database| self.show(database)));
+        json!({ "databases": all })
+    }
+
+    fn find(&self, name: &str) -> Shown {
+        if name == "default" {
+            return Ok((OK, self.show_default()));
+        }
+        let database = self.tenants.catalogue.named(name);
+        let database = database.filter(|database| !database.is_closed());
+        Ok((OK, self.show(&*database.ok_or(CatalogueError::Unknown)?)))
+    }
+
+    fn create(&self, body: &[u8]) -> Shown {
+        let mut wanted: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
+        let Some(Value::String(name)) = wanted.remove("name") else {
+            return Err(bad("a database needs a name"));
+        };
+        let wanted: Change = serde_json::from_value(Value::Object(wanted)).map_err(bad)?;
+        let mut definition = Definition {
+            name,
+            durability: self.default.space.durability,
+            consistency: Consistency::default(),
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+        };
+        wanted.apply(&mut definition)?;
+        let (database, secrets) = self.tenants.catalogue.create(definition)?;
+        Ok((CREATED, self.show_with(&database, &secrets)))
+    }
+
+    fn change(&self, name: &str, body: &[u8]) -> Shown {
+        let wanted: Change = serde_json::from_slice(body).map_err(bad)?;
+        let present = self.tenants.catalogue.named(name).ok_or(CatalogueError::Unknown)?;
         let mut checked = Definition::clone(&present.definition());
         wanted.apply(&mut checked)?;
-        let database = admin.tenants.change(&name, move |definition| {
+        let database = self.tenants.change(name, move |definition| {
             definition.durability = checked.durability;
             definition.consistency = checked.consistency;
             definition.eviction = checked.eviction;
             definition.quotas = checked.quotas;
         })?;
-        Ok(answer(StatusCode::OK, &admin.show(&database)))
-    })
-    .await
+        Ok((OK, self.show(&database)))
+    }
+
+    fn delete(&self, name: &str) -> Shown {
+        self.tenants.delete(name)?;
+        Ok((NO_CONTENT, Value::Null))
+    }
+
+    fn renew_credentials(&self, name: &str) -> Shown {
+        let (database, secrets) = self.tenants.catalogue.renew_credentials(name)?;
+        self.tenants.close_layers(&database);
+        Ok((OK, self.show_with(&database, &secrets)))
+    }
 }
 
-async fn delete(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answer {
-    in_background(move || {
-        admin.tenants.delete(&name)?;
-        Ok(StatusCode::NO_CONTENT.into_response())
-    })
-    .await
-}
-
-async fn renew_credentials(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Answer {
-    in_background(move || {
-        let (database, secrets) = admin.tenants.catalogue.renew_credentials(&name)?;
-        admin.tenants.close_layers(&database);
-        Ok(answer(StatusCode::OK, &admin.show_with(&database, &secrets)))
-    })
-    .await
-}
-
-/// Changes wait for the log, on a thread where that keeps nobody else.
-async fn in_background(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
+/// Hashes are compared, so how much of a guess is right does not show in the time.
+fn has_key(head: &Head<'_>, key_sha256: [u8; 32]) -> bool {
+    let given = head.header("authorization");
+    let token = given
+        .and_then(|given| given.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    token.is_some_and(|(_, token)| <[u8; 32]>::from(Sha256::digest(token.trim())) == key_sha256)
 }
 
 impl Change {
@@ -269,14 +283,24 @@ impl Admin {
     }
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response {
-    let text = format!("{body}\n");
-    (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+fn whole(status: u16, body: &Value) -> Answer {
+    let mut answer = Answer::settled(status, format!("{body}\n"));
+    answer.headers.push(("content-type", "application/json".into()));
+    answer
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http_connection::Header;
+
+    fn asking<'r>(headers: &'r [Header<'r>]) -> Head<'r> {
+        Head {
+            method: "GET",
+            target: DATABASES,
+            headers,
+        }
+    }
 
     #[test]
     fn a_quota_that_is_null_ends_and_one_that_is_unknown_is_refused() {
@@ -306,9 +330,12 @@ mod tests {
             ("sesame", false),
             ("", false),
         ] {
-            let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
-            assert_eq!(has_key(&headers, key), opens, "{header}");
+            let headers = [Header {
+                name: "Authorization",
+                value: header.as_bytes(),
+            }];
+            assert_eq!(has_key(&asking(&headers), key), opens, "{header}");
         }
-        assert!(!has_key(&HeaderMap::new(), key));
+        assert!(!has_key(&asking(&[]), key));
     }
 }

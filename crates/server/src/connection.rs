@@ -15,6 +15,7 @@ use std::time::Duration;
 use quartet_engine::Hold;
 use quartet_layer_redis::clients::Client;
 use quartet_layer_redis::command::After;
+use quartet_layer_redis::commands::migration::{Broken, Migration};
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::bell::{Bell, Porter};
 use crate::durability::DurableWaiters;
+use crate::migration;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
 use crate::tenants::turns::Player;
@@ -33,6 +35,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
+/// How long a migration waits for a script that keeps the lock before it looks again.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
@@ -496,6 +500,26 @@ impl Connection {
                 drop(long_turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
+            After::Migrate(migration) => self.migrate(&migration).await,
+        }
+    }
+
+    /// What another server is sent can not be taken back, so it waits until it is durable here.
+    async fn migrate(&mut self, migration: &Migration) {
+        self.waiters.durable(self.hold).await;
+        let mut stop = self.stop.clone();
+        let (replies, broken) = tokio::select! {
+            conversation = migration::talk(migration) => conversation,
+            _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),
+        };
+        loop {
+            let ended = self
+                .session
+                .end_migration(migration, &replies, broken, &mut self.output);
+            match ended {
+                Some(hold) => return self.hold = self.hold.max(hold),
+                None => tokio::time::sleep(BUSY_RETRY).await,
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use quartet_layer_fauna::{
 use quartet_model::DatabaseId;
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
-use crate::http_connection::{Answer, Followed, Follower, Following, Head, Headers, HttpLayer, Wake};
+use crate::http_connection::{Answer, Followed, Follower, Following, Head, HttpLayer, Soon, Wake};
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
 
@@ -124,14 +124,10 @@ fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>
     })
 }
 
-fn headers_of(reply: Vec<(&'static str, String)>) -> Headers {
-    reply.into_iter().map(|(name, value)| (name, value.into())).collect()
-}
-
 fn whole(reply: Reply) -> Answer {
     Answer {
         status: reply.status,
-        headers: headers_of(reply.headers),
+        headers: reply.headers,
         body: reply.body.into_bytes(),
         hold: reply.hold,
         pause: Duration::ZERO,
@@ -162,17 +158,22 @@ impl HttpLayer for FaunaHttp {
         })
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
-        let sent = body?;
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        let Some(sent) = body else {
+            return Soon::Answered(self.answer(head, None));
+        };
         let inside = self.enter(head);
         let layer = self.layer(&inside);
         self.player(&inside).answer_soon(|| {
             let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
                 Ok(()) => layer.answer_soon(request),
                 Err(exceeded) => Some(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
-            })?;
+            });
+            let Some(reply) = reply else {
+                return Soon::Later;
+            };
             inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
-            Some(whole(reply))
+            Soon::Answered(whole(reply))
         })
     }
 
@@ -188,7 +189,7 @@ impl HttpLayer for FaunaHttp {
             Ok((reply, stream)) => {
                 let database = inside.map(|inside| inside.database);
                 let follower = DatabaseStream { stream, database };
-                Ok((reply.status, headers_of(reply.headers), Box::new(follower)))
+                Ok((reply.status, reply.headers, Box::new(follower)))
             }
             Err(reply) => Err(whole(reply)),
         })

@@ -1,51 +1,82 @@
-//! The HTTP listener: health, metrics and the admin API.
+//! The HTTP listener: health, metrics, the admin API, and Redis over REST.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
 use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
+use crate::admin::Admin;
+use crate::http_connection::{Answer, Followed, Head, HttpLayer, Soon, Wake};
 use crate::metrics;
+use crate::rest::{self, Rest};
+use crate::settings::Settings;
 use crate::tenants::Tenants;
 
-/// Serves until stopped.
-pub async fn serve(
-    listener: std::net::TcpListener,
+pub struct HttpPages {
     layer: Arc<Redis>,
     tenants: Arc<Tenants>,
-    admin: Router,
-    mut stop: watch::Receiver<bool>,
-) {
-    let routes = Router::new()
-        .merge(admin)
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ready\n" }))
-        .route("/health", get(|| async { "ok\n" }))
-        .route(
-            "/metrics",
-            get(move || {
-                let text = metrics::render(&layer, &tenants);
-                async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
-            }),
-        );
-    let listener = match listener
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::TcpListener::from_std(listener))
-    {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot serve HTTP"),
-    };
-    let stopped = async move {
-        while !*stop.borrow() {
-            if stop.changed().await.is_err() {
-                return;
-            }
+    admin: Admin,
+    rest: Rest,
+}
+
+impl HttpPages {
+    pub fn new(
+        layer: Arc<Redis>,
+        tenants: Arc<Tenants>,
+        settings: &Settings,
+        stop: watch::Receiver<bool>,
+    ) -> HttpPages {
+        HttpPages {
+            admin: Admin::new(tenants.clone(), layer.clone(), &settings.credentials),
+            rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
+            layer,
+            tenants,
         }
-    };
-    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stopped).await {
-        tracing::error!(%error, "serving HTTP");
+    }
+
+    /// The pages for those who look after the server. No command is called like one of them.
+    fn page(&self, path: &str) -> Option<Answer> {
+        match path {
+            "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
+            "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
+            "/metrics" => Some(text(
+                metrics::render(&self.layer, &self.tenants),
+                "text/plain; version=0.0.4",
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn text(body: String, kind: &'static str) -> Answer {
+    let mut answer = Answer::settled(200, body);
+    answer.headers.push(("content-type", kind.into()));
+    answer
+}
+
+impl HttpLayer for HttpPages {
+    fn body_bytes_max(&self) -> usize {
+        rest::BODY_BYTES_MAX
+    }
+
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.page(head.path()) {
+            Some(page) => page,
+            None if Admin::answers(head.path()) => self.admin.answer(head, body),
+            None => self.rest.answer(head, body),
+        }
+    }
+
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        match self.page(head.path()) {
+            Some(page) => Soon::Answered(page),
+            // A change waits for the log.
+            None if Admin::answers(head.path()) => Soon::Later,
+            None => self.rest.answer_soon(head, body),
+        }
+    }
+
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+        self.rest.follow(head, wake)
     }
 }

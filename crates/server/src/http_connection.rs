@@ -37,10 +37,9 @@ pub trait HttpLayer: Send + Sync + 'static {
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
 
-    /// As `answer`, if that takes no longer than an I/O thread may. `None`: it is for `follow` or `answer`, on a thread that
-    /// may wait.
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
-        Some(self.answer(head, body))
+    /// As `answer`, but no longer than an I/O thread may take.
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        Soon::Answered(self.answer(head, body))
     }
 
     /// Who is to have the turn in which `follow` or `answer` takes long.
@@ -56,6 +55,17 @@ pub trait HttpLayer: Send + Sync + 'static {
         None
     }
 }
+
+/// What an I/O thread could do for a request.
+pub enum Soon {
+    Answered(Answer),
+    /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
+    Later,
+    /// A part. This is the rest, for a thread that may wait, and whose turn that is.
+    Unfinished(Option<Player>, Work),
+}
+
+pub type Work = Box<dyn FnOnce() -> Answer + Send>;
 
 /// To be notified when a [`Follower`] may have something to send, from any thread.
 pub type Wake = Arc<Notify>;
@@ -178,18 +188,46 @@ async fn converse(
     }
 }
 
-/// Answers on a thread that may wait what an I/O thread may not.
-async fn take_long(layer: Arc<dyn HttpLayer>, request: Kept, wake: Wake) -> Followed {
-    let turn = match request.with(|head, _| layer.long_turn(head)) {
+/// What is left to be done for a request, on a thread that may wait.
+enum Long {
+    Everything(Kept),
+    Rest(Option<Player>, Work),
+}
+
+impl Soon {
+    /// The answer, or what is left.
+    fn or_long(self, keep: impl FnOnce() -> Kept) -> Result<Answer, Long> {
+        match self {
+            Soon::Answered(answer) => Ok(answer),
+            Soon::Later => Err(Long::Everything(keep())),
+            Soon::Unfinished(player, work) => Err(Long::Rest(player, work)),
+        }
+    }
+}
+
+impl Long {
+    fn player(&self, layer: &dyn HttpLayer) -> Option<Player> {
+        match self {
+            Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
+            Long::Rest(player, _) => player.clone(),
+        }
+    }
+}
+
+async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> Followed {
+    let turn = match long.player(layer.as_ref()) {
         Some(player) => Some(player.begin_long().await),
         None => None,
     };
     let taken = move || {
         let _turn = turn;
-        request.with(|head, body| match layer.follow(head, body, wake) {
-            Some(followed) => followed,
-            None => Err(layer.answer(head, body)),
-        })
+        match long {
+            Long::Rest(_, work) => Err(work()),
+            Long::Everything(request) => request.with(|head, body| match layer.follow(head, body, wake) {
+                Some(followed) => followed,
+                None => Err(layer.answer(head, body)),
+            }),
+        }
     };
     let answered = tokio::task::spawn_blocking(taken).await;
     answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, "")))

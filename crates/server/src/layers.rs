@@ -70,6 +70,7 @@ impl LayerMaker {
         };
         let mut layer = self.redis(database.space(LayerId::Redis), identity);
         layer.directory = Some(directory);
+        layer.realm = format!("{}/", database.definition().name).into();
         layer.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
         let kept = UsersInDatabase::new(self.engine.clone(), database.space(LayerId::System));
         let has_users = kept.has_users();

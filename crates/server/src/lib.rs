@@ -6,6 +6,7 @@
 
 mod admin;
 mod bell;
+mod compression;
 mod connection;
 mod durability;
 mod dynamodb;
@@ -15,8 +16,10 @@ mod http_connection;
 mod issuer_keys;
 mod layers;
 mod metrics;
+mod migration;
 mod neighbours;
 mod resources;
+mod rest;
 mod settings;
 mod tenants;
 mod tls;
@@ -39,13 +42,14 @@ use tokio::sync::{mpsc, watch};
 
 pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
-pub use settings::{Credentials, Listen, Settings};
+pub use settings::{Credentials, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
+use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::layers::LayerMaker;
 use crate::neighbours::Neighbours;
@@ -152,7 +156,6 @@ impl Server {
         };
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
-        let metrics_layer = layer.clone();
         if let Some(listener) = &redis_listener {
             server
                 .listeners
@@ -179,20 +182,16 @@ impl Server {
             let layer = FaunaHttp::new(tenants.maker.default_fauna(), tenants.clone());
             http.push((listener, Arc::new(layer)));
         }
-        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
-        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
-            server
-                .listeners
-                .push(("http", format!("http://{}", listener.local_addr()?)));
-            let stopped = stopped.clone();
-            let admin = admin::routes(tenants.clone(), metrics_layer.clone(), &settings.credentials);
-            let tenants = tenants.clone();
-            server.spawn("http", move || {
-                http::serve(listener, metrics_layer, tenants, admin, stopped)
-            })?;
+            let url = format!("http://{}", listener.local_addr()?);
+            server.listeners.push(("rest", settings.rest_variables(&url)));
+            server.listeners.push(("http", url));
+            let pages = HttpPages::new(layer.clone(), tenants.clone(), &settings, stopped.clone());
+            http.push((listener, Arc::new(pages)));
         }
+        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
+        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
         server.spawn("cycles", move || run_cycles(layer, tenants, http_layers, stopped))?;
         Ok(server)
     }

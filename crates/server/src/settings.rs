@@ -28,6 +28,7 @@ pub struct Settings {
     /// The HTTP listeners take TLS, beside clear text, if this is given.
     pub tls: Option<TlsFiles>,
     pub credentials: Credentials,
+    pub rest_tokens: RestTokens,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
     pub access_keys: Vec<(String, String)>,
     /// DynamoDB's tables may consume no more than what they are provisioned with.
@@ -74,6 +75,24 @@ impl std::str::FromStr for Listen {
         text.parse()
             .map(Listen::On)
             .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+    }
+}
+
+/// Tokens of REST, besides those that users have by ACL; only their hashes are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestTokens {
+    /// May do what `default` may. If there is one, a server that asks for no password still asks for it.
+    pub standard: Option<[u8; 32]>,
+    pub read_only: Option<[u8; 32]>,
+}
+
+impl RestTokens {
+    pub fn new(standard: Option<&str>, read_only: Option<&str>) -> RestTokens {
+        let hash = |token: &str| quartet_layer_redis::acl::password_hash(token.as_bytes());
+        RestTokens {
+            standard: standard.map(hash),
+            read_only: read_only.map(hash),
+        }
     }
 }
 
@@ -139,6 +158,16 @@ impl Settings {
         self.io_threads.unwrap_or_else(|| cores() / 2).max(1)
     }
 
+    /// What a user of `@upstash/redis` pastes into an environment.
+    pub fn rest_variables(&self, url: &str) -> String {
+        let token = match (&self.rest_tokens.standard, &self.credentials) {
+            (Some(_), _) => "<the token given>",
+            (None, Credentials::None) => "dev",
+            (None, Credentials::Key { .. }) => "<root key>",
+        };
+        format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
+    }
+
     /// What a user pastes into a client; the root key stands for itself.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self.credentials {
@@ -171,6 +200,7 @@ mod tests {
             fauna_issuer_roots: None,
             tls: None,
             credentials: Credentials::Key { sha256: [0; 32] },
+            rest_tokens: RestTokens::default(),
             access_keys: Vec::new(),
             dynamodb_throttling: false,
             io_threads: None,

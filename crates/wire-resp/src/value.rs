@@ -54,14 +54,14 @@ pub enum DecodeError {
 
 /// The reply at the start of `input` and how many bytes it took; `None` if more must arrive.
 pub fn decode(input: &[u8]) -> Result<Option<(Value, usize)>, DecodeError> {
-    let mut reader = Reader { input, position: 0 };
+    let mut reader = Reader::new(input);
     Ok(build(&mut reader, 0)?.map(|value| (value, reader.position)))
 }
 
 /// How many bytes the reply at the start of `input` takes; `None` if more must arrive. Accepts exactly what [`decode`]
 /// accepts, and builds nothing.
 pub fn skip(input: &[u8]) -> Result<Option<usize>, DecodeError> {
-    let mut reader = Reader { input, position: 0 };
+    let mut reader = Reader::new(input);
     Ok(pass(&mut reader, 0)?.map(|()| reader.position))
 }
 
@@ -170,8 +170,9 @@ fn pass(reader: &mut Reader, depth: usize) -> Result<Option<()>, DecodeError> {
     Ok(Some(()))
 }
 
-/// A whole scalar, or the head of a collection.
-enum Item<'a> {
+/// A whole scalar, or the head of a collection, whose elements follow it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'a> {
     Simple(&'a [u8]),
     Error(&'a [u8]),
     Integer(i64),
@@ -188,14 +189,25 @@ enum Item<'a> {
     Attribute(u64),
 }
 
-struct Reader<'a> {
+/// Replies item by item, for who needs no [`Value`].
+pub struct Reader<'a> {
     input: &'a [u8],
     position: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads one item that lies inside `depth` collections.
-    fn item(&mut self, depth: usize) -> Result<Option<Item<'a>>, DecodeError> {
+    pub fn new(input: &'a [u8]) -> Reader<'a> {
+        Reader { input, position: 0 }
+    }
+
+    /// Bytes of the items read so far.
+    pub fn consumed(&self) -> usize {
+        self.position
+    }
+
+    /// Reads one item that lies inside `depth` collections; `None` if more must arrive. Who reads without recursion may give
+    /// zero each time, and no nesting is too deep.
+    pub fn item(&mut self, depth: usize) -> Result<Option<Item<'a>>, DecodeError> {
         let Some(&kind) = self.input.get(self.position) else {
             return Ok(None);
         };

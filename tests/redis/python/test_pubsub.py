@@ -86,6 +86,25 @@ def test_a_read_key_is_told_of_once(connect):
     assert reader.read() == Push(["invalidate", None])
 
 
+def test_what_a_script_reads_is_remembered(connect):
+    """Its declared keys were not, so that a client which caches a script's answer by them was never told."""
+    reader, writer = connect(protocol=3), connect(protocol=2)
+    reader.do("CLIENT", "TRACKING", "ON")
+    reader.do("EVAL", "redis.call('set', 'c', 1)", 1, "a")
+    reader.do("EVAL_RO", "redis.call('ping')", 1, "a")
+    writer.do("SET", "a", 1)
+    reader.do("EVAL", "return redis.call('get', 'c')", 1, "a")
+    writer.do("SET", "a", 2)
+    assert reader.read() == Push(["invalidate", ["a"]])
+    reader.do("CLIENT", "TRACKING", "OFF")
+    reader.do("CLIENT", "TRACKING", "ON", "OPTIN")
+    reader.do("CLIENT", "CACHING", "YES")
+    reader.do("EVAL", "return redis.call('get', 'c')", 1, "a")
+    writer.do("SET", "a", 3)
+    assert reader.read() == Push(["invalidate", ["a"]])
+    assert reader.do("PING") == "PONG"
+
+
 def test_expiry_invalidates(connect):
     reader, writer = connect(protocol=3), connect(protocol=2)
     reader.do("CLIENT", "TRACKING", "ON")

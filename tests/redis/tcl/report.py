@@ -69,15 +69,40 @@ def indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines()[:12])
 
 
-def markdown(units: list[Unit], exceptions: Exceptions, heading: list[str]) -> str:
-    rows = [row(unit) for unit in units]
-    total = [str(sum(int(cells[column]) for cells in rows if cells[column] != "-")) for column in range(1, 5)]
-    lines = [*heading, "", "| unit | Redis passed | Quartet passed | differences | left out by tags |", "| --- | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {' | '.join(cells)} |" for cells in [*rows, ["**all**", *total]]]
-    for unit in units:
+COLUMNS = ["unit", "Redis passed", "Quartet passed", "differences", "left out by tags", "run on"]
+
+
+@dataclass
+class Report:
+    """What is told of each unit: its row of the table, and the lines of its section, if it has one."""
+
+    rows: dict[str, list[str]]
+    sections: dict[str, list[str]]
+
+    @staticmethod
+    def read(text: str) -> "Report":
+        """A report as `markdown` wrote it, so that a run of a few units can replace what it says of them."""
+        table, *sections = text.rstrip("\n").split("\n\n### ")
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
+        rows = {row[0]: row for row in cells[2:] if row[0] != "**all**"}
+        by_name = [section.partition("\n\n") for section in sections]
+        return Report(rows, {name: lines.splitlines() for name, _, lines in by_name})
+
+    def add(self, unit: Unit, exceptions: Exceptions, day: str) -> None:
+        self.rows[unit.name] = [*row(unit), day]
+        self.sections.pop(unit.name, None)
         if differences := unit.differences():
-            lines += ["", f"### {unit.name}", "", *explained(unit.name, differences, exceptions)]
-    return "\n".join(lines) + "\n"
+            self.sections[unit.name] = explained(unit.name, differences, exceptions)
+
+    def markdown(self, heading: list[str]) -> str:
+        rows = self.rows.values()
+        total = [str(sum(int(cells[column]) for cells in rows if cells[column] != "-")) for column in range(1, 5)]
+        lines = [*heading, "", f"| {' | '.join(COLUMNS)} |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+        lines += [f"| {' | '.join(cells)} |" for cells in [*rows, ["**all**", *total, ""]]]
+        for name in self.rows:
+            if name in self.sections:
+                lines += ["", f"### {name}", "", *self.sections[name]]
+        return "\n".join(lines) + "\n"
 
 
 def row(unit: Unit) -> list[str]:

@@ -3,7 +3,7 @@
 CHECKOUT is an unpacked source tree of Redis 7.0.15 (`tests`, `utils`, `runtest`); nothing of it is kept here. Each unit gets
 a fresh server of each kind. Ends with an error unless Quartet passes what Redis passes, apart from `exceptions.txt`.
 
-    --report FILE     writes the outcome as Markdown
+    --report FILE     writes the outcome as Markdown; a run of some units replaces what FILE says of them
     --output FOLDER   keeps what the suite printed: FOLDER/SERVER/UNIT.txt
     --tags TAGS       the suite's own filter; the default leaves out what takes minutes
     --all             runs the exceptions against Quartet too. Otherwise they are left out, because a test that ends in the middle
@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.resp import Connection  # noqa: E402
 from harness.server import Server  # noqa: E402
-from report import Exceptions, Unit, faults, markdown  # noqa: E402
+from report import Exceptions, Report, Unit, faults  # noqa: E402
 from suite import Outcome, copy_of, run_unit  # noqa: E402
 
 UNITS = """
@@ -49,13 +49,21 @@ def main() -> int:
         suite = copy_of(options.checkout, Path(folder))
         units = [compare(suite, name, options, exceptions) for name in options.units or UNITS]
     if options.report:
-        options.report.write_text(markdown(units, exceptions, heading(options)))
+        write_report(units, exceptions, options)
     found = faults(units, exceptions)
     print("\n".join(found))
     passed = sum(len(unit.quartet.passed) for unit in units)
     explained = sum(len(unit.differences()) for unit in units)
     print(f"{passed} passed, {explained} differences from Redis, {len(found)} to mend in Quartet or in exceptions.txt")
     return 1 if found else 0
+
+
+def write_report(units: list[Unit], exceptions: Exceptions, options: argparse.Namespace) -> None:
+    is_part = options.units and options.report.exists()
+    report = Report.read(options.report.read_text()) if is_part else Report({}, {})
+    for unit in units:
+        report.add(unit, exceptions, str(datetime.date.today()))
+    options.report.write_text(report.markdown(heading(options)))
 
 
 def arguments() -> argparse.Namespace:
@@ -104,7 +112,7 @@ def heading(options: argparse.Namespace) -> list[str]:
     return [
         "## Redis' own TCL suite",
         "",
-        f"Written by `tests/redis/tcl/run.py` on {datetime.date.today()}: the suite of Redis 7.0.15 against a running server,"
+        "Written by `tests/redis/tcl/run.py`: the suite of Redis 7.0.15 against a running server,"
         f" `--tags \"{options.tags}\"`, {beside}.",
         "A difference is a test which Redis passes in the same mode and Quartet does not; each is named below with its reason.",
     ]

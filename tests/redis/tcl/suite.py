@@ -22,8 +22,9 @@ from pathlib import Path
 
 TOOLS = ["redis-cli", "redis-benchmark", "redis-server"]
 UNIT_SECONDS_MAX = 900
-# The suite's own processes talk over a port of the 32 below this one. It looks for a free one, but two runs at once could find the same.
-BASE_PORT = 20032 + os.getpid() % 500 * 32
+# The suite's own processes talk over a port of the 32 below this one. It looks for a free one, but two runs at once could find the
+# same. All of them are below 32768, from where the system takes ports for connections.
+BASE_PORT = 20032 + os.getpid() % 390 * 32
 LINE = re.compile(r"\[(\w+)\]: (.*)")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

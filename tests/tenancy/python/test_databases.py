@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import subprocess
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 import redis
@@ -401,3 +405,78 @@ def test_many_databases_cost_little(host, admin):
     with connect(host, admin.ask("POST", "/d7/credentials")) as client:
         client.set("k", "v")
     assert host.rss_bytes() - before < 32 << 20
+
+
+def rest(host, token, *commands, path=""):
+    """Sends one command, or a pipeline, over REST."""
+    body = list(commands[0]) if len(commands) == 1 and not path else [list(command) for command in commands]
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{host.http_port}{path}", data=json.dumps(body).encode(), headers={"Authorization": f"Bearer {token}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=20) as reply:
+            return json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, **json.loads(error.read())}
+
+
+def test_a_database_over_rest(host, admin):
+    shop, news = admin.create("shop"), admin.create("news")
+    token, reader = shop["credentials"]["token"], shop["credentials"]["read_only_token"]
+    assert rest(host, token, ["SET", "k", "of shop"]) == {"result": "OK"}
+    assert rest(host, news["credentials"]["token"], ["GET", "k"]) == {"result": None}
+    assert rest(host, reader, ["GET", "k"]) == {"result": "of shop"}
+    assert rest(host, reader, ["SET", "k", "v"])["error"].startswith("NOPERM")
+    pipeline = rest(host, token, ["INCR", "n"], ["SHUTDOWN", "NOSAVE"], ["INCR", "n"], path="/pipeline")
+    assert [reply.get("result") for reply in pipeline] == [1, None, 2]
+    assert pipeline[1] == {"error": "ERR Command is not available: 'SHUTDOWN'"}
+    transaction = rest(host, token, ["INCR", "n"], ["GET", "k"], path="/multi-exec")
+    assert transaction == [{"result": 3}, {"result": "of shop"}]
+    assert rest(host, token, *[["INCR", "many"]] * 3000, path="/pipeline")[-1] == {"result": 3000}
+    with connect(host, shop) as client:
+        assert client.get("n") == "3"
+        client.execute_command("ACL", "SETUSER", "alice", "on", ">secret", "~a*", "+@all")
+        hers = client.execute_command("ACL", "RESTTOKEN", "alice", "secret")
+    assert rest(host, hers, ["SET", "a", "1"]) == {"result": "OK"}
+    assert rest(host, hers, ["SET", "b", "1"])["error"].startswith("NOPERM")
+    wrong = base64.b64encode(b"shop/alice:wrong").decode()
+    assert rest(host, wrong, ["GET", "a"]) == {"status": 401, "error": "WRONGPASS invalid or missing auth token"}
+    admin.ask("POST", "/shop/credentials")
+    with redis.Redis(port=host.port, decode_responses=True) as default:
+        assert default.get("k") is None
+    assert len(rest(host, news["credentials"]["token"], ["CLIENT", "LIST"]).get("result", "")) == 0
+
+
+def test_quotas_and_metering_over_rest(host, admin):
+    shop = admin.create("shop", quotas={"request_bytes": 1000, "commands_per_day": 5, "connections": 1})
+    token = shop["credentials"]["token"]
+    assert rest(host, token, ["SET", "k", "x" * 2000])["error"].startswith("ERR max request size exceeded. Limit: 1000 bytes")
+    replies = rest(host, token, *[["INCR", "n"]] * 7, path="/pipeline")
+    assert [reply.get("result") for reply in replies] == [1, 2, 3, 4, 5, None, None]
+    assert replies[5] == {"error": "ERR max daily request limit exceeded. Limit: 5, Usage: 5"}
+    usage = admin.usage("shop")
+    assert (usage["commands"], usage["write_units"], usage["refused"], usage["connections"]) == (5, 5, 3, 0)
+
+
+def test_a_subscriber_over_rest_hears_its_database_and_ends_with_it(host, admin):
+    shop, news = admin.create("shop", quotas={"connections": 2}), admin.create("news")
+    token = shop["credentials"]["token"]
+
+    def subscribe():
+        stream = http.client.HTTPConnection("127.0.0.1", host.http_port, timeout=20)
+        stream.request("GET", "/subscribe/c", headers={"Authorization": f"Bearer {token}", "Accept": "text/event-stream"})
+        return stream.getresponse()
+
+    streams = [subscribe(), subscribe()]
+    for stream in streams:
+        assert stream.readline() == b"data: subscribe,c,1\n" and stream.readline() == b"\n"
+    assert b"max concurrent connections exceeded" in subscribe().read()
+    assert rest(host, news["credentials"]["token"], ["PUBLISH", "c", "to nobody"]) == {"result": 0}
+    assert rest(host, token, ["PUBLISH", "c", "to both"]) == {"result": 2}
+    for stream in streams:
+        assert stream.readline() == b"data: message,c,to both\n"
+    admin.delete("shop")
+    for stream in streams:
+        assert stream.read() == b"\n"
+    # With --dev nobody's token is the default database's.
+    assert rest(host, token, ["GET", "k"]) == {"result": None}

@@ -8,10 +8,13 @@ use super::OperationError;
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_BYTES: usize = 8 * 1024;
 
 pub struct HttpSocket {
     stream: TcpStream,
+    /// Received so far are the first `received` bytes.
     reply: Vec<u8>,
+    received: usize,
 }
 
 pub struct Reply<'c> {
@@ -38,6 +41,7 @@ impl HttpSocket {
         Ok(HttpSocket {
             stream,
             reply: Vec::new(),
+            received: 0,
         })
     }
 
@@ -48,43 +52,55 @@ impl HttpSocket {
     }
 
     fn read_reply(&mut self) -> Result<Reply<'_>, OperationError> {
-        self.reply.clear();
+        self.received = 0;
         let head_bytes = loop {
-            if let Some(end) = self.reply.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end + 4;
-            }
+            // The end of a head can lie across two reads.
+            let searched = self.received.saturating_sub(3);
             self.read_more()?;
+            let unsearched = &self.reply[searched..self.received];
+            if let Some(end) = unsearched.windows(4).position(|window| window == b"\r\n\r\n") {
+                break searched + end + 4;
+            }
         };
-        let head = String::from_utf8_lossy(&self.reply[..head_bytes]).into_owned();
-        let status = head.get(9..12).and_then(|digits| digits.parse().ok());
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.trim().parse::<usize>().ok())?
-        });
-        let (Some(status), Some(length)) = (status, length) else {
+        let head = &self.reply[..head_bytes];
+        let (Some(status), Some(length)) = (status(head), content_length(head)) else {
+            let head = String::from_utf8_lossy(head);
             return Err(OperationError::Lost(format!("an unexpected reply: {head}")));
         };
-        while self.reply.len() < head_bytes + length {
+        while self.received < head_bytes + length {
             self.read_more()?;
         }
-        let body = std::str::from_utf8(&self.reply[head_bytes..]);
+        let body = std::str::from_utf8(&self.reply[head_bytes..self.received]);
         let body = body.map_err(|error| OperationError::Lost(error.to_string()))?;
         Ok(Reply { status, body })
     }
 
     fn read_more(&mut self) -> Result<(), OperationError> {
-        let start = self.reply.len();
-        self.reply.resize(start + 16 * 1024, 0);
-        let read = self.stream.read(&mut self.reply[start..]);
-        let count = read.as_ref().copied().unwrap_or(0);
-        self.reply.truncate(start + count);
-        match read {
-            Ok(0) => Err(OperationError::Lost("the server closed the connection".into())),
-            Ok(_) => Ok(()),
-            Err(error) => Err(lost(error)),
+        if self.reply.len() - self.received < READ_BYTES {
+            self.reply.resize(self.received + 2 * READ_BYTES, 0);
+        }
+        match self.stream.read(&mut self.reply[self.received..]).map_err(lost)? {
+            0 => Err(OperationError::Lost("the server closed the connection".into())),
+            count => {
+                self.received += count;
+                Ok(())
+            }
         }
     }
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"content-length:";
+    let mut lines = head.split(|&byte| byte == b'\n');
+    let line = lines.find(|line| {
+        line.get(..NAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(NAME))
+    })?;
+    std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()
 }
 
 fn lost(error: std::io::Error) -> OperationError {

@@ -12,6 +12,7 @@ mod url;
 
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::Product;
+use crate::workload::ycsb::Record;
 
 /// A database that can be connected to any number of times.
 pub trait Target: Sync {
@@ -63,6 +64,40 @@ pub trait Connection: Send {
 
     /// The `count` members with the highest scores, best first; fewer if the section has fewer.
     fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError>;
+
+    /// The operations of YCSB.
+    fn records(&mut self) -> &mut dyn Records;
+
+    /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no secondary indexes that
+    /// commit with what they index.
+    fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
+        let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
+        Err(OperationError::Lost(reason.to_owned()))
+    }
+}
+
+/// Records of ten fields under their keys, in the order of the keys.
+pub trait Records {
+    /// Stores records that are not there yet, in as few requests as the protocol allows.
+    fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError>;
+
+    /// Stores a record that is not there yet.
+    fn insert(&mut self, record: &Record) -> Result<(), OperationError>;
+
+    /// Reads all fields and checks that they came.
+    fn read(&mut self, key: u64) -> Result<(), OperationError>;
+
+    /// Replaces one field of a record that is there.
+    fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError>;
+
+    /// Reads all fields of `count` records from `key` on; fewer if there are fewer.
+    fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError>;
+
+    /// Reads all fields, then replaces one.
+    fn read_modify_write(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
+        self.read(key)?;
+        self.update(key, field, value)
+    }
 }
 
 /// What a server says about itself.

@@ -2,5 +2,7 @@
 //!
 //! Everything derives from a seed, so that two targets are given the same work.
 
+pub mod calvin;
 pub mod news;
 pub mod product;
+pub mod ycsb;

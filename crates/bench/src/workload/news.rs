@@ -94,15 +94,23 @@ pub fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<()> {
 /// One closed loop of page requests.
 pub struct NewsWorker {
     connection: Box<dyn Connection>,
+    changes_scores: bool,
     random: Random,
     members: ByteStrings,
 }
 
 impl NewsWorker {
-    pub fn new(connection: Box<dyn Connection>, seed: u64, index: u64, workers: u64) -> NewsWorker {
+    pub fn new(
+        connection: Box<dyn Connection>,
+        changes_scores: bool,
+        seed: u64,
+        index: u64,
+        workers: u64,
+    ) -> NewsWorker {
         let random = Random::new(seed, &[WORKER_STREAM, workers, index]);
         NewsWorker {
             connection,
+            changes_scores,
             random,
             members: ByteStrings::default(),
         }
@@ -132,7 +140,7 @@ impl Worker for NewsWorker {
     }
 
     fn settle(&mut self) -> Result<(), OperationError> {
-        for member in self.members.iter() {
+        for member in self.members.iter().filter(|_| self.changes_scores) {
             self.connection
                 .rescore(READ_SECTION, self.random.below(SCORES), member)?;
         }

@@ -18,8 +18,9 @@ pub mod strings;
 mod times;
 pub mod writes;
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::evaluation::{Arguments, Evaluation};
@@ -613,8 +614,8 @@ pub static FUNCTIONS: &[Function] = &[
 
 /// The function that takes exactly these keys.
 pub fn find(fields: &[(Arc<str>, Json)]) -> Option<&'static Function> {
-    static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
-        let mut by_name: HashMap<&'static str, Vec<&'static Function>> = HashMap::new();
+    static BY_NAME: LazyLock<FxHashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
+        let mut by_name: FxHashMap<&'static str, Vec<&'static Function>> = FxHashMap::default();
         for function in FUNCTIONS {
             by_name.entry(function.parameters[0].key).or_default().push(function);
         }

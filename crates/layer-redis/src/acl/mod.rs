@@ -11,6 +11,7 @@ pub mod rules;
 pub mod selector;
 #[cfg(test)]
 mod tests;
+pub mod token;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -213,16 +214,7 @@ impl Users {
 
     /// Makes a user who may only read, and that nothing that concerns others, with this password.
     pub fn admit_reader(&self, name: &[u8], hash: [u8; 32]) {
-        let words: [&[u8]; 7] = [
-            b"reset",
-            b"on",
-            b"~*",
-            b"+@read",
-            b"+@connection",
-            b"-@dangerous",
-            b"-@admin",
-        ];
-        let mut rules = Rules::new(false).changed(&words, false).expect("rules that exist");
+        let mut rules = Rules::of_reader();
         rules.passwords = [hash].into_iter().collect();
         let mut all = self.all.write();
         all.insert(name.to_vec(), Arc::new(User::new(name, rules)));

@@ -51,6 +51,20 @@ impl Rules {
         }
     }
 
+    /// One who may only read, and nothing that concerns others or walks through all keys.
+    pub fn of_reader() -> Rules {
+        let words: [&[u8]; 7] = [
+            b"on",
+            b"~*",
+            b"+@read",
+            b"+@connection",
+            b"-@dangerous",
+            b"-@admin",
+            b"-scan",
+        ];
+        Rules::new(false).changed(&words, false).expect("rules that exist")
+    }
+
     pub fn is_unrestricted(&self) -> bool {
         self.selectors.iter().any(Selector::is_of_everything)
     }

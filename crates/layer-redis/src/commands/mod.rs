@@ -7,8 +7,10 @@ pub mod geo;
 pub mod hashes;
 pub mod help;
 pub mod hyperloglog;
+pub mod json;
 pub mod keys;
 pub mod lists;
+pub mod migration;
 pub mod pubsub;
 pub mod scripting;
 pub mod serialization;
@@ -38,9 +40,11 @@ static FAMILIES: &[&[Command]] = &[
     hyperloglog::COMMANDS,
     streams::COMMANDS,
     geo::COMMANDS,
+    json::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,
+    migration::COMMANDS,
     sort::COMMANDS,
     transactions::COMMANDS,
     scripting::COMMANDS,

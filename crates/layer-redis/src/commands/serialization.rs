@@ -3,7 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use super::hashes::{Change, Deadline, Edits};
-use super::{hashes, lists, sets, sorted_sets};
+use super::{hashes, lists, sets, sorted_sets, streams};
 use crate::command::*;
 use crate::context::Context;
 use crate::keyspace::{Entry, Kind};
@@ -64,7 +64,8 @@ pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, 
             });
             Value::Hash(fields)
         }
-        Kind::Stream => return Err("ERR streams cannot be serialized".into()),
+        Kind::Json => return Err("ERR JSON documents cannot be serialized".into()),
+        Kind::Stream => Value::Stream(streams::value(keys, entry)),
     };
     Ok(value::dump(&value))
 }
@@ -145,6 +146,7 @@ fn check_lengths(value: &Value) -> Result<(), Failure> {
         Value::Set(members) => members.iter().map(Vec::len).max().unwrap_or(0),
         Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
         Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
+        Value::Stream(stream) => streams::longest_name(stream),
     };
     if longest > MEMBER_BYTES_MAX {
         return Err("ERR member exceeds the maximum size of 65000 bytes".into());
@@ -172,5 +174,6 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
             }
             hashes::apply(context, name, None, edits);
         }
+        Value::Stream(stream) => streams::store(keys, name, stream),
     }
 }

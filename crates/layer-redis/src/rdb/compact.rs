@@ -1,4 +1,4 @@
-//! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap.
+//! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap. Listpacks are written too.
 //!
 //! Everything is found by walking from the front; the lengths and counts in the headers are not believed. What is announced
 //! of each element is checked against the bytes that are there.
@@ -73,16 +73,85 @@ pub fn listpack(bytes: &[u8]) -> Result<Elements, Malformed> {
     }
 }
 
-/// An entry ends with its length, seven bits a byte, the most significant first.
-fn check_back_length(reader: &mut Reader<'_>, entry_bytes: usize) -> Result<(), Malformed> {
-    let count = match entry_bytes {
+/// A listpack of elements; those that are integers are written as such.
+pub fn write_listpack(elements: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = vec![0; LISTPACK_HEADER_BYTES];
+    for element in elements {
+        let start = out.len();
+        match crate::parse::integer(element) {
+            Some(number) => write_integer(number, &mut out),
+            None => write_text(element, &mut out),
+        }
+        write_back_length(out.len() - start, &mut out);
+    }
+    out.push(END);
+    let bytes = out.len() as u32;
+    out[..4].copy_from_slice(&bytes.to_le_bytes());
+    // The greatest count says that it is to be found out.
+    let count = u16::try_from(elements.len()).unwrap_or(u16::MAX);
+    out[4..LISTPACK_HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+    out
+}
+
+fn write_integer(number: i64, out: &mut Vec<u8>) {
+    let low_bytes = number.to_le_bytes();
+    match number {
+        0..=127 => out.push(number as u8),
+        -4096..=4095 => out.extend_from_slice(&[0xc0 | (number >> 8) as u8 & 0x1f, number as u8]),
+        -32_768..=32_767 => {
+            out.push(0xf1);
+            out.extend_from_slice(&low_bytes[..2]);
+        }
+        -8_388_608..=8_388_607 => {
+            out.push(0xf2);
+            out.extend_from_slice(&low_bytes[..3]);
+        }
+        -2_147_483_648..=2_147_483_647 => {
+            out.push(0xf3);
+            out.extend_from_slice(&low_bytes[..4]);
+        }
+        _ => {
+            out.push(0xf4);
+            out.extend_from_slice(&low_bytes);
+        }
+    }
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    match text.len() {
+        length @ 0..64 => out.push(0x80 | length as u8),
+        length @ 64..4096 => out.extend_from_slice(&[0xe0 | (length >> 8) as u8, length as u8]),
+        length => {
+            out.push(0xf0);
+            out.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+    }
+    out.extend_from_slice(text);
+}
+
+/// How many bytes tell the length of an entry behind it.
+fn back_length_bytes(entry_bytes: usize) -> usize {
+    match entry_bytes {
         0..=127 => 1,
         128..=16_383 => 2,
         16_384..=2_097_151 => 3,
         2_097_152..=268_435_455 => 4,
         _ => 5,
-    };
-    let bytes = reader.bytes(count)?;
+    }
+}
+
+/// The most significant seven bits first; all bytes but the first are marked.
+fn write_back_length(entry_bytes: usize, out: &mut Vec<u8>) {
+    let count = back_length_bytes(entry_bytes);
+    for place in (0..count).rev() {
+        let mark = if place + 1 < count { 0x80 } else { 0 };
+        out.push((entry_bytes >> (7 * place)) as u8 & 0x7f | mark);
+    }
+}
+
+/// An entry ends with its length, seven bits a byte, the most significant first.
+fn check_back_length(reader: &mut Reader<'_>, entry_bytes: usize) -> Result<(), Malformed> {
+    let bytes = reader.bytes(back_length_bytes(entry_bytes))?;
     let length = bytes
         .iter()
         .fold(0, |length, &byte| length << 7 | usize::from(byte & 0x7f));
@@ -189,6 +258,35 @@ mod tests {
         check(ziplist(b"\x10\0\0\0\x0c\0\0\0\x02\0\0\x01a\x03\xf3\xff"), &["a", "2"]);
         check(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x05\0"), &["-1", "5"]);
         check(zipmap(b"\x01\x01k\x01\0v\xff"), &["k", "v"]);
+    }
+
+    #[test]
+    fn listpacks_come_back() {
+        let mut elements: Elements = [
+            0,
+            127,
+            128,
+            -1,
+            4095,
+            4096,
+            -4096,
+            -4097,
+            32_767,
+            -32_768,
+            32_768,
+            8_388_607,
+            -8_388_608,
+            8_388_608,
+            i64::MAX,
+            i64::MIN,
+        ]
+        .map(text)
+        .to_vec();
+        for length in [0, 1, 63, 64, 126, 127, 4095, 4096, 16_384, 2_097_152] {
+            elements.push(vec![b'x'; length]);
+        }
+        elements.push(b"007".to_vec());
+        assert_eq!(listpack(&write_listpack(&elements)), Ok(elements));
     }
 
     proptest! {

@@ -12,6 +12,7 @@ pub mod crc64;
 pub mod functions;
 pub mod lzf;
 pub mod primitives;
+pub mod stream;
 pub mod value;
 
 use crc64::crc64;

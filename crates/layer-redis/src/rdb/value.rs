@@ -1,12 +1,13 @@
 //! A key's value as a payload: what DUMP writes and RESTORE reads.
 //!
-//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes; read are all forms that
-//! Redis 7.0 writes, the older ones that it still reads, and the sets and hashes of 7.2 and 7.4.
+//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes (streams: that of 7.0); read are
+//! all forms that Redis 7.0 writes, the older ones that it still reads, and the sets, streams and hashes of 7.2 and 7.4.
 
 use std::collections::HashSet;
 
 use super::compact::{intset, listpack, ziplist, zipmap};
 use super::primitives::{Malformed, Reader, write_length, write_string};
+use super::stream::{self, Stream};
 use super::{open, seal, seal_as};
 
 const STRING: u8 = 0;
@@ -30,7 +31,7 @@ const HASH_LISTPACK_EX: u8 = 25;
 /// The version that knows deadlines of fields: Redis 7.4.
 const VERSION_OF_DEADLINES: u16 = 12;
 
-/// A value of any kind but stream.
+/// A value of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     String(Vec<u8>),
@@ -38,6 +39,7 @@ pub enum Value {
     Set(Vec<Vec<u8>>),
     SortedSet(Vec<(Vec<u8>, f64)>),
     Hash(Vec<Field>),
+    Stream(Stream),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +68,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
                 out.extend_from_slice(&score.to_le_bytes());
             }
         }
+        Value::Stream(stream) => stream::write(stream, &mut out),
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
             Some(first_ms) => return dump_with_deadlines(fields, first_ms),
             None => {
@@ -128,7 +131,8 @@ pub fn restore(payload: &[u8]) -> Result<Value, Refused> {
 }
 
 fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
-    Ok(match reader.byte()? {
+    let kind = reader.byte()?;
+    Ok(match kind {
         STRING => Value::String(reader.string()?),
         LIST => Value::List(strings(reader, 1)?),
         SET => Value::Set(strings(reader, 1)?),
@@ -150,6 +154,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
             reader.array::<8>()?;
             Value::Hash(triples(listpack(&reader.string()?)?)?)
         }
+        stream::LISTPACKS | stream::LISTPACKS_2 | stream::LISTPACKS_3 => Value::Stream(stream::read(kind, reader)?),
         _ => return Err(Malformed),
     })
 }
@@ -263,7 +268,8 @@ fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
 /// No collection is empty, no member stands twice, no score is not a number.
 fn is_sound(value: &Value) -> bool {
     match value {
-        Value::String(_) => true,
+        // A stream may be empty; the rest was looked at when it was read.
+        Value::String(_) | Value::Stream(_) => true,
         Value::List(elements) => !elements.is_empty(),
         Value::Set(members) => are_different(members.iter()),
         Value::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),

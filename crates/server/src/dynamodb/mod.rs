@@ -2,7 +2,6 @@
 //!
 //! Checked in this order: method, size, content type, JSON, target, signature; the rest is the layer's.
 
-mod compression;
 mod signature;
 
 use std::borrow::Cow;
@@ -14,10 +13,10 @@ use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 use quartet_tenancy::{Charge, Database};
 
+use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Head, HttpLayer};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
-use compression::Unreadable;
 pub use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;

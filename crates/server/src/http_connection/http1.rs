@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, take_long};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, Long, take_long};
 use crate::durability::DurableWaiters;
 
 /// What is read at once, and what a buffer shrinks back to.
@@ -86,7 +86,7 @@ enum Next {
     },
     /// Nothing is answered yet: that may take longer than an I/O thread has.
     TakeLong {
-        request: Kept,
+        long: Long,
         writing: Writing,
     },
     SpeaksHttp2,
@@ -139,8 +139,8 @@ impl<S: Socket> Connection<S> {
                         return self.close().await;
                     }
                 }
-                Next::TakeLong { request, writing } => {
-                    if !self.take_long(request, writing).await? {
+                Next::TakeLong { long, writing } => {
+                    if !self.take_long(long, writing).await? {
                         return self.close().await;
                     }
                 }
@@ -209,12 +209,10 @@ impl<S: Socket> Connection<S> {
             is_last: !request.keeps_alive || gave_up,
             is_head: request.head.method == "HEAD",
         };
-        let next = match self.layer.answer_soon(&request.head, body) {
-            Some(answer) => self.outgoing.answer(writing, &answer),
-            None => Next::TakeLong {
-                request: Kept::new(&request.head, body),
-                writing,
-            },
+        let soon = self.layer.answer_soon(&request.head, body);
+        let next = match soon.or_long(|| Kept::new(&request.head, body)) {
+            Ok(answer) => self.outgoing.answer(writing, &answer),
+            Err(long) => Next::TakeLong { long, writing },
         };
         self.consumed += request.head_bytes + body_bytes;
         next
@@ -330,9 +328,9 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
-    async fn take_long(&mut self, request: Kept, writing: Writing) -> io::Result<bool> {
+    async fn take_long(&mut self, long: Long, writing: Writing) -> io::Result<bool> {
         self.send().await?;
-        match take_long(self.layer.clone(), request, self.woken.clone()).await {
+        match take_long(self.layer.clone(), long, self.woken.clone()).await {
             Err(answer) => {
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)

@@ -106,12 +106,10 @@ async fn respond(
     };
     let woken = Arc::new(Notify::new());
     let soon = with_head(&parts, |head| layer.answer_soon(head, body.as_deref()));
-    let answered = match soon {
-        Some(answer) => Err(answer),
-        None => {
-            let request = with_head(&parts, |head| Kept::new(head, body.as_deref()));
-            take_long(layer, request, woken.clone()).await
-        }
+    let keep = || with_head(&parts, |head| Kept::new(head, body.as_deref()));
+    let answered = match soon.or_long(keep) {
+        Ok(answer) => Err(answer),
+        Err(long) => take_long(layer, long, woken.clone()).await,
     };
     match answered {
         Ok((status, headers, follower)) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_tenancy::{Database, Turns};
 
-use crate::http_connection::Answer;
+use crate::http_connection::{Answer, Soon};
 use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.
@@ -99,9 +99,12 @@ impl Player {
         self.delayed(answer)
     }
 
-    /// The same, if the answer comes soon.
-    pub fn answer_soon(&self, answer: impl FnOnce() -> Option<Answer>) -> Option<Answer> {
-        self.take(answer).map(|answer| self.delayed(answer))
+    /// The same with what can be done soon; what is left takes turns by itself.
+    pub fn answer_soon(&self, answer: impl FnOnce() -> Soon) -> Soon {
+        match self.take(answer) {
+            Soon::Answered(answer) => Soon::Answered(self.delayed(answer)),
+            left => left,
+        }
     }
 
     fn take<T>(&self, work: impl FnOnce() -> T) -> T {

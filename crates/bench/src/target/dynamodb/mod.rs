@@ -5,6 +5,7 @@
 //! carry conditions, so that both are what they say.
 
 mod http;
+mod records;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -14,12 +15,13 @@ use serde::Deserialize;
 
 use self::http::HttpClient;
 use super::http::Reply;
-use super::{Connection, OperationError, ServerDescription, Target};
+use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
+const RECORDS: &str = "ycsb";
 const NEWS_INDEX: &str = "section-view_count-index";
 /// How long a table may take to be made or deleted.
 const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -105,7 +107,7 @@ impl DynamoDbConnection {
             "KeySchema":[{{"AttributeName":"section","KeyType":"HASH"}},{{"AttributeName":"view_count","KeyType":"RANGE"}}],
             "Projection":{{"ProjectionType":"ALL"}}}}]}}"#
         );
-        for (name, table) in [(PRODUCTS, products), (NEWS, news)] {
+        for (name, table) in [(PRODUCTS, products), (NEWS, news), (RECORDS, records::table())] {
             self.body = table;
             let reply = self.ask("CreateTable")?;
             if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
@@ -224,7 +226,7 @@ impl Connection for DynamoDbConnection {
     }
 
     fn is_empty(&mut self) -> Result<bool, OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push_str(",\"Select\":\"COUNT\",\"Limit\":1}");
             if !self.ask("Scan")?.ok()?.contains("\"Count\":0") {
@@ -235,7 +237,7 @@ impl Connection for DynamoDbConnection {
     }
 
     fn clear(&mut self) -> Result<(), OperationError> {
-        for table in [PRODUCTS, NEWS] {
+        for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push('}');
             self.expect_ok("DeleteTable")?;
@@ -319,6 +321,10 @@ impl Connection for DynamoDbConnection {
             .iter()
             .for_each(|item| members.push(item.article.text.as_bytes()));
         Ok(())
+    }
+
+    fn records(&mut self) -> &mut dyn Records {
+        self
     }
 }
 

@@ -165,6 +165,22 @@ fn a_pause_holds_writes_back() {
     writer.check("GET a => 1");
 }
 
+/// FCALL of a function that declares that it does not write was held back with the writes, alone and in a transaction.
+#[test]
+fn a_pause_of_writes_asks_what_functions_declare() {
+    let fixture = Fixture::new();
+    let (mut admin, mut caller) = (fixture.connect(), fixture.connect());
+    let library = "#!lua name=l
+        redis.register_function{function_name='reads', callback=function() return 'r' end, flags={'no-writes'}}
+        redis.register_function('writes', function() return 'w' end)";
+    assert_eq!(run(&mut admin, &["FUNCTION", "LOAD", library]), "l");
+    caller.check("MULTI => OK\nFCALL reads 0 => QUEUED");
+    admin.check("CLIENT PAUSE 1000 WRITE => OK");
+    caller.check("EXEC => [r]\nFCALL reads 0 => r");
+    assert!(caller.bytes(&["FCALL", "writes", "0"]).is_empty());
+    assert!(caller.session.is_blocked());
+}
+
 #[test]
 fn a_long_key_is_refused_and_a_long_value_is_not() {
     let long = "x".repeat(65_001);

@@ -21,7 +21,7 @@ use crate::commands;
 use crate::commands::transactions::writes_or_publishes;
 use crate::context::Context;
 use crate::keyspace::NAME_BYTES_MAX;
-use crate::{errors, session};
+use crate::{errors, session, tracking};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
@@ -55,6 +55,8 @@ pub struct Bridge<'a, 't, 'l> {
     /// Told of the first write, if the script may be killed.
     pub long: Option<Arc<LongScripts>>,
     pub fields: Rc<Fields>,
+    /// The keys that the script was given.
+    pub declared: &'l [&'l [u8]],
     pub request: Args,
     pub reply: Vec<u8>,
 }
@@ -134,6 +136,7 @@ impl Bridge<'_, '_, '_> {
         };
         context.reply.set_protocol(context.client.protocol);
         session::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
+        tracking::remember_declared(&context, command, self.declared);
         self.answer(lua)
     }
 

@@ -1,6 +1,6 @@
 //! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each script.
 //!
-//! Nesting is bounded in both directions, to less than there, whatever a script sets: neither a deep text nor a table that
+//! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table that
 //! holds itself can exhaust the stack.
 
 use std::cell::RefCell;
@@ -11,8 +11,8 @@ use mlua::{Lua, Table, Value};
 use super::arguments::{Arguments, define, type_name};
 use super::numbers::general;
 
-/// Deepest nesting that a script may ask for.
-const DEPTH_MAX: i64 = 128;
+/// Deepest nesting, whatever a script asks for: what lua-cjson allows that nothing was asked of.
+const DEPTH_MAX: i64 = 1000;
 /// Largest index up to which a table with holes is written as an array.
 const SPARSE_SAFE: i64 = 10;
 
@@ -111,14 +111,14 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
         (
             "encode_max_depth",
             |options| &mut options.encode_depth,
-            DEPTH_MAX,
-            "expected integer between 1 and 128",
+            i64::from(i32::MAX),
+            "expected integer between 1 and 2147483647",
         ),
         (
             "decode_max_depth",
             |options| &mut options.decode_depth,
-            DEPTH_MAX,
-            "expected integer between 1 and 128",
+            i64::from(i32::MAX),
+            "expected integer between 1 and 2147483647",
         ),
         (
             "encode_number_precision",
@@ -185,6 +185,11 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
     })
 }
 
+/// A thread that serves connections has no stack for the deepest nesting; only what nests deeply gets more.
+fn with_stack<T>(level: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(128 * 1024, 1024 * 1024, level)
+}
+
 struct Encoder {
     options: Options,
     out: Vec<u8>,
@@ -204,12 +209,12 @@ impl Encoder {
             Value::LightUserData(pointer) if pointer.0.is_null() => self.out.extend_from_slice(b"null"),
             Value::Table(table) => {
                 let depth = depth + 1;
-                if depth > self.options.encode_depth {
+                if depth > self.options.encode_depth.min(DEPTH_MAX) {
                     return Err(format!("Cannot serialise, excessive nesting ({depth})"));
                 }
                 match self.array_length(table)? {
-                    Some(length) => self.array(table, length, depth)?,
-                    None => self.object(table, depth)?,
+                    Some(length) => with_stack(|| self.array(table, length, depth))?,
+                    None => with_stack(|| self.object(table, depth))?,
                 }
             }
             other => return Err(format!("Cannot serialise {}: type not supported", type_name(other))),
@@ -376,8 +381,8 @@ impl Decoder<'_> {
     fn value(&mut self, depth: i64) -> Result<Value, String> {
         self.skip_blanks();
         match self.text.get(self.at) {
-            Some(b'{') => self.object(depth + 1),
-            Some(b'[') => self.array(depth + 1),
+            Some(b'{') => with_stack(|| self.object(depth + 1)),
+            Some(b'[') => with_stack(|| self.array(depth + 1)),
             Some(b'"') => self.string(),
             Some(b't') if self.word("true") => Ok(self.literal(4, Value::Boolean(true))),
             Some(b'f') if self.word("false") => Ok(self.literal(5, Value::Boolean(false))),
@@ -393,7 +398,7 @@ impl Decoder<'_> {
     }
 
     fn check_depth(&self, depth: i64) -> Result<(), String> {
-        if depth <= self.options.decode_depth {
+        if depth <= self.options.decode_depth.min(DEPTH_MAX) {
             return Ok(());
         }
         Err(format!(

@@ -24,6 +24,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quartet_engine::Home;
 use quartet_wire_resp::{Args, Arguments, Protocol};
 
 use self::bridge::Bridge;
@@ -302,6 +303,8 @@ impl Run<'_> {
             let long = bridge.long.is_some();
             let outcome = interpreter.run(chunk, &self.keys, &self.values, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
+            let slept_micros = bridge.client.sleep_micros;
+            context.client.sleep_micros += slept_micros;
             if long {
                 layer.long_scripts.end();
             }
@@ -331,9 +334,10 @@ impl Run<'_> {
         }
     }
 
-    fn bridge<'a, 't>(&self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
+    fn bridge<'a, 't>(&'a self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
         let mut client = ClientState::new(context.client.shared.clone(), true, context.client.user.clone());
         client.db = context.client.db;
+        client.caching = context.client.caching;
         client.is_script = true;
         let declares = !self.has(COMPATIBLE);
         Bridge {
@@ -345,6 +349,7 @@ impl Run<'_> {
             now_ms: context.now_ms,
             has_written: false,
             fields: interpreter.fields.clone(),
+            declared: &self.keys,
             request: Args::new(),
             reply: Vec::new(),
             tx: context.tx,
@@ -471,7 +476,12 @@ fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 }
 
 /// Whether a command that runs a script may write, as far as its flags tell.
-pub fn declares_no_writes(layer: &Redis, command: &Command, arguments: Arguments<'_>) -> bool {
+pub fn declares_no_writes(
+    layer: &Redis,
+    home: Option<&mut Home<'_>>,
+    command: &Command,
+    arguments: Arguments<'_>,
+) -> bool {
     let flags = match command.name {
         "eval" => match layer.scripts.find_body(&arguments[1]) {
             Some(script) => Some(script.flags),
@@ -480,6 +490,7 @@ pub fn declares_no_writes(layer: &Redis, command: &Command, arguments: Arguments
                 .map(|script| script.flags),
         },
         "evalsha" => find_cached(layer, &arguments[1]).ok().map(|script| script.flags),
+        "fcall" => home.and_then(|home| functions::flags_of(layer, home, &arguments[1])),
         _ => None,
     };
     flags.is_some_and(|flags| flags & COMPATIBLE == 0 && flags & NO_WRITES != 0)

@@ -113,6 +113,8 @@ real.table.sort = function(t, ...)
   return sort(t, ...)
 end
 real.unpack = function(t, first, last)
+  -- Lua counts its own arguments among the results that it has room for.
+  if first == nil and last == nil then return raw_unpack(t) end
   first = first or 1
   last = last or (type(t) == 'table' and #t or 0)
   if type(first) == 'number' and type(last) == 'number' and not (last - first < 8000) then

@@ -7,6 +7,7 @@ use quartet_wire_resp::Arguments;
 
 use crate::acl::rules::{Rules, UNMATCHED, hexadecimal};
 use crate::acl::selector::Selector;
+use crate::acl::token::token;
 use crate::acl::{DEFAULT_USER, User, log, parse_file};
 use crate::channels::Scope;
 use crate::clients::Client;
@@ -34,11 +35,13 @@ const SUBCOMMANDS: &[Command] = &[
     row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
     row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run),
     row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", generate_password),
+    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", generate_token),
     row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", get_user),
     help_command("acl|help", Group::Server, "6.0.0"),
     row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", list),
     row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", load),
     row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", show_log),
+    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", rest_token),
     row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", save),
     row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", set_user),
     row("acl|users", 2, ADMINISTRATOR, "Lists the users.", users),
@@ -59,7 +62,7 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-/// Every category of Redis 7.0, those without a command here included.
+/// Every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -82,6 +85,7 @@ pub const CATEGORIES: &[&str] = &[
     "connection",
     "transaction",
     "scripting",
+    "json",
 ];
 
 fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -267,10 +271,38 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
         return Err(PASSWORD_BITS.into());
     }
     let source = context.layer.secret_digits.as_ref();
-    let digits = source.ok_or("ERR This server has no source of randomness")?;
+    let digits = source.ok_or(NO_RANDOMNESS)?;
     context.reply.bulk(digits((bits as usize).div_ceil(4)).as_bytes());
     Ok(())
 }
+
+/// ACL GENTOKEN name [password]: the user need not be there yet.
+fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let password = match arguments.get(3) {
+        Some(_) if arguments.len() > 4 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
+        Some(password) => password.to_vec(),
+        None => {
+            let source = context.layer.secret_digits.as_ref();
+            source.ok_or(NO_RANDOMNESS)?(64).into_bytes()
+        }
+    };
+    let name = [&context.layer.realm, &arguments[2]].concat();
+    context.reply.bulk(token(&name, &password).as_bytes());
+    Ok(())
+}
+
+fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (name, password) = (&arguments[2], &arguments[3]);
+    let layer = context.layer;
+    let token = layer.users.token_of(&layer.realm, name, password).ok_or_else(|| {
+        let name = String::from_utf8_lossy(name);
+        format!("ERR Wrong password or user \"{name}\" does not exist")
+    })?;
+    context.reply.bulk(token.as_bytes());
+    Ok(())
+}
+
+const NO_RANDOMNESS: &str = "ERR This server has no source of randomness";
 
 fn wrong_number(word: &str) -> Failure {
     format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try ACL HELP.").into()

@@ -110,7 +110,10 @@ fn listpack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 /// The line of Redis 7.0. There is no address to show, and the length is that of the key's rows.
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let entry = context.keys().find(&arguments[2]).ok_or(errors::NO_SUCH_KEY)?;
+    let entry = context
+        .keys()
+        .find_dead_or_alive(&arguments[2])
+        .ok_or(errors::NO_SUCH_KEY)?;
     let bytes = memory::key_bytes(context, &entry, 0);
     let idle_seconds = keys::idle_seconds(context, &arguments[2], &entry);
     context.reply.simple(&format!(

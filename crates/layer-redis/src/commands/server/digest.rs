@@ -55,7 +55,7 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
     let mut sum = Sum::default();
     sum.add(&[&[entry.kind as u8, u8::from(entry.expiry_ms.is_some())]]);
     match entry.kind {
-        Kind::String => sum.add(&[entry.payload()]),
+        Kind::String | Kind::Json => sum.add(&[entry.payload()]),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {

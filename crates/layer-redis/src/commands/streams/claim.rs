@@ -8,8 +8,10 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry, write_id};
+use crate::changes::What;
 use crate::command::Failure;
 use crate::context::Context;
+use crate::keyspace::Keyspace;
 use crate::{errors, parse};
 
 /// What stands behind the IDs of XCLAIM.
@@ -25,11 +27,14 @@ struct Options {
 
 /// A claim in progress.
 struct Claim<'a> {
+    name: &'a [u8],
     stream: Stream,
     group: Group,
     consumer_name: &'a [u8],
     /// Known from the first entry on that it gets.
     consumer: Option<Consumer>,
+    /// It came to be by that.
+    told: Option<What>,
     idle_ms_min: u64,
     delivered_ms: u64,
     deliveries: Option<u64>,
@@ -48,10 +53,12 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let is_sane = |at_ms: &u64| *at_ms <= now_ms;
     let given_ms = options.delivered_ms.and_then(|at_ms| u64::try_from(at_ms).ok());
     let mut claim = Claim {
+        name: &arguments[1],
         stream,
         group,
         consumer_name: arguments.get(3).unwrap_or_default(),
         consumer: None,
+        told: None,
         idle_ms_min,
         delivered_ms: given_ms.filter(is_sane).unwrap_or(now_ms),
         deliveries: options.deliveries,
@@ -59,7 +66,7 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         now_ms,
         claimed: 0,
     };
-    let (keys, reply) = context.keys_and_reply();
+    let (mut keys, reply) = context.keys_and_reply();
     if options.last > claim.group.last {
         claim.group.last = options.last;
         claim.group.write(keys.tx);
@@ -69,7 +76,7 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         let pending = claim.group.pending(keys.tx, id);
         claim.take(keys.tx, reply, id, pending, options.force);
     }
-    claim.finish(keys.tx, reply, mark);
+    claim.finish(&mut keys, reply, mark);
     Ok(())
 }
 
@@ -152,15 +159,22 @@ impl Claim<'_> {
 
     fn consumer(&mut self, tx: &mut Transaction<'_>) -> &Consumer {
         let (group, name, now_ms) = (&mut self.group, self.consumer_name, self.now_ms);
-        self.consumer.get_or_insert_with(|| Consumer {
-            active_ms: now_ms,
-            ..group.consumer_seen(tx, name, now_ms)
+        self.consumer.get_or_insert_with(|| {
+            let (consumer, told) = group.consumer_seen(tx, name, now_ms);
+            self.told = told;
+            Consumer {
+                active_ms: now_ms,
+                ..consumer
+            }
         })
     }
 
-    fn finish(&self, tx: &mut Transaction<'_>, reply: &mut Reply<'_>, mark: usize) {
+    fn finish(&self, keys: &mut Keyspace<'_, '_>, reply: &mut Reply<'_>, mark: usize) {
         if let Some(consumer) = &self.consumer {
-            self.group.write_consumer(tx, consumer);
+            self.group.write_consumer(keys.tx, consumer);
+        }
+        if let Some(what) = self.told {
+            keys.changes.note(keys.db, self.name, what);
         }
         reply.array_since(mark, self.claimed);
     }
@@ -177,10 +191,12 @@ pub fn xautoclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let (stream, group) = super::find_stream_and_group(context, &arguments[1], &arguments[2])?;
     let now_ms = context.now_ms;
     let claim = Claim {
+        name: &arguments[1],
         stream,
         group,
         consumer_name: arguments.get(3).unwrap_or_default(),
         consumer: None,
+        told: None,
         idle_ms_min,
         delivered_ms: now_ms,
         deliveries: None,
@@ -212,7 +228,7 @@ fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), Failure> {
 
 /// Answers where to go on, what was taken over, and what was pending but is gone from the stream.
 fn autoclaim(context: &mut Context<'_, '_>, mut claim: Claim<'_>, start: StreamId, count: u64) {
-    let (keys, reply) = context.keys_and_reply();
+    let (mut keys, reply) = context.keys_and_reply();
     let (mut looks_left, mut count_left) = (count * LOOKS_PER_ENTRY, count);
     let (mut next, mut gone) = (StreamId::ZERO, Vec::new());
     let mark = reply.mark();
@@ -230,7 +246,7 @@ fn autoclaim(context: &mut Context<'_, '_>, mut claim: Claim<'_>, start: StreamI
         count_left -= u64::from(claim.claimed > before) + u64::from(gone.last() == Some(&id));
         ControlFlow::Continue(())
     });
-    claim.finish(keys.tx, reply, mark);
+    claim.finish(&mut keys, reply, mark);
     let end = reply.mark();
     write_id(reply, next);
     reply.move_before(mark, end);

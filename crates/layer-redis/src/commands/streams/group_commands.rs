@@ -5,6 +5,7 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::Stream;
+use crate::changes::What;
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::Keyspace;
@@ -95,6 +96,7 @@ pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     group.entries_read = options.entries_read;
     group.write(keys.tx);
+    keys.changes.note(keys.db, &arguments[2], What::GroupMoved);
     context.reply.ok();
     Ok(())
 }
@@ -120,6 +122,7 @@ pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) 
     if is_new {
         let consumer = group.add_consumer(keys.tx, &arguments[4], now_ms);
         group.write_consumer(keys.tx, &consumer);
+        keys.changes.note(keys.db, &arguments[2], What::ConsumerAdded);
     }
     context.reply.integer(i64::from(is_new));
     Ok(())
@@ -128,10 +131,11 @@ pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) 
 pub fn delete_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let mut keys = context.keys();
     let (_, group) = find(&mut keys, arguments)?;
-    let removed = match group.consumer(keys.tx, &arguments[4]) {
-        Some(consumer) => group.remove_consumer(keys.tx, &consumer),
-        None => 0,
-    };
+    let mut removed = 0;
+    if let Some(consumer) = group.consumer(keys.tx, &arguments[4]) {
+        removed = group.remove_consumer(keys.tx, &consumer);
+        keys.changes.note(keys.db, &arguments[2], What::ConsumerRemoved);
+    }
     context.reply.integer(removed as i64);
     Ok(())
 }

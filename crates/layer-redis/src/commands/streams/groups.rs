@@ -21,6 +21,7 @@ use quartet_engine::Transaction;
 
 use super::id::StreamId;
 use super::stream::Stream;
+use crate::changes::What;
 use crate::keyspace::{Elements, KeyBytes};
 
 const GROUP: u8 = b'g';
@@ -182,14 +183,17 @@ impl Group {
         Some(Consumer::read(name, row.value()))
     }
 
-    /// The consumer, which asks for something now; it comes to be if there is none of its name.
-    pub fn consumer_seen(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> Consumer {
+    /// The consumer, which asks for something now; it comes to be, and that is told, if there is none of its name.
+    pub fn consumer_seen(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> (Consumer, Option<What>) {
         match self.consumer(tx, name) {
-            Some(consumer) => Consumer {
-                seen_ms: now_ms,
-                ..consumer
-            },
-            None => self.add_consumer(tx, name, now_ms),
+            Some(consumer) => (
+                Consumer {
+                    seen_ms: now_ms,
+                    ..consumer
+                },
+                None,
+            ),
+            None => (self.add_consumer(tx, name, now_ms), Some(What::ConsumerAdded)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Streams: the table, and what other families use.
 //!
 //! [`stream`] knows how entries are stored and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
-//! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]. The commands follow Redis 7.0; `+` of XREAD and
+//! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]; [`portable`] is for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and
 //! the time of a consumer's last delivery are those of 7.4.
 
 mod claim;
@@ -10,6 +10,7 @@ mod groups;
 mod id;
 mod info;
 mod pending;
+mod portable;
 mod range;
 mod read;
 mod stream;
@@ -21,7 +22,8 @@ use std::ops::ControlFlow;
 
 use quartet_wire_resp::Arguments;
 
-use self::id::StreamId;
+pub use self::id::StreamId;
+pub use self::portable::{longest_name, store, value};
 use self::stream::Stream;
 use crate::command::*;
 use crate::commands::help::help_command;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use quartet_wire_resp::{Arguments, Protocol, encode_command};
 
-use super::groups::{Group, Pending};
+use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_id};
@@ -70,12 +70,12 @@ pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
 }
 
 pub fn xread(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let request = Request::parse(arguments, false, context.now_ms)?;
+    let request = Request::parse(arguments, false, context)?;
     answer(context, arguments, &request)
 }
 
 pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let request = Request::parse(arguments, true, context.now_ms)?;
+    let request = Request::parse(arguments, true, context)?;
     if request.group.is_none() {
         return Err("ERR Missing GROUP option for XREADGROUP".into());
     }
@@ -83,7 +83,7 @@ pub fn xreadgroup(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 }
 
 impl<'a> Request<'a> {
-    fn parse(arguments: Arguments<'a>, with_group: bool, now_ms: u64) -> Result<Request<'a>, Failure> {
+    fn parse(arguments: Arguments<'a>, with_group: bool, context: &Context<'_, '_>) -> Result<Request<'a>, Failure> {
         let mut request = Request {
             group: None,
             count: None,
@@ -98,7 +98,10 @@ impl<'a> Request<'a> {
             if parse::is(word, "streams") && left > 0 {
                 return request.read_streams(words.collect());
             } else if parse::is(word, "block") && left > 0 {
-                request.wait = Some(deadline(words.next().unwrap_or_default(), now_ms)?);
+                if context.client.is_script {
+                    return Err(refused_to_scripts(&arguments[0]));
+                }
+                request.wait = Some(deadline(words.next().unwrap_or_default(), context.now_ms)?);
             } else if parse::is(word, "count") && left > 0 {
                 let count = parse::required_integer(words.next().unwrap_or_default())?;
                 request.count = u64::try_from(count).ok().filter(|&count| count > 0);
@@ -122,6 +125,12 @@ impl<'a> Request<'a> {
         self.names = words;
         Ok(self)
     }
+}
+
+/// A script does not wait, as EXEC does not; but it is told so, while EXEC goes on without waiting.
+fn refused_to_scripts(name: &[u8]) -> Failure {
+    let name = String::from_utf8_lossy(name);
+    format!("ERR {name} command is not allowed with BLOCK option from scripts").into()
 }
 
 /// BLOCK's milliseconds, as a deadline. `None`: wait for ever.
@@ -299,11 +308,11 @@ fn serve(
         (None, From::Behind(id)) => write_behind(context, &stream, id, count) > 0,
         (Some((group, consumer)), From::New) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
-            deliver(context, &stream, group, consumer, count, request.no_ack) > 0
+            deliver(context, (name, &stream), group, consumer, count, request.no_ack) > 0
         }
         (Some((group, consumer)), From::Behind(id)) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
-            write_history(context, &stream, group, consumer, id, count);
+            write_history(context, (name, &stream), group, consumer, id, count);
             true
         }
     };
@@ -324,7 +333,7 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
 /// Gives the group's next entries to a consumer.
 fn deliver(
     context: &mut Context<'_, '_>,
-    stream: &Stream,
+    (name, stream): (&[u8], &Stream),
     mut group: Group,
     consumer: &[u8],
     count: Option<u64>,
@@ -338,7 +347,7 @@ fn deliver(
     if ids.is_empty() {
         return 0;
     }
-    let mut consumer = group.consumer_seen(context.tx, consumer, now_ms);
+    let mut consumer = consumer_seen(context, name, &mut group, consumer);
     consumer.active_ms = now_ms;
     let pending = Pending {
         owner: consumer.number,
@@ -354,6 +363,14 @@ fn deliver(
     group.write(context.tx);
     group.write_consumer(context.tx, &consumer);
     ids.len()
+}
+
+fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut Group, name: &[u8]) -> Consumer {
+    let (consumer, what) = group.consumer_seen(context.tx, name, context.now_ms);
+    if let Some(what) = what {
+        context.layer.changes.note(context.client.db, stream_name, what);
+    }
+    consumer
 }
 
 /// Answers the entries from `start` on, and tells which they were.
@@ -377,14 +394,14 @@ fn write_new(context: &mut Context<'_, '_>, stream: &Stream, start: StreamId, co
 /// the stream there is only the ID.
 fn write_history(
     context: &mut Context<'_, '_>,
-    stream: &Stream,
+    (name, stream): (&[u8], &Stream),
     mut group: Group,
     consumer: &[u8],
     id: StreamId,
     count: Option<u64>,
 ) {
     let now_ms = context.now_ms;
-    let consumer = group.consumer_seen(context.tx, consumer, now_ms);
+    let consumer = consumer_seen(context, name, &mut group, consumer);
     group.write_consumer(context.tx, &consumer);
     let (keys, reply) = context.keys_and_reply();
     let (mark, mut written) = (reply.mark(), 0);

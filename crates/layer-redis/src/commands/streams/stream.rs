@@ -148,6 +148,51 @@ impl Stream {
         }
     }
 
+    /// The entries by node, as Redis would keep them.
+    pub fn nodes(&self, tx: &mut Transaction<'_>) -> Vec<Vec<(StreamId, Vec<Vec<u8>>)>> {
+        let mut begin = Vec::new();
+        self.elements
+            .scan(tx, &[NODE], Some(&[NODE + 1]), false, &mut |key, _| {
+                begin.push(StreamId::from_bytes(&key[1..]));
+                ControlFlow::Continue(())
+            });
+        let mut begin = begin.into_iter().peekable();
+        let mut nodes: Vec<Vec<_>> = Vec::new();
+        self.scan(tx, (StreamId::ZERO, StreamId::MAX), false, &mut |id, fields| {
+            let begins = begin.next_if(|first| *first <= id).is_some();
+            if begins || nodes.is_empty() {
+                nodes.push(Vec::new());
+            }
+            let words = packed::iter(fields).map(<[u8]>::to_vec).collect();
+            nodes.last_mut().expect("pushed").push((id, words));
+            ControlFlow::Continue(())
+        });
+        nodes
+    }
+
+    /// Adds a node as it was kept elsewhere. Its entries' IDs must ascend above `last`, which follows them; they do not count as
+    /// added.
+    pub fn append_node<'a>(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: impl Iterator<Item = (StreamId, &'a [Vec<u8>])>,
+    ) {
+        (self.node_entries, self.node_bytes) = (0, 0);
+        for (id, words) in entries {
+            if self.length == 0 {
+                self.first = id;
+            } else if self.node_entries == 0 {
+                self.elements.set(tx, &row_key(NODE, id), b"");
+            }
+            let mut fields = Vec::new();
+            words.iter().for_each(|word| packed::push(&mut fields, word));
+            self.elements.set(tx, &row_key(ENTRY, id), &fields);
+            self.count_into_node(fields.len());
+            self.length += 1;
+            self.last = id;
+        }
+    }
+
     /// Counts an entry into the last node, or begins another if that is full.
     fn choose_node(&mut self, tx: &mut Transaction<'_>, config: &Config, id: StreamId, words_bytes: usize) {
         let limit = |value: i64| u64::try_from(value).ok().filter(|&limit| limit > 0).unwrap_or(u64::MAX);
@@ -159,7 +204,11 @@ impl Stream {
             self.elements.set(tx, &row_key(NODE, id), b"");
             (self.node_entries, self.node_bytes) = (0, 0);
         }
-        self.node_entries += 1;
+        self.count_into_node(words_bytes);
+    }
+
+    fn count_into_node(&mut self, words_bytes: usize) {
+        self.node_entries = self.node_entries.saturating_add(1);
         let entry_bytes = u32::try_from(words_bytes + ENTRY_OVERHEAD_BYTES).unwrap_or(u32::MAX);
         self.node_bytes = self.node_bytes.saturating_add(entry_bytes);
     }

@@ -2,13 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
 use super::id::{self, NewId, StreamId};
 use super::stream::{Keep, Stream, Trim, write_id};
+use crate::changes::What;
 use crate::command::Failure;
-use crate::config::Config;
 use crate::context::Context;
 use crate::{errors, parse};
 
@@ -52,28 +51,18 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         None => Stream::new(&mut keys),
     };
     let id = choose_id(wanted, stream.last, now_ms)?;
-    add(keys.tx, config, &mut stream, id, words, trim.as_ref());
+    stream.append(keys.tx, config, id, words);
+    let trimmed = trim.map_or(0, |trim| stream.trim(keys.tx, &trim));
     stream.write(&mut keys, name);
+    if trimmed > 0 {
+        keys.changes.note(keys.db, name, What::Trimmed);
+    }
     write_id(&mut context.reply, id);
     Ok(())
 }
 
 fn wrong_number() -> Failure {
     "ERR wrong number of arguments for 'xadd' command".into()
-}
-
-fn add(
-    tx: &mut Transaction<'_>,
-    config: &Config,
-    stream: &mut Stream,
-    id: StreamId,
-    words: Arguments<'_>,
-    trim: Option<&Trim>,
-) {
-    stream.append(tx, config, id, words);
-    if let Some(trim) = trim {
-        stream.trim(tx, trim);
-    }
 }
 
 /// The ID of the new entry, which must be above `last`.

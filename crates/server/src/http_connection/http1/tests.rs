@@ -5,7 +5,7 @@ use quartet_env::{FaultyDisk, ManualClock};
 use tokio::io::DuplexStream;
 
 use super::*;
-use crate::http_connection::{Followed, Head, Wake};
+use crate::http_connection::{Followed, Head, Soon, Wake};
 use crate::neighbours::Neighbours;
 
 /// Answers with the method, the target and the body; takes its time for `/slow`, and follows `/stream`.
@@ -21,9 +21,15 @@ impl HttpLayer for Telling {
         Answer::settled(200, format!("[{} {} {body}]", head.method, head.target))
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Option<Answer> {
-        let soon = !["/slow", "/stream"].contains(&head.target);
-        soon.then(|| self.answer(head, body))
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        match head.target {
+            "/slow" | "/stream" => Soon::Later,
+            "/rest" => {
+                let answer = self.answer(head, body);
+                Soon::Unfinished(None, Box::new(move || answer))
+            }
+            _ => Soon::Answered(self.answer(head, body)),
+        }
     }
 
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {

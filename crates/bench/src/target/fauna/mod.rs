@@ -2,6 +2,9 @@
 //!
 //! A product is a document found through a unique index on its pid. An article is a document under the number that its id
 //! hashes to; the page reads the index (section; view_count falling, ref) and gets each document, as the published query does.
+//! The four instances of a calvin transaction are four creations in one query.
+
+mod records;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -11,22 +14,49 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use super::http::{HttpSocket, Reply};
-use super::{Connection, OperationError, ServerDescription, Target};
+use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
+use crate::workload::calvin;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
-/// What the workloads need, one query each: an index takes a collection of an earlier query.
-const SCHEMA: [&str; 4] = [
-    r#"{"if":{"exists":{"collection":"product"}},"then":null,"else":{"create_collection":{"object":{"name":"product"}}}}"#,
-    r#"{"if":{"exists":{"collection":"news"}},"then":null,"else":{"create_collection":{"object":{"name":"news"}}}}"#,
-    r#"{"if":{"exists":{"index":"product_by_pid"}},"then":null,"else":{"create_index":{"object":{"name":"product_by_pid",
-       "source":{"collection":"product"},"unique":true,"terms":[{"object":{"field":["data","pid"]}}]}}}}"#,
-    r#"{"if":{"exists":{"index":"section_by_view_count"}},"then":null,"else":{"create_index":{"object":{"name":"section_by_view_count",
-       "source":{"collection":"news"},"serialized":false,"terms":[{"object":{"field":["data","section"]}}],
-       "values":[{"object":{"field":["data","view_count"],"reverse":true}},{"object":{"field":["ref"]}}]}}}}"#,
+const COLLECTIONS: [&str; 4] = ["product", "news", "ycsb", "calvin"];
+
+/// What the workloads find their documents by: the index, what it is over, and the rest of its definition.
+const INDEXES: [(&str, &str, &str); 6] = [
+    (
+        "product_by_pid",
+        "product",
+        r#""unique":true,"terms":[{"object":{"field":["data","pid"]}}]"#,
+    ),
+    (
+        "section_by_view_count",
+        "news",
+        r#""serialized":false,"terms":[{"object":{"field":["data","section"]}}],
+           "values":[{"object":{"field":["data","view_count"],"reverse":true}},{"object":{"field":["ref"]}}]"#,
+    ),
+    (
+        "calvin_by_a",
+        "calvin",
+        r#""terms":[{"object":{"field":["data","a"]}}]"#,
+    ),
+    (
+        "calvin_by_b",
+        "calvin",
+        r#""terms":[{"object":{"field":["data","b"]}}]"#,
+    ),
+    (
+        "calvin_by_c",
+        "calvin",
+        r#""terms":[{"object":{"field":["data","c"]}}]"#,
+    ),
+    (
+        "calvin_by_d",
+        "calvin",
+        r#""terms":[{"object":{"field":["data","d"]}}]"#,
+    ),
 ];
 
 /// `fauna://[secret@]host:port`
@@ -106,15 +136,35 @@ impl FaunaConnection {
         self.ask()?.ok()
     }
 
-    /// Makes the collections and indexes unless they are there; another connection may be doing so.
+    /// Makes the collections and indexes unless the last of them is there. One query each: an index takes a collection of an
+    /// earlier query.
     fn make_schema(&mut self) -> Result<(), OperationError> {
-        for query in SCHEMA {
-            self.query.clear();
-            self.query.push_str(query);
-            let reply = self.ask()?;
-            if !reply.body.contains("instance already exists") {
-                reply.ok()?;
-            }
+        let (last, ..) = INDEXES[INDEXES.len() - 1];
+        if self
+            .run(&format!(r#"{{"exists":{{"index":"{last}"}}}}"#))?
+            .contains("true")
+        {
+            return Ok(());
+        }
+        for name in COLLECTIONS {
+            self.make("collection", name, "")?;
+        }
+        for (name, source, rest) in INDEXES {
+            self.make(
+                "index",
+                name,
+                &format!(r#","source":{{"collection":"{source}"}},{rest}"#),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Makes a collection or an index; another connection may be doing so.
+    fn make(&mut self, kind: &str, name: &str, rest: &str) -> Result<(), OperationError> {
+        self.query = format!(r#"{{"create_{kind}":{{"object":{{"name":"{name}"{rest}}}}}}}"#);
+        let reply = self.ask()?;
+        if !reply.body.contains("instance already exists") {
+            reply.ok()?;
         }
         Ok(())
     }
@@ -204,13 +254,14 @@ impl Connection for FaunaConnection {
     }
 
     fn is_empty(&mut self) -> Result<bool, OperationError> {
-        let query = r#"{"and":[{"is_empty":{"documents":{"collection":"product"}}},{"is_empty":{"documents":{"collection":"news"}}}]}"#;
-        self.run(query).map(|body| body.contains("true"))
+        let is_empty = COLLECTIONS.map(|name| format!(r#"{{"is_empty":{{"documents":{{"collection":"{name}"}}}}}}"#));
+        let body = self.run(&format!(r#"{{"and":[{}]}}"#, is_empty.join(",")))?;
+        Ok(body.contains("true"))
     }
 
     fn clear(&mut self) -> Result<(), OperationError> {
-        for collection in ["product", "news"] {
-            self.run(&format!(r#"{{"delete":{{"collection":"{collection}"}}}}"#))?;
+        for name in COLLECTIONS {
+            self.run(&format!(r#"{{"delete":{{"collection":"{name}"}}}}"#))?;
         }
         self.make_schema()
     }
@@ -279,6 +330,24 @@ impl Connection for FaunaConnection {
         let articles = answer.resource.data.iter();
         articles.for_each(|document| members.push(document.data.article.as_bytes()));
         Ok(())
+    }
+
+    fn records(&mut self) -> &mut dyn Records {
+        self
+    }
+
+    fn insert_instances(&mut self, strings: &ByteStrings) -> Result<(), OperationError> {
+        let mut strings = strings.iter();
+        self.query.clear();
+        for index in 0..calvin::INSTANCES {
+            self.query.push_str(if index == 0 { r#"{"do":["# } else { "," });
+            self.query.push_str(r#"{"create":{"collection":"calvin"},"params":"#);
+            let fields = calvin::FIELD_NAMES.iter().zip(&mut strings);
+            self.data(fields.map(|(name, value)| (*name, false, value)));
+            self.query.push('}');
+        }
+        self.query.push(']');
+        self.finish()
     }
 }
 

@@ -10,7 +10,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use crate::http_connection::Head;
 
 /// Shorter bodies are not worth it.
-const COMPRESSED_BYTES_MIN: usize = 4096;
+pub const COMPRESSED_BYTES_MIN: usize = 4096;
 
 /// Why a body cannot be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +49,11 @@ pub fn encoded(head: &Head<'_>, body: &[u8]) -> Option<(&'static str, Vec<u8>)> 
         return None;
     }
     let encoding = preferred(head)?;
+    Some((encoding, encoded_as(encoding, body)?))
+}
+
+/// The body in an encoding that the peer likes.
+pub fn encoded_as(encoding: &'static str, body: &[u8]) -> Option<Vec<u8>> {
     let written = match encoding {
         "gzip" => {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -59,12 +64,12 @@ pub fn encoded(head: &Head<'_>, body: &[u8]) -> Option<(&'static str, Vec<u8>)> 
             encoder.write_all(body).and_then(|()| encoder.finish())
         }
     };
-    Some((encoding, written.ok()?))
+    written.ok()
 }
 
 /// The encoding with the highest weight in Accept-Encoding (RFC 9110, 12.5.3); of equals the first that is named. A weight
 /// that cannot be read, or is above one, counts as one, as it does for the service.
-fn preferred(head: &Head<'_>) -> Option<&'static str> {
+pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
     let mut named: Vec<(&'static str, f32)> = Vec::new();
     let mut others = 0.0;
     let values = head

@@ -3,9 +3,11 @@
 //! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own name: ZADD and
 //! ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an overwrite, so both are checked.
 
+mod records;
+
 use super::reply::{Element, ReplyReader};
 use super::url::RedisUrl;
-use super::{Connection, OperationError, ServerDescription, Target};
+use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 use anyhow::Context;
@@ -84,7 +86,15 @@ impl RedisConnection {
 
     /// Sends the request and gives the first element of its reply; an error reply becomes `Refused`.
     fn exchange(&mut self) -> Result<Element<'_>, OperationError> {
-        self.stream.write_all(&self.request.bytes).map_err(lost)?;
+        self.send()?;
+        self.reply()
+    }
+
+    fn send(&mut self) -> Result<(), OperationError> {
+        self.stream.write_all(&self.request.bytes).map_err(lost)
+    }
+
+    fn reply(&mut self) -> Result<Element<'_>, OperationError> {
         match self.replies.next().map_err(lost)? {
             Element::Error(message) => Err(OperationError::Refused(String::from_utf8_lossy(message).into_owned())),
             element => Ok(element),
@@ -99,7 +109,12 @@ impl RedisConnection {
     }
 
     fn expect_integer(&mut self, expected: i64) -> Result<(), OperationError> {
-        match self.exchange()? {
+        self.send()?;
+        self.integer_of_reply(expected)
+    }
+
+    fn integer_of_reply(&mut self, expected: i64) -> Result<(), OperationError> {
+        match self.reply()? {
             Element::Integer(number) if number == expected => Ok(()),
             Element::Integer(number) => Err(OperationError::Refused(format!("answered {number}, not {expected}"))),
             other => Err(unexpected(other)),
@@ -107,8 +122,13 @@ impl RedisConnection {
     }
 
     /// Sends the request and hands each string of the array that comes back to `take`; returns their number.
-    fn each_string(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
-        let count = match self.exchange()? {
+    fn each_string(&mut self, take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
+        self.send()?;
+        self.strings_of_reply(take)
+    }
+
+    fn strings_of_reply(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
+        let count = match self.reply()? {
             Element::Array(count) => count,
             other => return Err(unexpected(other)),
         };
@@ -205,6 +225,10 @@ impl Connection for RedisConnection {
         self.each_string(|member| members.push(member))?;
         Ok(())
     }
+
+    fn records(&mut self) -> &mut dyn Records {
+        self
+    }
 }
 
 /// The bytes of one command, in a buffer that is reused.
@@ -217,6 +241,11 @@ impl Request {
     /// `arguments` is how many follow the command's name.
     fn start(&mut self, command: &str, arguments: usize) -> &mut Request {
         self.bytes.clear();
+        self.next(command, arguments)
+    }
+
+    /// Another command behind those before it.
+    fn next(&mut self, command: &str, arguments: usize) -> &mut Request {
         self.header(b'*', arguments + 1);
         self.argument(command.as_bytes())
     }
@@ -233,10 +262,14 @@ impl Request {
     }
 
     fn product_key(&mut self, pid: u64) -> &mut Request {
+        self.numbered_key(b"product:", pid)
+    }
+
+    fn numbered_key(&mut self, prefix: &[u8], number: u64) -> &mut Request {
         let mut digits = [0; DIGITS_MAX];
-        let digits = decimal(pid, &mut digits);
-        self.header(b'$', b"product:".len() + digits.len());
-        self.bytes.extend_from_slice(b"product:");
+        let digits = decimal(number, &mut digits);
+        self.header(b'$', prefix.len() + digits.len());
+        self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(digits);
         self.bytes.extend_from_slice(b"\r\n");
         self

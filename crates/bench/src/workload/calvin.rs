@@ -1,0 +1,44 @@
+//! The write benchmark that FaunaDB published (2017): each transaction inserts four instances with four small random strings
+//! each into a class with four indexes, 36 writes in all: an instance is one, and in each index its entry and the entry's
+//! event.
+
+use crate::byte_strings::ByteStrings;
+use crate::measure::Worker;
+use crate::random::Random;
+use crate::target::{Connection, OperationError};
+
+/// The fields of an instance; each has an index.
+pub const FIELD_NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub const INSTANCES: usize = 4;
+const STRING_BYTES: usize = 12;
+
+/// One closed loop of inserting transactions.
+pub struct CalvinWorker {
+    connection: Box<dyn Connection>,
+    random: Random,
+    /// Those of the first instance, then those of the second …
+    strings: ByteStrings,
+}
+
+impl CalvinWorker {
+    pub fn new(connection: Box<dyn Connection>, seed: u64, index: u64, workers: u64) -> CalvinWorker {
+        CalvinWorker {
+            connection,
+            random: Random::new(seed, &[workers, index]),
+            strings: ByteStrings::default(),
+        }
+    }
+}
+
+impl Worker for CalvinWorker {
+    fn prepare(&mut self) {
+        self.strings.clear();
+        for _ in 0..INSTANCES * FIELD_NAMES.len() {
+            self.random.text(STRING_BYTES, &mut self.strings);
+        }
+    }
+
+    fn operate(&mut self) -> Result<(), OperationError> {
+        self.connection.insert_instances(&self.strings)
+    }
+}

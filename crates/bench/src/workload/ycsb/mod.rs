@@ -1,0 +1,267 @@
+//! YCSB (Cooper and others, "Benchmarking cloud serving systems with YCSB", 2010): records of ten fields of 100 bytes, read,
+//! updated, inserted, scanned, and read to be changed, in the six mixes of the core workloads.
+//!
+//! FaunaDB published A, B and C (2019): each operation one transaction on one record of 1 KB. As in YCSB an update writes one
+//! field, a read takes all, and a record's key is a hash of its number, so that keys are in no order of insertion.
+
+mod choice;
+mod inserted;
+
+use std::sync::Arc;
+
+pub use choice::Distribution;
+use choice::{Choice, scatter};
+use inserted::Inserted;
+
+use crate::byte_strings::ByteStrings;
+use crate::measure::Worker;
+use crate::random::Random;
+use crate::target::{Connection, OperationError};
+
+pub const FIELD_NAMES: [&str; 10] = [
+    "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9",
+];
+const FIELD_BYTES: usize = 100;
+/// Records that one request of loading carries.
+const LOADED_AT_ONCE: u64 = 25;
+/// A scan takes between one and so many records.
+const SCAN_RECORDS_MAX: u64 = 100;
+
+/// The core workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Workload {
+    /// Half reads, half updates
+    A,
+    /// 95% reads, 5% updates
+    B,
+    /// Reads only
+    C,
+    /// 95% reads of the latest records, 5% inserts
+    D,
+    /// 95% scans, 5% inserts
+    E,
+    /// Half reads, half reads with an update of what was read
+    F,
+}
+
+impl Workload {
+    pub const ALL: [Workload; 6] = [
+        Workload::A,
+        Workload::B,
+        Workload::C,
+        Workload::D,
+        Workload::E,
+        Workload::F,
+    ];
+
+    pub fn name(self) -> &'static str {
+        ["A", "B", "C", "D", "E", "F"][self as usize]
+    }
+
+    fn distribution(self) -> Distribution {
+        match self {
+            Workload::D => Distribution::Latest,
+            _ => Distribution::Zipfian,
+        }
+    }
+
+    /// The operation that a number below 100 stands for.
+    fn operation(self, percentile: u64) -> Operation {
+        match (self, percentile) {
+            (Workload::A, 0..50) | (Workload::B, 0..5) => Operation::Update,
+            (Workload::D | Workload::E, 0..5) => Operation::Insert,
+            (Workload::E, _) => Operation::Scan,
+            (Workload::F, 0..50) => Operation::ReadModifyWrite,
+            _ => Operation::Read,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Read,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+}
+
+/// A record: its key, and the values in the order of `FIELD_NAMES`.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    key: u64,
+    values: ByteStrings,
+}
+
+impl Record {
+    /// At most `i64::MAX`.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.values.iter()
+    }
+
+    fn fill(&mut self, number: u64, random: &mut Random) {
+        self.key = key_of(number);
+        self.values.clear();
+        FIELD_NAMES
+            .iter()
+            .for_each(|_| random.text(FIELD_BYTES, &mut self.values));
+    }
+}
+
+fn key_of(number: u64) -> u64 {
+    scatter(number) & i64::MAX as u64
+}
+
+/// Stores the records `0..records`.
+pub fn load(connection: &mut dyn Connection, seed: u64, records: u64) -> Result<(), OperationError> {
+    let mut random = Random::new(seed, &[LOAD_STREAM]);
+    let mut batch = vec![Record::default(); LOADED_AT_ONCE as usize];
+    for start in (0..records).step_by(LOADED_AT_ONCE as usize) {
+        let batch = &mut batch[..LOADED_AT_ONCE.min(records - start) as usize];
+        for (number, record) in (start..).zip(batch.iter_mut()) {
+            record.fill(number, &mut random);
+        }
+        connection.records().insert_all(batch)?;
+    }
+    Ok(())
+}
+
+/// What the workers of one cell share.
+#[derive(Clone)]
+pub struct Shared {
+    workload: Workload,
+    choice: Choice,
+    inserted: Arc<Inserted>,
+}
+
+impl Shared {
+    /// For workers over `records` loaded ones. Without a distribution the workload's own.
+    pub fn new(workload: Workload, distribution: Option<Distribution>, records: u64) -> Shared {
+        let distribution = distribution.unwrap_or(workload.distribution());
+        Shared {
+            workload,
+            choice: Choice::new(distribution, records),
+            inserted: Arc::new(Inserted::after(records)),
+        }
+    }
+}
+
+/// One closed loop of a workload.
+pub struct YcsbWorker {
+    connection: Box<dyn Connection>,
+    shared: Shared,
+    random: Random,
+    operation: Operation,
+    /// The record that is read, updated, or where a scan starts; of an insert its number.
+    number: u64,
+    record: Record,
+    field: usize,
+    value: ByteStrings,
+    scanned: usize,
+}
+
+impl YcsbWorker {
+    pub fn new(shared: &Shared, connection: Box<dyn Connection>, seed: u64, index: u64, workers: u64) -> YcsbWorker {
+        YcsbWorker {
+            connection,
+            shared: shared.clone(),
+            random: Random::new(seed, &[WORKER_STREAM, shared.workload as u64, workers, index]),
+            operation: Operation::Read,
+            number: 0,
+            record: Record::default(),
+            field: 0,
+            value: ByteStrings::default(),
+            scanned: 0,
+        }
+    }
+}
+
+impl Worker for YcsbWorker {
+    fn prepare(&mut self) {
+        self.operation = self.shared.workload.operation(self.random.below(100));
+        if self.operation == Operation::Insert {
+            self.number = self.shared.inserted.begin();
+            return self.record.fill(self.number, &mut self.random);
+        }
+        let present = self.shared.inserted.present();
+        self.number = self.shared.choice.choose(&mut self.random, present);
+        self.scanned = 1 + self.random.below(SCAN_RECORDS_MAX) as usize;
+        self.field = self.random.below(FIELD_NAMES.len() as u64) as usize;
+        self.value.clear();
+        self.random.text(FIELD_BYTES, &mut self.value);
+    }
+
+    fn operate(&mut self) -> Result<(), OperationError> {
+        let (key, records) = (key_of(self.number), self.connection.records());
+        let value = self.value.iter().next().unwrap_or_default();
+        match self.operation {
+            Operation::Read => records.read(key),
+            Operation::Update => records.update(key, self.field, value),
+            Operation::Scan => records.scan(key, self.scanned),
+            Operation::ReadModifyWrite => records.read_modify_write(key, self.field, value),
+            Operation::Insert => {
+                records.insert(&self.record)?;
+                self.shared.inserted.acknowledge(self.number);
+                Ok(())
+            }
+        }
+    }
+}
+
+const LOAD_STREAM: u64 = 1;
+const WORKER_STREAM: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mixes_are_those_of_the_core_workloads() {
+        use Operation::*;
+        let check = |workload: Workload, expected: &[(Operation, usize)]| {
+            for (operation, percent) in expected {
+                let count = (0..100)
+                    .filter(|number| workload.operation(*number) == *operation)
+                    .count();
+                assert_eq!(count, *percent, "{workload:?} {operation:?}");
+            }
+        };
+        check(Workload::A, &[(Read, 50), (Update, 50)]);
+        check(Workload::B, &[(Read, 95), (Update, 5)]);
+        check(Workload::C, &[(Read, 100)]);
+        check(Workload::D, &[(Read, 95), (Insert, 5)]);
+        check(Workload::E, &[(Scan, 95), (Insert, 5)]);
+        check(Workload::F, &[(Read, 50), (ReadModifyWrite, 50)]);
+    }
+
+    #[test]
+    fn records_are_of_a_kilobyte_and_the_same_for_the_same_seed() {
+        let record = |seed| {
+            let mut record = Record::default();
+            record.fill(7, &mut Random::new(seed, &[]));
+            record
+        };
+        let values: Vec<Vec<u8>> = record(1).values().map(<[u8]>::to_vec).collect();
+        assert_eq!(values.concat().len(), 1_000);
+        assert!(
+            values
+                .concat()
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        );
+        assert_eq!(record(1).values, record(1).values);
+        assert_ne!(record(1).values, record(2).values);
+    }
+
+    #[test]
+    fn keys_differ_and_are_in_no_order() {
+        let keys: Vec<u64> = (0..10_000).map(key_of).collect();
+        let distinct: std::collections::HashSet<&u64> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+        assert!(!keys.is_sorted() && keys.iter().all(|key| i64::try_from(*key).is_ok()));
+    }
+}

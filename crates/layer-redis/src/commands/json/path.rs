@@ -1,0 +1,606 @@
+//! Paths: which values of a document a command means.
+//!
+//! Two dialects, as in RedisJSON 2: a path that begins with `$` is JSONPath and means every value that matches; any other is of the
+//! older kind, `.a.b[0]` or `a.b[0]`, and means one. Filters know `== != < <= > >=`, `&& || !`, parentheses, and whether a path
+//! matches at all; regular expressions (`=~`) are refused.
+//!
+//! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the number of matches are bounded.
+
+use super::document::{Json, Location};
+use crate::command::Failure;
+
+#[derive(Debug, PartialEq)]
+pub struct Path {
+    steps: Vec<Step>,
+    pub is_legacy: bool,
+    /// As JSONPath, for texts of errors.
+    pub text: String,
+}
+
+#[derive(Debug, PartialEq)]
+struct Step {
+    /// `..`: the values below count as well, however deep.
+    descends: bool,
+    selectors: Vec<Selector>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Selector {
+    Name(String),
+    /// Negative: from the end.
+    Index(i64),
+    Slice {
+        start: Option<i64>,
+        end: Option<i64>,
+        step: usize,
+    },
+    All,
+    Filter(Condition),
+}
+
+#[derive(Debug, PartialEq)]
+enum Condition {
+    Any(Vec<Condition>),
+    All(Vec<Condition>),
+    Not(Box<Condition>),
+    Exists(Operand),
+    Compares(Operand, Comparison, Operand),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Debug, PartialEq)]
+enum Operand {
+    Literal(Json),
+    /// From the value that is judged.
+    Here(Vec<Step>),
+    Root(Vec<Step>),
+}
+
+/// Deepest nesting of filters and parentheses.
+const DEPTH_MAX: usize = 16;
+/// Most values that a path may match, those between its steps included.
+const MATCHES_MAX: usize = 1_000_000;
+
+impl Path {
+    pub fn parse(given: &[u8]) -> Result<Path, Failure> {
+        let given = std::str::from_utf8(given).map_err(|_| "ERR a path must be UTF-8")?;
+        let is_legacy = !given.starts_with('$');
+        let text = match given.as_bytes().first() {
+            None => return Err("ERR empty path".into()),
+            Some(b'$') => given.to_owned(),
+            Some(b'.') if given == "." => "$".to_owned(),
+            Some(b'.' | b'[') => format!("${given}"),
+            Some(_) => format!("$.{given}"),
+        };
+        let mut parser = Parser {
+            text: &text,
+            position: 1,
+            depth: 0,
+        };
+        let steps = parser.steps()?;
+        if parser.position < text.len() {
+            return Err(parser.wrong());
+        }
+        Ok(Path { steps, is_legacy, text })
+    }
+
+    /// The path of a command that was given none.
+    pub fn root() -> Path {
+        Path {
+            steps: Vec::new(),
+            is_legacy: true,
+            text: "$".into(),
+        }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Where the values are that the path means, in document order of its steps. A value may be met more than once.
+    pub fn select(&self, root: &Json) -> Result<Vec<Location>, Failure> {
+        select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
+    }
+
+    /// For a path that means nothing yet: the places whose object is to get a member, and the member's name.
+    pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), Failure> {
+        let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
+        let is_static = self.steps.iter().all(Step::is_static);
+        match last.selectors.as_slice() {
+            [Selector::Name(name)] if is_static => {
+                let parents = select(prefix, root, root, &mut Budget(MATCHES_MAX))?;
+                Ok((parents, name))
+            }
+            [Selector::Index(_)] if is_static => Err("ERR array index out of range".into()),
+            _ => Err("ERR wrong static path".into()),
+        }
+    }
+}
+
+impl Step {
+    /// It means one value at most.
+    fn is_static(&self) -> bool {
+        !self.descends && matches!(self.selectors.as_slice(), [Selector::Name(_) | Selector::Index(_)])
+    }
+}
+
+/// How many more values may be met.
+struct Budget(usize);
+
+impl Budget {
+    fn spend(&mut self) -> Result<(), Failure> {
+        self.0 = self.0.checked_sub(1).ok_or("ERR the path matches too many values")?;
+        Ok(())
+    }
+}
+
+fn select(steps: &[Step], from: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<Location>, Failure> {
+    let mut found: Vec<Location> = vec![Location::new()];
+    for step in steps {
+        let mut next = Vec::new();
+        for location in found {
+            let value = from.at(&location).expect("a location that was found");
+            step.apply(value, &location, root, budget, &mut next)?;
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+impl Step {
+    fn apply(
+        &self,
+        value: &Json,
+        location: &[usize],
+        root: &Json,
+        budget: &mut Budget,
+        out: &mut Vec<Location>,
+    ) -> Result<(), Failure> {
+        budget.spend()?;
+        for selector in &self.selectors {
+            for index in selector.children_of(value, root, budget)? {
+                budget.spend()?;
+                out.push([location, &[index]].concat());
+            }
+        }
+        if self.descends {
+            for (index, child) in value.children().enumerate() {
+                self.apply(child, &[location, &[index]].concat(), root, budget, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Selector {
+    /// Positions of the children that are meant.
+    fn children_of(&self, value: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<usize>, Failure> {
+        let length = match value {
+            Json::Array(elements) => elements.len(),
+            _ => 0,
+        };
+        Ok(match self {
+            Selector::Name(name) => value.member(name).into_iter().collect(),
+            Selector::Index(index) => from_end(*index, length)
+                .filter(|index| *index < length)
+                .into_iter()
+                .collect(),
+            Selector::Slice { start, end, step } => {
+                let bound = |given: i64| from_end(given, length).unwrap_or(0).min(length);
+                let (start, end) = (start.map_or(0, bound), end.map_or(length, bound));
+                (start..end).step_by(*step).collect()
+            }
+            Selector::All => (0..value.children().count()).collect(),
+            Selector::Filter(condition) => {
+                let mut meant = Vec::new();
+                for (index, child) in value.children().enumerate() {
+                    if condition.holds(child, root, budget)? {
+                        meant.push(index);
+                    }
+                }
+                meant
+            }
+        })
+    }
+}
+
+/// A position, counted from the end if negative; `None` if that is before the start.
+fn from_end(index: i64, length: usize) -> Option<usize> {
+    let index = if index < 0 {
+        index.saturating_add(length as i64)
+    } else {
+        index
+    };
+    usize::try_from(index).ok()
+}
+
+impl Condition {
+    fn holds(&self, here: &Json, root: &Json, budget: &mut Budget) -> Result<bool, Failure> {
+        budget.spend()?;
+        Ok(match self {
+            Condition::Any(parts) => {
+                for part in parts {
+                    if part.holds(here, root, budget)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Condition::All(parts) => {
+                for part in parts {
+                    if !part.holds(here, root, budget)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Condition::Not(part) => !part.holds(here, root, budget)?,
+            Condition::Exists(operand) => operand.value(here, root, budget)?.is_some(),
+            Condition::Compares(left, comparison, right) => {
+                let left = left.value(here, root, budget)?;
+                let right = right.value(here, root, budget)?;
+                match (left, right) {
+                    (Some(left), Some(right)) => comparison.holds(left, right),
+                    _ => false,
+                }
+            }
+        })
+    }
+}
+
+impl Operand {
+    /// The first value that is meant.
+    fn value<'j>(&'j self, here: &'j Json, root: &'j Json, budget: &mut Budget) -> Result<Option<&'j Json>, Failure> {
+        let (steps, from) = match self {
+            Operand::Literal(value) => return Ok(Some(value)),
+            Operand::Here(steps) => (steps, here),
+            Operand::Root(steps) => (steps, root),
+        };
+        let found = select(steps, from, root, budget)?;
+        Ok(found.first().and_then(|location| from.at(location)))
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: &Json, right: &Json) -> bool {
+        let order = match (left, right) {
+            (Json::Integer(left), Json::Integer(right)) => Some(left.cmp(right)),
+            (Json::Text(left), Json::Text(right)) => Some(left.cmp(right)),
+            _ => match (number(left), number(right)) {
+                (Some(left), Some(right)) => left.partial_cmp(&right),
+                _ => None,
+            },
+        };
+        let is_equal = order.map_or(left == right, |order| order.is_eq());
+        match self {
+            Comparison::Equal => is_equal,
+            Comparison::Unequal => !is_equal,
+            Comparison::Less => order.is_some_and(|order| order.is_lt()),
+            Comparison::LessOrEqual => order.is_some_and(|order| order.is_le()),
+            Comparison::Greater => order.is_some_and(|order| order.is_gt()),
+            Comparison::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
+        }
+    }
+}
+
+fn number(value: &Json) -> Option<f64> {
+    match value {
+        Json::Integer(number) => Some(*number as f64),
+        Json::Double(number) => Some(*number),
+        _ => None,
+    }
+}
+
+struct Parser<'p> {
+    text: &'p str,
+    position: usize,
+    depth: usize,
+}
+
+impl<'p> Parser<'p> {
+    fn rest(&self) -> &'p str {
+        &self.text[self.position..]
+    }
+
+    fn wrong(&self) -> Failure {
+        format!(
+            "ERR Error occurred on position {}, in path '{}'",
+            self.position, self.text
+        )
+        .into()
+    }
+
+    fn takes(&mut self, word: &str) -> bool {
+        let is_next = self.rest().starts_with(word);
+        if is_next {
+            self.position += word.len();
+        }
+        is_next
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = self.rest();
+        self.position += rest.len() - rest.trim_start().len();
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), Failure> {
+        self.skip_blanks();
+        match self.takes(word) {
+            true => Ok(()),
+            false => Err(self.wrong()),
+        }
+    }
+
+    /// Steps up to where something else stands.
+    fn steps(&mut self) -> Result<Vec<Step>, Failure> {
+        let mut steps = Vec::new();
+        loop {
+            let descends = self.takes("..");
+            let is_dotted = descends || self.takes(".");
+            let selectors = if self.takes("[") {
+                self.bracket()?
+            } else if !is_dotted {
+                return Ok(steps);
+            } else if self.takes("*") {
+                vec![Selector::All]
+            } else {
+                vec![Selector::Name(self.name()?)]
+            };
+            steps.push(Step { descends, selectors });
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Failure> {
+        let rest = self.rest();
+        let ends = |letter: char| letter.is_whitespace() || ".[]()<>=!&|,'\"*?".contains(letter);
+        let name = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        if name.is_empty() {
+            return Err(self.wrong());
+        }
+        self.position += name.len();
+        Ok(name.to_owned())
+    }
+
+    /// What stands behind an opening bracket, the closing one included.
+    fn bracket(&mut self) -> Result<Vec<Selector>, Failure> {
+        let mut selectors = Vec::new();
+        loop {
+            self.skip_blanks();
+            selectors.push(self.selector()?);
+            self.skip_blanks();
+            if self.takes("]") {
+                return Ok(selectors);
+            }
+            self.expect(",")?;
+        }
+    }
+
+    fn selector(&mut self) -> Result<Selector, Failure> {
+        if self.takes("*") {
+            return Ok(Selector::All);
+        }
+        if self.takes("?") {
+            self.skip_blanks();
+            return Ok(Selector::Filter(self.any()?));
+        }
+        if self.rest().starts_with(['"', '\'']) {
+            return Ok(Selector::Name(self.quoted()?));
+        }
+        let start = self.integer();
+        self.skip_blanks();
+        if !self.takes(":") {
+            return start.map(Selector::Index).ok_or_else(|| self.wrong());
+        }
+        self.skip_blanks();
+        let end = self.integer();
+        self.skip_blanks();
+        let step = if self.takes(":") { self.integer() } else { None };
+        let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0);
+        Ok(Selector::Slice {
+            start,
+            end,
+            step: step.ok_or_else(|| self.wrong())?,
+        })
+    }
+
+    fn integer(&mut self) -> Option<i64> {
+        let rest = self.rest();
+        let is_part = |(index, letter): (usize, char)| letter.is_ascii_digit() || index == 0 && letter == '-';
+        let length = rest.char_indices().take_while(|part| is_part(*part)).count();
+        let number = rest[..length].parse().ok()?;
+        self.position += length;
+        Some(number)
+    }
+
+    /// A text in either kind of quotes; a backslash takes the next letter as it is, and knows JSON's escapes of blanks.
+    fn quoted(&mut self) -> Result<String, Failure> {
+        let mut letters = self.rest().char_indices();
+        let quote = letters.next().map(|(_, quote)| quote);
+        let mut text = String::new();
+        while let Some((index, letter)) = letters.next() {
+            if Some(letter) == quote {
+                self.position += index + 1;
+                return Ok(text);
+            }
+            text.push(match letter {
+                '\\' => match letters.next().map(|(_, escaped)| escaped) {
+                    Some('n') => '\n',
+                    Some('t') => '\t',
+                    Some('r') => '\r',
+                    Some(other) => other,
+                    None => break,
+                },
+                _ => letter,
+            });
+        }
+        Err(self.wrong())
+    }
+
+    fn any(&mut self) -> Result<Condition, Failure> {
+        self.list("||", Parser::all, Condition::Any)
+    }
+
+    fn all(&mut self) -> Result<Condition, Failure> {
+        self.list("&&", Parser::single, Condition::All)
+    }
+
+    fn list(
+        &mut self,
+        separator: &str,
+        part: fn(&mut Parser<'p>) -> Result<Condition, Failure>,
+        whole: fn(Vec<Condition>) -> Condition,
+    ) -> Result<Condition, Failure> {
+        let mut parts = vec![part(self)?];
+        loop {
+            self.skip_blanks();
+            if !self.takes(separator) {
+                break;
+            }
+            parts.push(part(self)?);
+        }
+        Ok(match parts.len() {
+            1 => parts.remove(0),
+            _ => whole(parts),
+        })
+    }
+
+    fn single(&mut self) -> Result<Condition, Failure> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err("ERR the path nests too deeply".into());
+        }
+        self.skip_blanks();
+        let condition = if self.takes("(") {
+            let inner = self.any()?;
+            self.expect(")")?;
+            inner
+        } else if self.takes("!") {
+            Condition::Not(Box::new(self.single()?))
+        } else {
+            self.comparison()?
+        };
+        self.depth -= 1;
+        Ok(condition)
+    }
+
+    fn comparison(&mut self) -> Result<Condition, Failure> {
+        let left = self.operand()?;
+        self.skip_blanks();
+        let known = COMPARISONS.iter().find(|(word, _)| self.rest().starts_with(word));
+        let Some((word, comparison)) = known else {
+            return match left {
+                Operand::Literal(_) => Err(self.wrong()),
+                path => Ok(Condition::Exists(path)),
+            };
+        };
+        self.position += word.len();
+        self.skip_blanks();
+        Ok(Condition::Compares(left, *comparison, self.operand()?))
+    }
+
+    fn operand(&mut self) -> Result<Operand, Failure> {
+        if self.takes("@") {
+            return Ok(Operand::Here(self.steps()?));
+        }
+        if self.takes("$") {
+            return Ok(Operand::Root(self.steps()?));
+        }
+        if self.rest().starts_with(['"', '\'']) {
+            return Ok(Operand::Literal(Json::Text(self.quoted()?)));
+        }
+        let rest = self.rest();
+        let ends = |letter: char| letter.is_whitespace() || ")]&|<>=!,".contains(letter);
+        let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        let value = Json::parse(word.as_bytes()).map_err(|_| self.wrong())?;
+        self.position += word.len();
+        Ok(Operand::Literal(value))
+    }
+}
+
+/// Those that begin like another stand in front of it.
+const COMPARISONS: &[(&str, Comparison)] = &[
+    ("==", Comparison::Equal),
+    ("!=", Comparison::Unequal),
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::GreaterOrEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str =
+        r#"{"a":1,"b":{"a":[1,2,3,{"a":"x"}],"c d":true},"list":[{"n":5,"s":"p"},{"n":10.5},{"m":1}],"max":6}"#;
+
+    /// The values that the path means, in an array.
+    fn check(path: &str, expected: &str) {
+        let document = Json::parse(DOCUMENT.as_bytes()).unwrap();
+        let found = Path::parse(path.as_bytes()).unwrap().select(&document).unwrap();
+        let values = found.iter().map(|location| document.at(location).unwrap().clone());
+        let text = Json::Array(values.collect()).text();
+        assert_eq!(String::from_utf8(text).unwrap(), expected, "{path}");
+    }
+
+    #[test]
+    fn paths_mean_values() {
+        check("$.a", "[1]");
+        check("a", "[1]");
+        check(".b.a[0]", "[1]");
+        check("$['b']['c d']", "[true]");
+        check(r#"["b"].a[-1].a"#, r#"["x"]"#);
+        check("$..a", r#"[1,[1,2,3,{"a":"x"}],"x"]"#);
+        check("$.b.a[0,2]", "[1,3]");
+        check("$.b.a[1:3]", "[2,3]");
+        check("$.b.a[::2]", "[1,3]");
+        check("$.b.a[-2:]", r#"[3,{"a":"x"}]"#);
+        check("$.b.a[9]", "[]");
+        check("$.list[*].n", "[5,10.5]");
+        check("$.list[?(@.n>6)].n", "[10.5]");
+        check("$.list[?(@.n<$.max && @.s=='p')].n", "[5]");
+        check("$.list[?(!@.n || @.n==10.5)]", r#"[{"n":10.5},{"m":1}]"#);
+        check("$.list[?@.m]", r#"[{"m":1}]"#);
+        check("$..[0]", r#"[1,{"n":5,"s":"p"}]"#);
+        check("$.x", "[]");
+        check("$.*.a", r#"[[1,2,3,{"a":"x"}]]"#);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for path in [
+            "",
+            "$.",
+            "$[",
+            "$[]",
+            "$[?(",
+            "$[?(@.a=~'x')]",
+            "$.a b",
+            "$['a",
+            "$[1:2:0]",
+            "$..",
+            "$[?(1)]",
+            "$[a]",
+        ] {
+            assert!(Path::parse(path.as_bytes()).is_err(), "{path}");
+        }
+        let nested = format!("$[?{}@.a{}]", "(".repeat(100_000), ")".repeat(100_000));
+        assert!(Path::parse(nested.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn matches_are_bounded() {
+        let document = Json::parse(format!("[{}]", vec!["[1,2,3]"; 300].join(",")).as_bytes()).unwrap();
+        let path = Path::parse(b"$[?($..[?($..[?(@ == 7)])])]").unwrap();
+        assert!(path.select(&document).is_err());
+    }
+}

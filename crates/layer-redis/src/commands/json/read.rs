@@ -1,0 +1,285 @@
+//! Commands that read documents.
+
+use quartet_wire_resp::{Arguments, Protocol, Reply};
+
+use super::document::{Json, Layout, write_container};
+use super::path::Path;
+use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::keyspace::Kind;
+use crate::{errors, parse};
+
+/// JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [NOESCAPE] [path ...]
+pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut layout = Layout::default();
+    let mut paths = Vec::new();
+    let mut words = arguments.iter().skip(2);
+    while let Some(word) = words.next() {
+        let place = match word {
+            word if parse::is(word, "indent") => &mut layout.indent,
+            word if parse::is(word, "newline") => &mut layout.newline,
+            word if parse::is(word, "space") => &mut layout.space,
+            word if parse::is(word, "noescape") => continue,
+            path => {
+                paths.push((path, Path::parse(path)?));
+                continue;
+            }
+        };
+        *place = words.next().ok_or(errors::SYNTAX)?;
+    }
+    let Some(document) = read_document(context, &arguments[1])? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let mut text = Vec::new();
+    match paths.as_slice() {
+        [] => document.write_with(&layout, 0, &mut text),
+        [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
+        paths => write_object_of(&document, paths, &layout, &mut text)?,
+    }
+    context.reply.bulk(&text);
+    Ok(())
+}
+
+/// The one value of a path of the older kind, or an array of what a JSONPath means.
+fn write_matches(
+    document: &Json,
+    path: &Path,
+    is_single: bool,
+    layout: &Layout<'_>,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let locations = path.select(document)?;
+    let mut values = locations.iter().filter_map(|location| document.at(location));
+    if is_single {
+        let value = values.next().ok_or_else(|| no_path(path))?;
+        value.write_with(layout, depth, out);
+    } else {
+        write_container(b"[]", values.map(|value| (None, value)), layout, depth, out);
+    }
+    Ok(())
+}
+
+/// An object with a member for each path. If one path is a JSONPath, each member is an array.
+fn write_object_of(
+    document: &Json,
+    paths: &[(&[u8], Path)],
+    layout: &Layout<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let are_single = paths.iter().all(|(_, path)| path.is_legacy);
+    let mut members = Vec::new();
+    for (given, path) in paths {
+        let mut text = Vec::new();
+        write_matches(document, path, are_single, &Layout::default(), 0, &mut text)?;
+        let name = String::from_utf8_lossy(given).into_owned();
+        members.push((name, Json::stored(&text)));
+    }
+    Json::Object(members).write_with(layout, 0, out);
+    Ok(())
+}
+
+/// JSON.MGET key [key ...] path: null for what is no document, or has no such path.
+pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let last = arguments.len() - 1;
+    let path = Path::parse(&arguments[last])?;
+    context.reply.array(last - 1);
+    for position in 1..last {
+        let entry = context.read(&arguments[position]);
+        let document = entry.filter(|entry| entry.kind == Kind::Json);
+        let text = document.and_then(|entry| {
+            let document = Json::stored(entry.payload());
+            let mut text = Vec::new();
+            let written = write_matches(&document, &path, path.is_legacy, &Layout::default(), 0, &mut text);
+            written.is_ok().then_some(text)
+        });
+        match text {
+            Some(text) => context.reply.bulk(&text),
+            None => context.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    let Some(document) = read_document(context, &arguments[1])? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let locations = path.select(&document)?;
+    let kinds = locations
+        .iter()
+        .filter_map(|location| document.at(location))
+        .map(Json::kind);
+    let kinds: Vec<&str> = kinds.collect();
+    // RESP3 answers one array more, as RedisJSON 2.6 does.
+    if context.reply.protocol() == Protocol::Resp3 {
+        context.reply.array(1);
+    }
+    match (path.is_legacy, kinds.first()) {
+        (true, Some(kind)) => context.reply.bulk(kind.as_bytes()),
+        (true, None) => context.reply.null(),
+        (false, _) => {
+            context.reply.array(kinds.len());
+            kinds.iter().for_each(|kind| context.reply.bulk(kind.as_bytes()));
+        }
+    }
+    Ok(())
+}
+
+/// A length of each value at the path. A key that is not there has none, as far as the older kind of path is asked.
+fn length(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    wanted: &str,
+    length: fn(&Json) -> Option<usize>,
+) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    match read_document(context, &arguments[1])? {
+        Some(document) => answer_each(context, &document, &path, wanted, |value| {
+            length(value).and_then(Answer::of_length)
+        }),
+        None if path.is_legacy => {
+            context.reply.null();
+            Ok(())
+        }
+        None => Err(NO_DOCUMENT.into()),
+    }
+}
+
+pub fn string_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    length(context, arguments, "not a string", |value| match value {
+        Json::Text(text) => Some(text.len()),
+        _ => None,
+    })
+}
+
+pub fn array_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    length(context, arguments, "not an array", |value| match value {
+        Json::Array(elements) => Some(elements.len()),
+        _ => None,
+    })
+}
+
+/// As the others; but an object that is not there has no length, and is no error.
+pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if means_nothing(context, arguments)? {
+        context.reply.null();
+        return Ok(());
+    }
+    length(context, arguments, "not an object", |value| match value {
+        Json::Object(members) => Some(members.len()),
+        _ => None,
+    })
+}
+
+/// A path of the older kind that leads nowhere in a document that is there.
+fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<bool, Failure> {
+    let path = path_at(arguments, 2)?;
+    let entry = context.keys().find_kind(&arguments[1], Kind::Json)?;
+    match entry.filter(|_| path.is_legacy) {
+        Some(entry) => Ok(path.select(&Json::stored(entry.payload()))?.is_empty()),
+        None => Ok(false),
+    }
+}
+
+pub fn object_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    let Some(document) = read_document(context, &arguments[1])? else {
+        if !path.is_legacy {
+            return Err(NO_DOCUMENT.into());
+        }
+        context.reply.null_array();
+        return Ok(());
+    };
+    let locations = path.select(&document)?;
+    let values = locations.iter().filter_map(|location| document.at(location));
+    if !path.is_legacy {
+        context.reply.array(locations.len());
+        values.for_each(|value| write_names(value, &mut context.reply));
+        return Ok(());
+    }
+    match values.into_iter().next() {
+        None => context.reply.null_array(),
+        Some(value @ Json::Object(_)) => write_names(value, &mut context.reply),
+        Some(value) => {
+            let found = value.kind();
+            return Err(format!("WRONGTYPE wrong type of path value - expected object but found {found}").into());
+        }
+    }
+    Ok(())
+}
+
+fn write_names(value: &Json, reply: &mut Reply<'_>) {
+    match value {
+        Json::Object(members) => {
+            reply.array(members.len());
+            members.iter().for_each(|(name, _)| reply.bulk(name.as_bytes()));
+        }
+        _ => reply.null_array(),
+    }
+}
+
+pub fn resp(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    let Some(document) = read_document(context, &arguments[1])? else {
+        context.reply.null();
+        return Ok(());
+    };
+    let locations = path.select(&document)?;
+    let mut values = locations.iter().filter_map(|location| document.at(location));
+    if path.is_legacy {
+        let value = values.next().ok_or_else(|| no_path(&path))?;
+        write_as_reply(value, &mut context.reply);
+        return Ok(());
+    }
+    context.reply.array(locations.len());
+    values.for_each(|value| write_as_reply(value, &mut context.reply));
+    Ok(())
+}
+
+/// Containers are arrays that begin with their bracket.
+fn write_as_reply(value: &Json, reply: &mut Reply<'_>) {
+    match value {
+        Json::Null => reply.null(),
+        Json::Boolean(true) => reply.simple("true"),
+        Json::Boolean(false) => reply.simple("false"),
+        Json::Integer(number) => reply.integer(*number),
+        Json::Double(_) => reply.bulk(&value.text()),
+        Json::Text(text) => reply.bulk(text.as_bytes()),
+        Json::Array(elements) => {
+            reply.array(elements.len() + 1);
+            reply.simple("[");
+            elements.iter().for_each(|element| write_as_reply(element, reply));
+        }
+        Json::Object(members) => {
+            reply.array(members.len() * 2 + 1);
+            reply.simple("{");
+            for (name, value) in members {
+                reply.bulk(name.as_bytes());
+                write_as_reply(value, reply);
+            }
+        }
+    }
+}
+
+/// JSON.DEBUG MEMORY key [path]: the bytes of the values' texts, which is what they take.
+pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 3)?;
+    match read_document(context, &arguments[2])? {
+        Some(document) => answer_each(context, &document, &path, "is empty", |value| {
+            Answer::of_length(value.text().len())
+        }),
+        None if path.is_legacy => {
+            context.reply.integer(0);
+            Ok(())
+        }
+        None => {
+            context.reply.array(0);
+            Ok(())
+        }
+    }
+}

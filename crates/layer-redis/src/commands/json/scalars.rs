@@ -1,0 +1,135 @@
+//! Commands on numbers, strings and booleans.
+
+use quartet_wire_resp::{Arguments, Protocol};
+
+use super::document::Json;
+use super::path::Path;
+use super::{Answer, NO_DOCUMENT, change_each, find_document, inner_first, path_at, put_document};
+use crate::command::Failure;
+use crate::commands::strings::check_length;
+use crate::context::Context;
+
+/// JSON.STRAPPEND key [path] value
+pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let (path, value) = match arguments.len() {
+        3 => (Path::root(), &arguments[2]),
+        4 => (Path::parse(&arguments[2])?, &arguments[3]),
+        _ => return Err("ERR wrong number of arguments for 'json.strappend' command".into()),
+    };
+    let Json::Text(suffix) = Json::parse(value)? else {
+        return Err("WRONGTYPE wrong type of value - expected string".into());
+    };
+    change_each(context, &arguments[1], &path, "not a string", |value| {
+        let Json::Text(text) = value else { return Ok(None) };
+        check_length((text.len() + suffix.len()) as u64)?;
+        text.push_str(&suffix);
+        Ok(Answer::of_length(text.len()))
+    })
+}
+
+/// JSON.TOGGLE key [path]
+pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() > 3 {
+        return Err("ERR wrong number of arguments for 'json.toggle' command".into());
+    }
+    let path = path_at(arguments, 2)?;
+    let is_legacy = path.is_legacy;
+    change_each(context, &arguments[1], &path, "not a bool", |value| {
+        let Json::Boolean(flag) = value else { return Ok(None) };
+        *flag = !*flag;
+        Ok(Some(match is_legacy {
+            true => Answer::Text(if *flag { b"true".to_vec() } else { b"false".to_vec() }),
+            false => Answer::Integer(i64::from(*flag)),
+        }))
+    })
+}
+
+pub fn increment(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    calculate(context, arguments, i64::checked_add, |left, right| left + right)
+}
+
+pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    calculate(context, arguments, i64::checked_mul, |left, right| left * right)
+}
+
+/// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls, which RESP3 has as an array.
+fn calculate(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    of_integers: fn(i64, i64) -> Option<i64>,
+    of_doubles: fn(f64, f64) -> f64,
+) -> Result<(), Failure> {
+    let path = Path::parse(&arguments[2])?;
+    let operand = Json::parse(&arguments[3])?;
+    if !matches!(operand, Json::Integer(_) | Json::Double(_)) {
+        return Err("WRONGTYPE wrong type of value - expected number".into());
+    }
+    let (entry, mut document) = find_document(context, &arguments[1])?.ok_or(NO_DOCUMENT)?;
+    let mut results = Vec::new();
+    for location in inner_first(path.select(&document)?) {
+        let value = document.at_mut(&location).expect("a location that was found");
+        let result = result_of(value, &operand, of_integers, of_doubles)?;
+        if let Some(result) = &result {
+            *value = result.clone();
+        }
+        results.push(result.unwrap_or_default());
+    }
+    results.reverse();
+    if results.iter().any(|result| *result != Json::Null) {
+        put_document(context, &arguments[1], Some(&entry), &document)?;
+    }
+    write_results(context, &path, results)
+}
+
+/// `None` if the value is no number.
+fn result_of(
+    value: &Json,
+    operand: &Json,
+    of_integers: fn(i64, i64) -> Option<i64>,
+    of_doubles: fn(f64, f64) -> f64,
+) -> Result<Option<Json>, Failure> {
+    if let (Json::Integer(left), Json::Integer(right)) = (value, operand)
+        && let Some(result) = of_integers(*left, *right)
+    {
+        return Ok(Some(Json::Integer(result)));
+    }
+    let (Some(left), Some(right)) = (as_double(value), as_double(operand)) else {
+        return Ok(None);
+    };
+    let result = of_doubles(left, right);
+    match result.is_finite() {
+        true => Ok(Some(Json::Double(result))),
+        false => Err("ERR result is not a number".into()),
+    }
+}
+
+fn as_double(value: &Json) -> Option<f64> {
+    match value {
+        Json::Integer(number) => Some(*number as f64),
+        Json::Double(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn write_results(context: &mut Context<'_, '_>, path: &Path, results: Vec<Json>) -> Result<(), Failure> {
+    if path.is_legacy {
+        let last = results.iter().rev().find(|result| **result != Json::Null);
+        let missing = || format!("ERR Path '{}' does not exist or does not contain a number", path.text);
+        let text = last.ok_or_else(missing)?.text();
+        context.reply.bulk(&text);
+        return Ok(());
+    }
+    if context.reply.protocol() == Protocol::Resp2 {
+        context.reply.bulk(&Json::Array(results).text());
+        return Ok(());
+    }
+    context.reply.array(results.len());
+    for result in &results {
+        match result {
+            Json::Integer(number) => context.reply.integer(*number),
+            Json::Double(number) => context.reply.double(*number),
+            _ => context.reply.null(),
+        }
+    }
+    Ok(())
+}

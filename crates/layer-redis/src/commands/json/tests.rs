@@ -1,0 +1,209 @@
+//! Replies, as the documentation of RedisJSON and the tests of its clients have them.
+
+use crate::testing::Fixture;
+
+/// Words are split at blanks, so documents have none.
+fn check(script: &str) {
+    Fixture::new().connect().check(script);
+}
+
+#[test]
+fn documents_are_set_and_read() {
+    check(
+        r#"
+        JSON.SET d $ {"a":1,"b":{"c":[1,2]},"x":"y"} => OK
+        TYPE d => ReJSON-RL
+        OBJECT ENCODING d => raw
+        JSON.GET d => {"a":1,"b":{"c":[1,2]},"x":"y"}
+        JSON.GET d . => {"a":1,"b":{"c":[1,2]},"x":"y"}
+        JSON.GET d $ => [{"a":1,"b":{"c":[1,2]},"x":"y"}]
+        JSON.GET d .b.c => [1,2]
+        JSON.GET d $.b.c $.a => {"$.b.c":[[1,2]],"$.a":[1]}
+        JSON.GET d a x => {"a":1,"x":"y"}
+        JSON.GET d nope => !ERR Path '$.nope' does not exist
+        JSON.GET d $.nope => []
+        JSON.GET none => nil
+        JSON.GET d INDENT > NEWLINE | SPACE _ b => {|>"c":_[|>>1,|>>2|>]|}
+        JSON.SET d $.b.n null => OK
+        JSON.SET d $.no.way 1 => nil
+        JSON.SET d $.a 2 NX => nil
+        JSON.SET d $.q 2 XX => nil
+        JSON.SET d $.a 2 XX => OK
+        JSON.SET d $.*.q 2 => !ERR wrong static path
+        JSON.SET d $.b.c[7] 2 => !ERR array index out of range
+        JSON.SET e $.a 1 => !ERR new objects must be created at the root
+        JSON.SET e $ {bad} => !ERR key must be a string at line 1 column 2
+        JSON.MSET e $ {"a":7} d $.a 8 => OK
+        JSON.MGET d e none $.a => [[8] [7] nil]
+        JSON.MGET d e none a => [8 7 nil]
+        SET s text => OK
+        JSON.GET s => !WRONGTYPE Operation against a key holding the wrong kind of value
+        JSON.SET s $ 1 => !WRONGTYPE Operation against a key holding the wrong kind of value
+        JSON.MGET s $ => [nil]
+        GET d => !WRONGTYPE Operation against a key holding the wrong kind of value
+        "#,
+    );
+}
+
+#[test]
+fn documents_are_keys_like_others() {
+    check(
+        r#"
+        JSON.SET d $ {"a":1} => OK
+        EXPIRE d 100 => 1
+        JSON.SET d $ {"a":2} => OK
+        TTL d => 100
+        COPY d e => 1
+        RENAME e f => OK
+        JSON.GET f => {"a":2}
+        SCAN 0 TYPE ReJSON-RL => [0 [d f]]
+        DUMP d => !ERR JSON documents cannot be serialized
+        JSON.DEL d => 1
+        JSON.DEL d => 0
+        EXISTS d => 0
+        DEL f => 1
+        "#,
+    );
+}
+
+#[test]
+fn values_are_removed_merged_and_cleared() {
+    check(
+        r#"
+        JSON.SET d $ {"a":1,"n":{"a":2,"b":[1]},"l":[1,2]} => OK
+        JSON.DEL d $..a => 2
+        JSON.FORGET d l[0] => 1
+        JSON.DEL d $.nope => 0
+        JSON.GET d => {"n":{"b":[1]},"l":[2]}
+        JSON.MERGE d $.n {"b":null,"c":3} => OK
+        JSON.MERGE d $.new 8 => OK
+        JSON.MERGE d $.l null => OK
+        JSON.GET d => {"n":{"c":3},"new":8}
+        JSON.MERGE none $.a 1 => !ERR new objects must be created at the root
+        JSON.CLEAR d $.* => 2
+        JSON.CLEAR d $.* => 0
+        JSON.GET d => {"n":{},"new":0}
+        JSON.CLEAR d => 1
+        JSON.CLEAR none => !ERR could not perform this operation on a key that doesn't exist
+        "#,
+    );
+}
+
+#[test]
+fn kinds_and_lengths_are_told() {
+    check(
+        r#"
+        JSON.SET d $ {"i":1,"f":1.5,"s":"abc","b":true,"z":null,"l":[1],"o":{"k":1,"s":"x"}} => OK
+        JSON.TYPE d => object
+        JSON.TYPE d $.* => [integer number string boolean null array object]
+        JSON.TYPE d nope => nil
+        JSON.TYPE none => nil
+        JSON.STRLEN d s => 3
+        JSON.STRLEN d $..s => [3 1]
+        JSON.STRLEN d i => !ERR Path '$.i' does not exist or not a string
+        JSON.STRLEN none => nil
+        JSON.STRLEN none $ => !ERR could not perform this operation on a key that doesn't exist
+        JSON.ARRLEN d $.* => [nil nil nil nil nil 1 nil]
+        JSON.OBJLEN d => 7
+        JSON.OBJLEN d nope => nil
+        JSON.OBJKEYS d o => [k s]
+        JSON.OBJKEYS d $.* => [nil nil nil nil nil nil [k s]]
+        JSON.OBJKEYS none => nil
+        JSON.RESP d o => [{ k 1 s x]
+        JSON.RESP d $.l => [[[ 1]]
+        JSON.RESP d b => true
+        JSON.RESP d f => 1.5
+        JSON.DEBUG MEMORY d $.s => [5]
+        "#,
+    );
+}
+
+#[test]
+fn scalars_are_changed() {
+    check(
+        r#"
+        JSON.SET d $ {"i":1,"f":1.5,"s":"abc","b":true,"n":{"i":9223372036854775807}} => OK
+        JSON.NUMINCRBY d i 2 => 3
+        JSON.NUMINCRBY d $..i 1 => [4,9.223372036854776e+18]
+        JSON.NUMINCRBY d $.* 1 => [5,2.5,null,null,null]
+        JSON.NUMMULTBY d f 2 => 5.0
+        JSON.NUMINCRBY d s 2 => !ERR Path '$.s' does not exist or does not contain a number
+        JSON.NUMINCRBY d f 1e999 => !ERR number out of range at line 1 column 5
+        JSON.NUMMULTBY d n.i 1e300 => !ERR result is not a number
+        JSON.NUMINCRBY none i 1 => !ERR could not perform this operation on a key that doesn't exist
+        JSON.STRAPPEND d s "d" => 4
+        JSON.STRAPPEND d $.* "e" => [nil nil 5 nil nil]
+        JSON.STRAPPEND d s 1 => !WRONGTYPE wrong type of value - expected string
+        JSON.TOGGLE d b => false
+        JSON.TOGGLE d $.* => [nil nil nil 1 nil]
+        JSON.GET d => {"i":5,"f":5.0,"s":"abcde","b":true,"n":{"i":9.223372036854776e+18}}
+        "#,
+    );
+}
+
+#[test]
+fn arrays_are_changed() {
+    check(
+        r#"
+        JSON.SET d $ {"l":[1,2,3],"n":{"l":["a"]},"s":"x"} => OK
+        JSON.ARRAPPEND d l 4 5 => 5
+        JSON.ARRAPPEND d $..l {} => [6 2]
+        JSON.ARRAPPEND d s 1 => !ERR Path '$.s' does not exist or not an array
+        JSON.ARRINDEX d l 3 => 2
+        JSON.ARRINDEX d $..l "a" => [-1 0]
+        JSON.ARRINDEX d l 3 3 => -1
+        JSON.ARRINDEX d l 3 0 2 => -1
+        JSON.ARRINDEX d l 3 -9 -1 => 2
+        JSON.ARRINSERT d $.l 0 0 => [7]
+        JSON.ARRINSERT d l -1 true => 8
+        JSON.ARRINSERT d l 99 1 => !ERR index out of bounds
+        JSON.GET d l => [0,1,2,3,4,5,true,{}]
+        JSON.ARRPOP d l => {}
+        JSON.ARRPOP d l 99 => true
+        JSON.ARRPOP d l -99 => 0
+        JSON.ARRPOP d $..l => [5 {}]
+        JSON.ARRTRIM d l 1 2 => 2
+        JSON.GET d => {"l":[2,3],"n":{"l":["a"]},"s":"x"}
+        JSON.ARRTRIM d $..l 5 9 => [0 0]
+        JSON.ARRPOP d l => nil
+        JSON.ARRPOP d $.l => [nil]
+        JSON.ARRPOP d s => !ERR Path '$.s' does not exist or not an array
+        "#,
+    );
+}
+
+#[test]
+fn a_path_that_meets_a_value_twice_changes_it_once() {
+    check(
+        r#"
+        JSON.SET d $ {"a":{"a":{"a":[1,2]}}} => OK
+        JSON.ARRAPPEND d $..a..a 3 => [nil 3]
+        JSON.SET d $..a..a 0 => OK
+        JSON.GET d => {"a":{"a":0}}
+        "#,
+    );
+}
+
+#[test]
+fn no_command_nests_a_document_too_deeply() {
+    let mut connection = Fixture::new().connect();
+    let nested = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    let inner = format!("${}", "[0]".repeat(99));
+    let too_deep = "ERR the document nests too deeply";
+    assert_eq!(
+        crate::testing::show(&connection.run(&["JSON.SET", "d", "$", &nested])),
+        "OK"
+    );
+    for words in [
+        &["JSON.SET", "d", &inner, &nested][..],
+        &["JSON.MERGE", "d", &inner, &nested],
+        &["JSON.ARRAPPEND", "d", &inner, &nested],
+    ] {
+        assert_eq!(
+            crate::testing::show(&connection.run(words)),
+            format!("!{too_deep}"),
+            "{words:?}"
+        );
+    }
+    assert_eq!(crate::testing::show(&connection.run(&["JSON.GET", "d"])), nested);
+}

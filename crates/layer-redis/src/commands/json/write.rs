@@ -1,0 +1,178 @@
+//! Commands that put, merge and remove values.
+
+use quartet_wire_resp::Arguments;
+
+use super::document::{Json, Location};
+use super::path::Path;
+use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_document};
+use crate::command::Failure;
+use crate::context::Context;
+use crate::{errors, parse};
+
+/// Which values JSON.SET may write.
+#[derive(Clone, Copy, PartialEq)]
+enum Only {
+    Always,
+    /// NX
+    IfAbsent,
+    /// XX
+    IfThere,
+}
+
+/// JSON.SET key path value [NX | XX]
+pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let mut only = Only::Always;
+    for word in arguments.iter().skip(4) {
+        only = match word {
+            word if parse::is(word, "nx") && only == Only::Always => Only::IfAbsent,
+            word if parse::is(word, "xx") && only == Only::Always => Only::IfThere,
+            word if parse::is(word, "format") => return Err("ERR FORMAT is not supported".into()),
+            _ => return Err(errors::SYNTAX.into()),
+        };
+    }
+    match set_one(context, [&arguments[1], &arguments[2], &arguments[3]], only)? {
+        true => context.reply.ok(),
+        false => context.reply.null(),
+    }
+    Ok(())
+}
+
+/// JSON.MSET key path value [key path value ...]
+pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.len() % 3 != 1 {
+        return Err("ERR wrong number of arguments for 'json.mset' command".into());
+    }
+    for start in (1..arguments.len()).step_by(3) {
+        let triple = [&arguments[start], &arguments[start + 1], &arguments[start + 2]];
+        set_one(context, triple, Only::Always)?;
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// False if nothing was written, because of the condition or because there is nowhere to write to.
+fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only: Only) -> Result<bool, Failure> {
+    let path = Path::parse(path)?;
+    let value = Json::parse(value)?;
+    let Some((entry, mut document)) = find_document(context, name)? else {
+        if only == Only::IfThere {
+            return Ok(false);
+        }
+        if !path.is_root() {
+            return Err(NOT_AT_ROOT.into());
+        }
+        put_document(context, name, None, &value)?;
+        return Ok(true);
+    };
+    let locations = path.select(&document)?;
+    let (is_there, may_replace) = (!locations.is_empty(), only != Only::IfAbsent);
+    if is_there && !may_replace || !is_there && only == Only::IfThere {
+        return Ok(false);
+    }
+    let has_written = match is_there {
+        true => replace(&mut document, locations, &value),
+        false => create(&mut document, &path, &value)?,
+    };
+    if has_written {
+        put_document(context, name, Some(&entry), &document)?;
+    }
+    Ok(has_written)
+}
+
+fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> bool {
+    for location in inner_first(locations) {
+        *document.at_mut(&location).expect("a location that was found") = value.clone();
+    }
+    true
+}
+
+/// Adds the member that the path ends with. False if nothing is there that could get it.
+fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, Failure> {
+    let (parents, name) = path.to_be_created(document)?;
+    let mut has_written = false;
+    for parent in parents {
+        let object = document.at_mut(&parent).expect("a location that was found");
+        has_written |= object.set_member(name, value.clone());
+    }
+    Ok(has_written)
+}
+
+/// JSON.MERGE key path value. Null removes what is at the path, unless that is the whole document.
+pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = Path::parse(&arguments[2])?;
+    let patch = Json::parse(&arguments[3])?;
+    let name = &arguments[1];
+    let Some((entry, mut document)) = find_document(context, name)? else {
+        if !path.is_root() {
+            return Err(NOT_AT_ROOT.into());
+        }
+        put_document(context, name, None, &patch)?;
+        context.reply.ok();
+        return Ok(());
+    };
+    let locations = path.select(&document)?;
+    if locations.is_empty() {
+        create(&mut document, &path, &patch)?;
+    } else if patch == Json::Null && !path.is_root() {
+        document.remove(locations);
+    } else {
+        for location in inner_first(locations) {
+            let value = document.at_mut(&location).expect("a location that was found");
+            value.merge(&patch);
+        }
+    }
+    put_document(context, name, Some(&entry), &document)?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// JSON.DEL key [path], JSON.FORGET
+pub fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    let name = &arguments[1];
+    let Some((entry, mut document)) = find_document(context, name)? else {
+        context.reply.integer(0);
+        return Ok(());
+    };
+    if path.is_root() {
+        context.keys().remove(name);
+        context.reply.integer(1);
+        return Ok(());
+    }
+    let removed = document.remove(path.select(&document)?);
+    if removed > 0 {
+        put_document(context, name, Some(&entry), &document)?;
+    }
+    context.reply.integer(removed as i64);
+    Ok(())
+}
+
+/// JSON.CLEAR key [path]: how many values became empty, or zero.
+pub fn clear(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let path = path_at(arguments, 2)?;
+    let name = &arguments[1];
+    let (entry, mut document) = find_document(context, name)?.ok_or(NO_DOCUMENT)?;
+    let mut cleared = 0;
+    for location in inner_first(path.select(&document)?) {
+        let value = document.at_mut(&location).expect("a location that was found");
+        cleared += i64::from(empty(value));
+    }
+    if cleared > 0 {
+        put_document(context, name, Some(&entry), &document)?;
+    }
+    context.reply.integer(cleared);
+    Ok(())
+}
+
+/// False if there was nothing to empty.
+fn empty(value: &mut Json) -> bool {
+    let emptied = match value {
+        Json::Array(elements) if !elements.is_empty() => Json::Array(Vec::new()),
+        Json::Object(members) if !members.is_empty() => Json::Object(Vec::new()),
+        Json::Integer(number) if *number != 0 => Json::Integer(0),
+        Json::Double(number) if *number != 0.0 => Json::Integer(0),
+        _ => return false,
+    };
+    *value = emptied;
+    true
+}

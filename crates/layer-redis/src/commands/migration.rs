@@ -1,0 +1,349 @@
+//! MIGRATE: keys to another server, and away from here once they are there.
+//!
+//! Two transactions with a conversation between them, which holds no lock. The first reads the values and makes the requests;
+//! whoever owns the connection sends them, once what was read is durable, and brings the replies; the second removes the keys
+//! that the other server has taken, in one step. A key that was changed meanwhile stays: what arrived there is not it. Redis
+//! stands still during the conversation, so there no key can change.
+
+use std::ops::Range;
+
+use quartet_engine::{Hold, Home};
+use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
+
+use super::serialization::payload;
+use crate::clients::ClientState;
+use crate::command::*;
+use crate::context::Context;
+use crate::{Redis, commands, errors, parse};
+
+/// The keys follow these words, each with so many arguments of its own.
+const OPTIONS: &[(&str, usize)] = &[("copy", 0), ("replace", 0), ("auth", 1), ("auth2", 2)];
+const OPTIONS_AT: usize = 6;
+const KEY_AT: usize = 3;
+/// How long each step may take if nothing is said.
+const TIMEOUT_MS: u64 = 1000;
+
+pub const COMMANDS: &[Command] = &[command(
+    "migrate",
+    -6,
+    WRITE | MOVABLE_KEYS | DANGEROUS,
+    Keys::Computed(key_positions),
+    Group::Generic,
+    "2.6.0",
+    "O(N) in the size of the values, twice here and once there",
+    "Moves keys to another server.",
+    migrate,
+)];
+
+/// Where KEYS stands, if the key itself is empty.
+fn keys_word(arguments: Arguments<'_>) -> Option<usize> {
+    let mut position = OPTIONS_AT;
+    while let Some(word) = arguments.get(position) {
+        if parse::is(word, "keys") {
+            return arguments[KEY_AT].is_empty().then_some(position);
+        }
+        let option = OPTIONS.iter().find(|(name, _)| parse::is(word, name));
+        position += 1 + option.map_or(0, |(_, count)| *count);
+    }
+    None
+}
+
+fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
+    match keys_word(arguments) {
+        Some(position) => (position + 1..arguments.len()).collect(),
+        None if arguments.len() > KEY_AT => vec![KEY_AT],
+        None => Vec::new(),
+    }
+}
+
+/// Positions of the user and the password.
+pub fn secrets(arguments: Arguments<'_>) -> Vec<usize> {
+    let mut position = OPTIONS_AT;
+    let mut secrets = Vec::new();
+    while let Some(word) = arguments.get(position).filter(|word| !parse::is(word, "keys")) {
+        let option = OPTIONS.iter().find(|(name, _)| parse::is(word, name));
+        let count = option.map_or(0, |(_, count)| *count);
+        secrets.extend(position + 1..arguments.len().min(position + 1 + count));
+        position += 1 + count;
+    }
+    secrets
+}
+
+/// Keys on their way.
+pub struct Migration {
+    pub host: String,
+    pub port: u16,
+    /// For connecting, for writing, and for each reply.
+    pub timeout_ms: u64,
+    /// All requests, one behind the other: AUTH, if wanted, SELECT, and a RESTORE for each key.
+    pub requests: Vec<u8>,
+    has_credentials: bool,
+    keeps_keys: bool,
+    db: u8,
+    sent: Vec<Sent>,
+}
+
+/// A key as it was sent.
+struct Sent {
+    name: Vec<u8>,
+    expiry_ms: Option<u64>,
+    /// Its payload among the requests.
+    payload: Range<usize>,
+}
+
+/// Why there are fewer replies than requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    Connecting,
+    Writing,
+    Reading,
+}
+
+impl Broken {
+    fn text(self) -> &'static str {
+        match self {
+            Broken::Connecting => "IOERR error or timeout connecting to the client",
+            Broken::Writing => "IOERR error or timeout writing to target instance",
+            Broken::Reading => "IOERR error or timeout reading to target instance",
+        }
+    }
+}
+
+struct Options<'a> {
+    keeps_keys: bool,
+    replaces: bool,
+    credentials: Vec<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn read(arguments: Arguments<'a>) -> Result<Options<'a>, Failure> {
+        let mut options = Options {
+            keeps_keys: false,
+            replaces: false,
+            credentials: Vec::new(),
+        };
+        let mut words = arguments.iter().skip(OPTIONS_AT);
+        while let Some(word) = words.next() {
+            if parse::is(word, "copy") {
+                options.keeps_keys = true;
+            } else if parse::is(word, "replace") {
+                options.replaces = true;
+            } else if parse::is(word, "auth") && words.len() > 0 {
+                options.credentials = words.by_ref().take(1).collect();
+            } else if parse::is(word, "auth2") && words.len() > 1 {
+                options.credentials = words.by_ref().take(2).collect();
+            } else if parse::is(word, "keys") {
+                if !arguments[KEY_AT].is_empty() {
+                    return Err(
+                        "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string".into(),
+                    );
+                }
+                break;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let options = Options::read(arguments)?;
+    let timeout_ms = parse::required_integer(&arguments[5])?;
+    let target_db = parse::required_integer(&arguments[4])?;
+    let mut migration = Migration {
+        host: String::from_utf8_lossy(&arguments[1]).into_owned(),
+        port: port(&arguments[2]),
+        timeout_ms: u64::try_from(timeout_ms)
+            .ok()
+            .filter(|&ms| ms > 0)
+            .unwrap_or(TIMEOUT_MS),
+        requests: Vec::new(),
+        has_credentials: !options.credentials.is_empty(),
+        keeps_keys: options.keeps_keys,
+        db: context.client.db,
+        sent: Vec::new(),
+    };
+    if migration.has_credentials {
+        let words: Vec<&[u8]> = [b"AUTH".as_slice()].into_iter().chain(options.credentials).collect();
+        encode_command(&words, &mut migration.requests);
+    }
+    encode_command(&["SELECT", &target_db.to_string()], &mut migration.requests);
+    for position in key_positions(arguments) {
+        migration.add(context, &arguments[position], options.replaces)?;
+    }
+    if migration.sent.is_empty() {
+        context.reply.simple("NOKEY");
+        return Ok(());
+    }
+    Err(Failure::After(After::Migrate(Box::new(migration))))
+}
+
+/// A word that is no port is port 0, to which nobody can connect.
+fn port(word: &[u8]) -> u16 {
+    parse::unsigned(word)
+        .and_then(|port| u16::try_from(port).ok())
+        .unwrap_or(0)
+}
+
+impl Migration {
+    /// Adds the RESTORE of a key, if it is there.
+    fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), Failure> {
+        let Some(entry) = context.read(name) else {
+            return Ok(());
+        };
+        let value = payload(context, &entry)?;
+        let left_ms = entry
+            .expiry_ms
+            .map_or(0, |expiry_ms| (expiry_ms - context.now_ms).max(1));
+        let left_ms = left_ms.to_string();
+        let mut words: Vec<&[u8]> = vec![b"RESTORE", name, left_ms.as_bytes(), &value];
+        if replaces {
+            words.push(b"REPLACE");
+        }
+        encode_command(&words, &mut self.requests);
+        // The payload is an argument of its own: it ends before its line end and, perhaps, before the last word.
+        let behind = if replaces {
+            b"\r\n$7\r\nREPLACE\r\n".len()
+        } else {
+            b"\r\n".len()
+        };
+        let end = self.requests.len() - behind;
+        self.sent.push(Sent {
+            name: name.to_vec(),
+            expiry_ms: entry.expiry_ms,
+            payload: end - value.len()..end,
+        });
+        Ok(())
+    }
+
+    /// How many replies the requests give.
+    pub fn reply_count(&self) -> usize {
+        self.preliminary_count() + self.sent.len()
+    }
+
+    /// AUTH and SELECT.
+    fn preliminary_count(&self) -> usize {
+        usize::from(self.has_credentials) + 1
+    }
+
+    /// Removes what has arrived, and answers.
+    fn end(
+        &self,
+        layer: &Redis,
+        home: &mut Home<'_>,
+        client: &ClientState,
+        replies: &[Value],
+        broken: Option<Broken>,
+        reply: &mut Reply<'_>,
+    ) -> Hold {
+        let (preliminary, restored) = replies.split_at(replies.len().min(self.preliminary_count()));
+        let refusal = preliminary.iter().find_map(error_of);
+        let is_taken = |reply: &&Value| refusal.is_none() && error_of(reply).is_none();
+        let taken = self.sent.iter().zip(restored).filter(|(_, reply)| is_taken(reply));
+        let taken: Vec<&Sent> = taken.map(|(sent, _)| sent).collect();
+        let (changed, hold) = match self.keeps_keys {
+            true => (0, Hold::ZERO),
+            false => self.remove(layer, home, client, &taken),
+        };
+        let error = refusal.or_else(|| restored.iter().find_map(error_of));
+        let text = match (error, broken) {
+            (Some(error), _) => format!("ERR Target instance replied with error: {error}"),
+            (None, Some(broken)) => broken.text().into(),
+            (None, None) if changed > 0 => {
+                format!(
+                    "ERR {changed} of the keys changed while they were migrated, and stay; what the target has of them is older"
+                )
+            }
+            (None, None) => {
+                reply.ok();
+                return hold;
+            }
+        };
+        layer.statistics.error_sent(text.as_bytes());
+        reply.error(&text);
+        hold
+    }
+
+    /// Removes keys in one transaction. Returns how many were left because they are no longer what was sent.
+    fn remove(&self, layer: &Redis, home: &mut Home<'_>, client: &ClientState, taken: &[&Sent]) -> (usize, Hold) {
+        let now_ms = home.now_micros() / 1000;
+        let mut client = ClientState::new(client.shared.clone(), true, client.user.clone());
+        client.db = self.db;
+        let mut ignored = Vec::new();
+        let outcome = home.execute(layer.space, |tx| {
+            let reply = Reply::new(&mut ignored, quartet_wire_resp::Protocol::Resp2);
+            let mut context = Context {
+                tx,
+                client: &mut client,
+                layer,
+                reply,
+                now_ms,
+                in_exec: true,
+                retry_for: None,
+            };
+            let changed = taken.iter().filter(|sent| !self.remove_key(&mut context, sent)).count();
+            self.tell(&context);
+            Ok::<usize, ()>(changed)
+        });
+        match outcome {
+            Ok((changed, hold)) => {
+                layer.outbox.commit(hold);
+                layer.send_outbox();
+                layer.blocking.serve(home, layer);
+                (changed, hold)
+            }
+            Err(_) => {
+                layer.changes.take();
+                (taken.len(), Hold::ZERO)
+            }
+        }
+    }
+
+    /// False if the key is something else by now. One that is gone needs no removal.
+    fn remove_key(&self, context: &mut Context<'_, '_>, sent: &Sent) -> bool {
+        let Some(entry) = context.keys().find(&sent.name) else {
+            return true;
+        };
+        let is_same = entry.expiry_ms == sent.expiry_ms
+            && payload(context, &entry).is_ok_and(|now| now == self.requests[sent.payload.clone()]);
+        if is_same {
+            context.keys().remove(&sent.name);
+        }
+        is_same
+    }
+
+    fn tell(&self, context: &Context<'_, '_>) {
+        let changes = context.layer.changes.take();
+        let mut words = Args::new();
+        words.gather([b"migrate"].iter());
+        let arguments = words.of(b"");
+        let command = commands::find(arguments).expect("the command of this file");
+        context.layer.notify(Some((command, arguments)), &changes);
+        context.layer.invalidate(Some(context.client.shared.id), &changes);
+    }
+}
+
+/// The text of an error reply.
+fn error_of(reply: &Value) -> Option<String> {
+    match reply {
+        Value::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    }
+}
+
+impl Redis {
+    /// Ends a migration whose conversation is over. `None`: a script keeps the lock; ask again.
+    pub fn end_migration(
+        &self,
+        migration: &Migration,
+        client: &ClientState,
+        replies: &[Value],
+        broken: Option<Broken>,
+        out: &mut Vec<u8>,
+    ) -> Option<Hold> {
+        let mut home = self.home_unless_busy()?;
+        let mut reply = Reply::new(out, client.protocol);
+        Some(migration.end(self, &mut home, client, replies, broken, &mut reply))
+    }
+}

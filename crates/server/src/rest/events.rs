@@ -1,0 +1,52 @@
+//! What a subscriber or a monitor over REST is sent: an event stream that goes on until either side ends it.
+
+use std::sync::atomic::Ordering;
+
+use quartet_engine::Hold;
+use quartet_layer_redis::Session;
+use quartet_wire_rest::write_events;
+
+use crate::http_connection::{Follower, Following};
+
+pub struct Events {
+    session: Session,
+    /// RESP2 that is not told yet.
+    messages: Vec<u8>,
+    /// What the messages have to wait for.
+    hold: Hold,
+}
+
+impl Events {
+    pub fn new(session: Session, confirmation: Vec<u8>, hold: Hold) -> Events {
+        Events {
+            session,
+            messages: confirmation,
+            hold,
+        }
+    }
+}
+
+impl Follower for Events {
+    fn next(&mut self) -> Following {
+        let hold = std::mem::take(&mut self.hold);
+        if hold > Hold::ZERO {
+            return Following::Wait(hold);
+        }
+        if self.messages.is_empty() {
+            self.hold = self.session.take_mail(&mut self.messages);
+            if self.hold > Hold::ZERO {
+                return self.next();
+            }
+        }
+        let mut events = Vec::new();
+        let consumed = write_events(&self.messages, &mut events);
+        self.messages.drain(..consumed);
+        if !events.is_empty() {
+            return Following::Send(events);
+        }
+        if self.session.client().killed.load(Ordering::SeqCst) {
+            return Following::End;
+        }
+        Following::Idle
+    }
+}

@@ -1,0 +1,273 @@
+//! The commands of one request on their way through a session.
+//!
+//! A session is lent for the request and has nothing of an earlier one: what would outlive a request is refused. Short work is
+//! done on the I/O thread; what takes long (a long pipeline, a script, a pause of all clients) goes on where it may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quartet_engine::Hold;
+use quartet_layer_redis::acl::User;
+use quartet_layer_redis::command::After;
+use quartet_layer_redis::commands::migration::{Broken, Migration};
+use quartet_layer_redis::{Redis, Session, connectionless};
+use quartet_model::Version;
+use quartet_wire_resp::{Protocol, Reply};
+use quartet_wire_rest::Commands;
+use tokio::sync::watch;
+
+use crate::migration;
+
+/// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
+const COMMANDS_AT_ONCE: usize = 1000;
+/// Bytes of replies that an I/O thread gathers.
+const REPLIES_BYTES_AT_ONCE: usize = 1 << 20;
+/// Most bytes of replies to one request.
+const REPLIES_BYTES_MAX: usize = 256 << 20;
+/// How often a request that is held back looks whether it may go on.
+const PAUSE_CHECK: Duration = Duration::from_millis(20);
+/// Sessions kept for later requests.
+const SPARE_MAX: usize = 64;
+
+/// Sessions without a connection, of one logical database.
+pub struct Sessions {
+    layer: Arc<Redis>,
+    spare: Mutex<Vec<Session>>,
+    spare_max: usize,
+    stop: watch::Receiver<bool>,
+}
+
+impl Sessions {
+    pub fn new(layer: Arc<Redis>, stop: watch::Receiver<bool>) -> Sessions {
+        Sessions {
+            layer,
+            spare: Mutex::default(),
+            spare_max: SPARE_MAX,
+            stop,
+        }
+    }
+
+    /// Those of another database. None is kept, as it would keep the database's layer.
+    pub fn elsewhere(&self, layer: Arc<Redis>) -> Sessions {
+        Sessions {
+            layer,
+            spare: Mutex::default(),
+            spare_max: 0,
+            stop: self.stop.clone(),
+        }
+    }
+
+    pub fn layer(&self) -> &Arc<Redis> {
+        &self.layer
+    }
+
+    /// Refuses one listener more than the database may have, with the text of the error.
+    pub fn check_room(&self) -> Result<(), String> {
+        let gate = self.layer.gate.as_ref();
+        gate.map_or(Ok(()), |gate| gate.check_connections(self.layer.clients.count()))
+    }
+
+    /// A session of this user's that hears what it is sent.
+    pub fn listen(&self, user: Arc<User>, wake: Arc<dyn Fn() + Send + Sync>) -> Session {
+        let now_micros = self.layer.engine.now_micros();
+        let client = self
+            .layer
+            .clients
+            .connect(ADDRESS.into(), ADDRESS.into(), now_micros, wake);
+        let mut session = Session::new(self.layer.clone(), client);
+        session.act_for(user);
+        session
+    }
+
+    fn lend(&self, user: Arc<User>) -> Session {
+        match self.spare.lock().pop() {
+            Some(mut session) => {
+                session.act_for(user);
+                session
+            }
+            None => self.listen(user, Arc::new(|| {})),
+        }
+    }
+
+    fn take_back(&self, session: Session) {
+        let is_killed = session.client().killed.load(std::sync::atomic::Ordering::SeqCst);
+        let mut spare = self.spare.lock();
+        if !is_killed && spare.len() < self.spare_max {
+            spare.push(session);
+        }
+    }
+}
+
+/// What MONITOR and CLIENT LIST show of a request over REST, as Upstash does.
+const ADDRESS: &str = "0.0.0.0:0";
+
+pub struct Execution {
+    sessions: Arc<Sessions>,
+    /// `None` once it was given back.
+    session: Option<Session>,
+    commands: Commands,
+    /// Commands that are answered.
+    done: usize,
+    /// What must be done before the next command, on a thread that may be kept.
+    after: Option<After>,
+    /// In RESP2, one for each command that is done.
+    pub replies: Vec<u8>,
+    pub hold: Hold,
+    /// The latest commit that the request can have seen.
+    pub version: Version,
+}
+
+impl Execution {
+    pub fn new(sessions: Arc<Sessions>, user: Arc<User>, commands: Commands) -> Execution {
+        let session = sessions.lend(user);
+        Execution {
+            sessions,
+            session: Some(session),
+            commands,
+            done: 0,
+            after: None,
+            replies: Vec::new(),
+            hold: Hold::ZERO,
+            version: Version::ZERO,
+        }
+    }
+
+    /// Executes as much as an I/O thread may be kept with. True if that was all.
+    pub fn begin(&mut self) -> bool {
+        // One that is refused inside a transaction is not queued, and without it nothing of the rest may be done.
+        let refused = (0..self.commands.len()).find_map(|index| self.refusal_at(index));
+        if let (true, Some(text)) = (self.commands.is_transaction(), refused) {
+            self.answer_rest(&text);
+        }
+        while self.done < self.commands.len() {
+            let is_long = self.done >= COMMANDS_AT_ONCE || self.replies.len() >= REPLIES_BYTES_AT_ONCE;
+            if is_long || !self.step() {
+                return false;
+            }
+        }
+        self.end();
+        true
+    }
+
+    /// Executes the rest, however long it takes.
+    pub fn finish(&mut self) {
+        while self.done < self.commands.len() || self.after.is_some() {
+            if let Some(after) = self.after.take() {
+                self.perform(after);
+            } else if self.replies.len() > REPLIES_BYTES_MAX {
+                self.answer_rest("ERR the replies to the request exceed the maximum size");
+            } else if !self.step() && self.after.is_none() {
+                self.wait_for_the_end_of_a_pause();
+            }
+        }
+        self.end();
+    }
+
+    /// Executes the next commands. False if something must be waited for first.
+    fn step(&mut self) -> bool {
+        let start = self.done;
+        let refused = self.refusal_at(start);
+        if let Some(text) = refused {
+            Reply::new(&mut self.replies, Protocol::Resp2).error(&text);
+            self.done += 1;
+            return true;
+        }
+        let end_max = self.commands.len().min(start + COMMANDS_AT_ONCE);
+        let end = (start + 1..end_max).find(|index| self.refusal_at(*index).is_some());
+        let input = self.commands.range(start, end.unwrap_or(end_max));
+        let session = self.session.as_mut().expect("lent until the end");
+        let received = session.receive(input, &mut self.replies);
+        self.done += self.commands.count_in(start, received.consumed);
+        self.hold = self.hold.max(received.hold);
+        self.version = self.version.max(received.version);
+        self.after = received.after;
+        if received.close {
+            self.answer_rest("ERR the connection was closed");
+        }
+        received.consumed > 0 && self.after.is_none()
+    }
+
+    /// MULTI and EXEC around a transaction are the request's own.
+    fn refusal_at(&self, index: usize) -> Option<String> {
+        let is_frame = self.commands.is_transaction() && (index == 0 || index + 1 == self.commands.len());
+        let command = self.commands.get(index).filter(|_| !is_frame)?;
+        connectionless::refusal(command)
+    }
+
+    fn answer_rest(&mut self, text: &str) {
+        for _ in self.done..self.commands.len() {
+            Reply::new(&mut self.replies, Protocol::Resp2).error(text);
+        }
+        self.done = self.commands.len();
+    }
+
+    /// Does what a command left. Its OK is the last of the replies.
+    fn perform(&mut self, after: After) {
+        let layer = self.sessions.layer();
+        match after {
+            After::Checkpoint => {
+                if layer.engine.checkpoint().is_err() {
+                    self.replace_ok_by("ERR the checkpoint failed; see the server's log");
+                }
+            }
+            After::SaveUsers => {
+                if let Err(text) = layer.save_users() {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Shutdown => (layer.shutdown)(),
+            After::Script(mut run) => {
+                run.run();
+                let session = self.session.as_mut().expect("lent until the end");
+                let hold = session.take_back(*run, &mut self.replies);
+                self.hold = self.hold.max(hold);
+                self.version = self.version.max(layer.engine.home().last_version());
+            }
+            After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
+            After::Migrate(migration) => self.migrate(&migration),
+        }
+    }
+
+    fn replace_ok_by(&mut self, error: &str) {
+        let ok_bytes = b"+OK\r\n".len();
+        self.replies.truncate(self.replies.len().saturating_sub(ok_bytes));
+        Reply::new(&mut self.replies, Protocol::Resp2).error(error);
+    }
+
+    /// What another server is sent can not be taken back, so it waits until it is durable here.
+    fn migrate(&mut self, migration: &Migration) {
+        let engine = self.sessions.layer().engine.clone();
+        engine.wait_durable(self.hold);
+        let mut stop = self.sessions.stop.clone();
+        let (replies, broken) = tokio::runtime::Handle::current().block_on(async {
+            tokio::select! {
+                conversation = migration::talk(migration) => conversation,
+                _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),
+            }
+        });
+        let session = self.session.as_mut().expect("lent until the end");
+        loop {
+            match session.end_migration(migration, &replies, broken, &mut self.replies) {
+                Some(hold) => break self.hold = self.hold.max(hold),
+                None => std::thread::sleep(PAUSE_CHECK),
+            }
+        }
+        self.version = self.version.max(engine.home().last_version());
+    }
+
+    fn wait_for_the_end_of_a_pause(&mut self) {
+        if *self.sessions.stop.borrow() {
+            return self.answer_rest("ERR the server stops");
+        }
+        std::thread::sleep(PAUSE_CHECK);
+        let session = self.session.as_mut().expect("lent until the end");
+        session.time_out();
+    }
+
+    fn end(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.sessions.take_back(session);
+        }
+    }
+}

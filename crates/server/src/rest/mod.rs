@@ -1,0 +1,368 @@
+//! Redis over REST: which request is which, who may ask, and the headers around the answers.
+//!
+//! `docs/rest.md` describes the protocol; `quartet-wire-rest` has its bytes.
+
+mod events;
+mod execution;
+mod tokens;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quartet_engine::Hold;
+use quartet_layer_redis::Redis;
+use quartet_layer_redis::acl::User;
+use quartet_wire_rest::reply::write_text;
+use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, write_results, write_transaction};
+use tokio::sync::watch;
+
+use self::events::Events;
+use self::execution::{Execution, Sessions};
+use self::tokens::Tokens;
+use crate::compression::{self, Unreadable};
+use crate::http_connection::{Answer, Followed, Follower, Head, Headers, Soon, Wake};
+use crate::settings::RestTokens;
+use crate::tenants::Tenants;
+use crate::tenants::turns::Player;
+
+/// Most bytes of a body.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// The latest commit that an answer can have seen. A client sends it along with its next request, so that a server that is
+/// behind waits; this one never is.
+const SYNC_TOKEN: &str = "upstash-sync-token";
+const ENCODING: &str = "upstash-encoding";
+const RESPONSE_FORMAT: &str = "upstash-response-format";
+
+const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
+
+const OK: u16 = 200;
+const NO_CONTENT: u16 = 204;
+const BAD_REQUEST: u16 = 400;
+const UNAUTHORIZED: u16 = 401;
+const METHOD_NOT_ALLOWED: u16 = 405;
+
+pub struct Rest {
+    /// Of the default database.
+    sessions: Arc<Sessions>,
+    tokens: Tokens,
+    tenants: Arc<Tenants>,
+}
+
+/// Who asks, and where.
+struct Caller {
+    sessions: Arc<Sessions>,
+    user: Arc<User>,
+    player: Player,
+}
+
+/// How the replies to a request become its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One command.
+    Single,
+    Pipeline,
+    Transaction,
+}
+
+/// What the client wishes for by headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json(Encoding),
+    Resp2,
+}
+
+/// All of it.
+#[derive(Clone, Copy)]
+struct Wishes {
+    shape: Shape,
+    format: Format,
+    compression: Option<&'static str>,
+}
+
+/// An answer that says no.
+struct Refusal {
+    status: u16,
+    text: String,
+}
+
+impl Refusal {
+    fn bad(text: impl ToString) -> Refusal {
+        Refusal {
+            status: BAD_REQUEST,
+            text: text.to_string(),
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let mut body = b"{\"error\":".to_vec();
+        write_text(self.text.as_bytes(), &mut body);
+        body.push(b'}');
+        answer(self.status, JSON, body, Hold::ZERO)
+    }
+}
+
+const JSON: &str = "application/json";
+
+impl Rest {
+    pub fn new(layer: Arc<Redis>, tenants: Arc<Tenants>, tokens: RestTokens, stop: watch::Receiver<bool>) -> Rest {
+        Rest {
+            sessions: Arc::new(Sessions::new(layer, stop)),
+            tokens: Tokens::new(tokens),
+            tenants,
+        }
+    }
+
+    pub fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        if head.method == "OPTIONS" {
+            return Soon::Answered(preflight());
+        }
+        if listens(head) {
+            return Soon::Later;
+        }
+        match self.authorized(head) {
+            Ok(caller) => caller.player.answer_soon(|| begun(&caller, head, body)),
+            Err(refusal) => Soon::Answered(refusal.answer()),
+        }
+    }
+
+    /// The same on a thread that may be kept.
+    pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.authorized(head) {
+            Ok(caller) => match caller.player.answer_soon(|| begun(&caller, head, body)) {
+                Soon::Unfinished(_, rest) => rest(),
+                Soon::Answered(answer) => answer,
+                Soon::Later => unreachable!("a request that was begun"),
+            },
+            Err(refusal) => refusal.answer(),
+        }
+    }
+
+    fn authorized(&self, head: &Head<'_>) -> Result<Caller, Refusal> {
+        if !METHODS.contains(&head.method) {
+            return Err(Refusal {
+                status: METHOD_NOT_ALLOWED,
+                text: format!("ERR method not allowed: {}", head.method),
+            });
+        }
+        let found = self.tokens.user_of(self.sessions.layer(), head);
+        let (layer, user) = found.map_err(|text| Refusal {
+            status: UNAUTHORIZED,
+            text: text.to_owned(),
+        })?;
+        Ok(self.caller(layer, user))
+    }
+
+    /// `layer` is that of another database than the default one.
+    fn caller(&self, layer: Option<Arc<Redis>>, user: Arc<User>) -> Caller {
+        let Some(layer) = layer else {
+            return Caller {
+                sessions: self.sessions.clone(),
+                user,
+                player: Player::new(self.tenants.clone(), None),
+            };
+        };
+        let database = self.tenants.catalogue.numbered(layer.space.database);
+        Caller {
+            sessions: Arc::new(self.sessions.elsewhere(layer)),
+            user,
+            player: Player::new(self.tenants.clone(), database),
+        }
+    }
+
+    /// An event stream, if the request asks for one.
+    pub fn follow(&self, head: &Head<'_>, wake: Wake) -> Option<Followed> {
+        if !listens(head) {
+            return None;
+        }
+        Some(match self.events(head, wake) {
+            Ok(events) => {
+                let mut headers: Headers = vec![
+                    ("content-type", "text/event-stream".into()),
+                    ("cache-control", "no-cache".into()),
+                ];
+                allow_pages(&mut headers);
+                Ok((OK, headers, Box::new(events) as Box<dyn Follower>))
+            }
+            Err(refusal) => Err(refusal.answer()),
+        })
+    }
+
+    fn events(&self, head: &Head<'_>, wake: Wake) -> Result<Events, Refusal> {
+        let caller = self.authorized(head)?;
+        // A body is of no use to a subscription; clients send an empty array.
+        let commands = Commands::of_path(head.path(), None, b"").map_err(Refusal::bad)?;
+        caller.sessions.check_room().map_err(Refusal::bad)?;
+        let mut session = caller.sessions.listen(caller.user, Arc::new(move || wake.notify_one()));
+        let mut confirmation = Vec::new();
+        let received = session.receive(commands.range(0, 1), &mut confirmation);
+        if received.consumed == 0 {
+            return Err(Refusal::bad("ERR all clients are paused"));
+        }
+        if let Some(error) = confirmation.strip_prefix(b"-") {
+            return Err(Refusal::bad(String::from_utf8_lossy(error).trim_end()));
+        }
+        Ok(Events::new(session, confirmation, received.hold))
+    }
+}
+
+/// Does what may be done soon, and tells what is left.
+fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    let (mut execution, wishes) = match prepared(caller, head, body) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Soon::Answered(refusal.answer()),
+    };
+    if execution.begin() {
+        return Soon::Answered(answered(execution, wishes));
+    }
+    let player = caller.player.clone();
+    let rest = move || {
+        player.answer(|| {
+            execution.finish();
+            answered(execution, wishes)
+        })
+    };
+    Soon::Unfinished(Some(caller.player.clone()), Box::new(rest))
+}
+
+fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, Wishes), Refusal> {
+    let body = readable(head, body)?;
+    let (commands, shape) = commands_of(head, &body)?;
+    let wishes = Wishes {
+        shape,
+        format: format_of(head, shape)?,
+        compression: compression::preferred(head),
+    };
+    let execution = Execution::new(caller.sessions.clone(), caller.user.clone(), commands);
+    Ok((execution, wishes))
+}
+
+/// True for a request whose answer is an event stream.
+fn listens(head: &Head<'_>) -> bool {
+    let accepted = head.header("accept").unwrap_or_default();
+    if !accepted.contains("text/event-stream") || !METHODS.contains(&head.method) {
+        return false;
+    }
+    let command = head
+        .path()
+        .trim_start_matches('/')
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    let listening = ["subscribe", "psubscribe", "monitor"];
+    listening.iter().any(|name| command.eq_ignore_ascii_case(name))
+}
+
+/// The body without its compression.
+fn readable<'b>(head: &Head<'_>, body: Option<&'b [u8]>) -> Result<Cow<'b, [u8]>, Refusal> {
+    let too_long = || Refusal::bad(format!("ERR max request size exceeded. Limit: {BODY_BYTES_MAX} bytes"));
+    let body = body.ok_or_else(too_long)?;
+    compression::decoded(head, body, BODY_BYTES_MAX).map_err(|unreadable| match unreadable {
+        Unreadable::TooLong => too_long(),
+        Unreadable::Broken => Refusal::bad("ERR the body's Content-Encoding cannot be read"),
+    })
+}
+
+fn commands_of(head: &Head<'_>, body: &[u8]) -> Result<(Commands, Shape), Refusal> {
+    let commands = match head.path() {
+        "/pipeline" => commands_of_body(body).map(|commands| (commands, Shape::Pipeline)),
+        "/multi-exec" => commands_of_body(body).map(|commands| (commands.into_transaction(), Shape::Transaction)),
+        path => Commands::of_path(path, head.query(), body).map(|commands| (commands, Shape::Single)),
+    };
+    commands.map_err(Refusal::bad)
+}
+
+fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
+    let encoding = match head.header(ENCODING) {
+        Some("base64") => Encoding::Base64,
+        _ => Encoding::Text,
+    };
+    match head.values(RESPONSE_FORMAT).next() {
+        None | Some(b"json") => Ok(Format::Json(encoding)),
+        // A transaction answers in JSON whatever is asked for.
+        Some(b"resp2") if shape == Shape::Transaction => Ok(Format::Json(encoding)),
+        Some(b"resp2") if encoding == Encoding::Text => Ok(Format::Resp2),
+        Some(b"resp2") => Err(Refusal::bad(
+            "ERR base64 encoding is not possible with the response format resp2",
+        )),
+        Some(_) => Err(Refusal::bad("ERR unknown response format: json and resp2 are known")),
+    }
+}
+
+fn answered(execution: Execution, wishes: Wishes) -> Answer {
+    let (version, hold) = (execution.version, execution.hold);
+    let (status, kind, body) = match wishes.format {
+        Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),
+        Format::Resp2 => resp2(execution.replies, wishes.shape),
+    };
+    let mut answer = answer(status, kind, body, hold);
+    let encoding = wishes
+        .compression
+        .filter(|_| answer.body.len() > compression::COMPRESSED_BYTES_MIN);
+    if let Some(encoding) = encoding
+        && let Some(compressed) = compression::encoded_as(encoding, &answer.body)
+    {
+        answer.body = compressed;
+        answer.headers.push(("content-encoding", encoding.into()));
+    }
+    answer.headers.push((SYNC_TOKEN, version.0.to_string().into()));
+    answer
+}
+
+fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str, Vec<u8>) {
+    let mut body = Vec::with_capacity(replies.len() + 32);
+    let is_error = match shape {
+        Shape::Single => write_result(replies, encoding, &mut body).map(|written| written.is_error),
+        Shape::Transaction => write_transaction(replies, encoding, &mut body).map(|written| written.is_error),
+        Shape::Pipeline => {
+            write_results(replies, usize::MAX, encoding, &mut body);
+            Some(false)
+        }
+    };
+    match is_error {
+        Some(is_error) => (status_of(is_error), JSON, body),
+        None => {
+            let refusal = Refusal::bad("ERR the command answers nothing");
+            (refusal.status, JSON, refusal.answer().body)
+        }
+    }
+}
+
+fn resp2(replies: Vec<u8>, shape: Shape) -> (u16, &'static str, Vec<u8>) {
+    let is_error = shape == Shape::Single && replies.first() == Some(&b'-');
+    (status_of(is_error), "application/octet-stream", replies)
+}
+
+fn status_of(is_error: bool) -> u16 {
+    if is_error { BAD_REQUEST } else { OK }
+}
+
+fn answer(status: u16, kind: &'static str, body: Vec<u8>, hold: Hold) -> Answer {
+    let mut headers: Headers = vec![("content-type", kind.into())];
+    allow_pages(&mut headers);
+    Answer {
+        status,
+        headers,
+        body,
+        hold,
+        pause: Duration::ZERO,
+    }
+}
+
+/// Web pages may ask: a token is shown by whoever has it, and no cookie is looked at.
+fn allow_pages(headers: &mut Headers) {
+    headers.push(("access-control-allow-origin", "*".into()));
+    headers.push(("access-control-expose-headers", SYNC_TOKEN.into()));
+}
+
+fn preflight() -> Answer {
+    let mut answer = Answer::settled(NO_CONTENT, "");
+    allow_pages(&mut answer.headers);
+    answer.headers.extend([
+        ("access-control-allow-methods", "GET, HEAD, POST, PUT".into()),
+        ("access-control-allow-headers", "*, authorization".into()),
+        ("access-control-max-age", "86400".into()),
+    ]);
+    answer
+}

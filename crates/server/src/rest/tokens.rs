@@ -1,0 +1,152 @@
+//! Whose a request over REST is: the one place where a token becomes a user.
+//!
+//! A token is, in this order: the read-only or the standard one of the settings, one of another logical database, one that ACL
+//! RESTTOKEN made, or the password of `default`, which the root key is. With `--dev` and no token in the settings any will do, and so does none.
+
+use std::sync::Arc;
+
+use quartet_layer_redis::Redis;
+use quartet_layer_redis::acl::rules::Rules;
+use quartet_layer_redis::acl::token::parts;
+use quartet_layer_redis::acl::{DEFAULT_USER, User, password_hash};
+use quartet_layer_redis::gate::Door;
+use quartet_wire_rest::request::token_of_query;
+
+use crate::http_connection::Head;
+use crate::layers::READER;
+use crate::settings::RestTokens;
+
+pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
+const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no token";
+
+pub struct Tokens {
+    given: RestTokens,
+    read_only: Arc<User>,
+}
+
+impl Tokens {
+    pub fn new(given: RestTokens) -> Tokens {
+        Tokens {
+            given,
+            read_only: Arc::new(User::new(READER, Rules::of_reader())),
+        }
+    }
+
+    /// The user whose request it is, and the layer if it is another database's than `layer`; or the text of the refusal.
+    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), &'static str> {
+        let token = token_of(head);
+        let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));
+        if hash.is_some() && hash == self.given.read_only {
+            return Ok((None, self.read_only.clone()));
+        }
+        if hash.is_some() && hash == self.given.standard {
+            return Ok((None, layer.users.default_user().clone()));
+        }
+        if let Some(token) = &token
+            && let Some(door) = door_of(layer, token.as_bytes())
+        {
+            let (there, user) = go_through(layer, &door, token.as_bytes()).ok_or(UNAUTHORIZED)?;
+            return Ok((Some(there), user));
+        }
+        self.user_here(layer, head, token).map(|user| (None, user))
+    }
+
+    fn user_here(&self, layer: &Redis, head: &Head<'_>, token: Option<String>) -> Result<Arc<User>, &'static str> {
+        let users = &layer.users;
+        if let Some(user) = token.as_ref().and_then(|token| users.of_token(token.as_bytes())) {
+            return Ok(user);
+        }
+        let is_open = users.are_all_welcome();
+        if is_open && self.given.standard.is_some() {
+            return Err(UNAUTHORIZED);
+        }
+        if is_open && comes_from_elsewhere(head) {
+            return Err(FROM_ELSEWHERE);
+        }
+        let password = token.unwrap_or_default();
+        let default = users.default_user();
+        users
+            .authenticate(&default.name, password.as_bytes())
+            .ok_or(UNAUTHORIZED)
+    }
+}
+
+/// The way into another logical database that a token opens, if its secret is right.
+fn door_of(layer: &Redis, token: &[u8]) -> Option<Door> {
+    let directory = layer.directory.as_ref()?;
+    let plain = directory.find(DEFAULT_USER, token);
+    plain.or_else(|| {
+        let (name, password) = parts(token)?;
+        directory.find(&name, &password)
+    })
+}
+
+/// As of_token, one of ACL GENTOKEN may itself have been made the password.
+fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Option<(Arc<Redis>, Arc<User>)> {
+    let there = layer.directory.as_ref()?.open(door.database)?;
+    let users = &there.users;
+    let user = users.authenticate(&door.user, &door.password);
+    let user = user.or_else(|| users.authenticate(&door.user, token))?;
+    Some((there, user))
+}
+
+fn token_of(head: &Head<'_>) -> Option<String> {
+    let bearer = head.header("authorization").and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    bearer.or_else(|| token_of_query(head.query()))
+}
+
+/// A browser sends it for a page that is not of this machine. Such a page could reach a server on loopback that asks for nothing.
+fn comes_from_elsewhere(head: &Head<'_>) -> bool {
+    let text = |name: &str| head.header(name);
+    let origin_is_far = text("origin").is_some_and(|origin| {
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        !is_loopback(host)
+    });
+    let host_is_far = text("host").is_some_and(|host| !is_loopback(host));
+    origin_is_far || host_is_far || text("sec-fetch-site") == Some("cross-site")
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name);
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http_connection::Header;
+
+    #[test]
+    fn pages_of_other_sites_are_known_by_their_headers() {
+        let check = |name: &'static str, value: &'static str, expected: bool| {
+            let head = Head {
+                method: "GET",
+                target: "/",
+                headers: &[Header {
+                    name,
+                    value: value.as_bytes(),
+                }],
+            };
+            assert_eq!(comes_from_elsewhere(&head), expected, "{name}: {value}");
+        };
+        check("origin", "https://example.com", true);
+        check("origin", "null", true);
+        check("origin", "http://localhost:3000", false);
+        check("origin", "http://[::1]:3000", false);
+        check("host", "127.0.0.1:8080", false);
+        check("host", "rebound.example.com:8080", true);
+        check("sec-fetch-site", "cross-site", true);
+        check("sec-fetch-site", "same-origin", false);
+        check("accept", "*/*", false);
+    }
+}

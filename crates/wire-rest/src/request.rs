@@ -1,0 +1,304 @@
+//! What a client asks: one command in the path or the body, or several in the body.
+//!
+//! Arguments may be written as strings, numbers, booleans or null. All but strings are taken as they are written: `1.50` stays
+//! `1.50`, `null` is the word `null`, an object or array inside a command is its JSON text.
+
+use quartet_wire_resp::{Protocol, Reply, encode_command};
+use serde_json::value::RawValue;
+
+/// Whole requests in RESP, one behind the other.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    bytes: Vec<u8>,
+    /// Where each request ends.
+    ends: Vec<usize>,
+    is_transaction: bool,
+}
+
+/// The request cannot be read. The text is the error for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("ERR failed to parse command: a JSON array with the command's name and arguments is expected")]
+    Command,
+    #[error("ERR failed to parse the request: a JSON array of commands, each an array itself, is expected")]
+    Commands,
+    #[error("ERR empty command")]
+    Empty,
+    #[error("ERR failed to parse the path: malformed percent-encoding")]
+    Path,
+}
+
+impl Commands {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The command at `index`, as RESP.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        (index < self.len()).then(|| self.range(index, index + 1))
+    }
+
+    /// The commands of `start..end`, one behind the other.
+    pub fn range(&self, start: usize, end: usize) -> &[u8] {
+        let end_of = |count: usize| count.checked_sub(1).map_or(0, |last| self.ends[last]);
+        &self.bytes[end_of(start)..end_of(end)]
+    }
+
+    /// How many commands, beginning with that at `start`, the first `bytes` of them are.
+    pub fn count_in(&self, start: usize, bytes: usize) -> usize {
+        let before = start.checked_sub(1).map_or(0, |last| self.ends[last]);
+        self.ends[start..].partition_point(|end| *end <= before + bytes)
+    }
+
+    /// The first command is MULTI and the last EXEC, and the client wrote neither.
+    pub fn is_transaction(&self) -> bool {
+        self.is_transaction
+    }
+
+    /// The same commands between MULTI and EXEC.
+    pub fn into_transaction(self) -> Commands {
+        let mut whole = Commands {
+            is_transaction: true,
+            ..Commands::default()
+        };
+        encode_command(&["MULTI"], &mut whole.bytes);
+        whole.ends.push(whole.bytes.len());
+        let shift = whole.bytes.len();
+        whole.bytes.extend_from_slice(&self.bytes);
+        whole.ends.extend(self.ends.iter().map(|end| end + shift));
+        encode_command(&["EXEC"], &mut whole.bytes);
+        whole.ends.push(whole.bytes.len());
+        whole
+    }
+
+    /// The command of a request with a path: its segments are the command's words, a body is one more, and so are the names
+    /// and values of the query behind it, but for `_token`. Without a path the body is the command.
+    pub fn of_path(path: &str, query: Option<&str>, body: &[u8]) -> Result<Commands, Malformed> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        if path.is_empty() {
+            return Commands::of_body(body);
+        }
+        let mut words = Vec::new();
+        for segment in path.split('/') {
+            words.push(decoded(segment, false)?);
+        }
+        if !body.is_empty() {
+            words.push(body.to_vec());
+        }
+        for (name, value) in pairs(query.unwrap_or_default()).filter(|(name, _)| *name != TOKEN) {
+            words.push(decoded(name, true)?);
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                words.push(decoded(value, true)?);
+            }
+        }
+        if words[0].is_empty() {
+            return Err(Malformed::Empty);
+        }
+        let mut commands = Commands::default();
+        encode_command(&words, &mut commands.bytes);
+        commands.ends.push(commands.bytes.len());
+        Ok(commands)
+    }
+
+    /// The one command of a body.
+    fn of_body(body: &[u8]) -> Result<Commands, Malformed> {
+        let words: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| Malformed::Command)?;
+        let mut commands = Commands::default();
+        commands.push(&words, Malformed::Command)?;
+        Ok(commands)
+    }
+
+    fn push(&mut self, words: &[&RawValue], malformed: Malformed) -> Result<(), Malformed> {
+        if words.is_empty() {
+            return Err(Malformed::Empty);
+        }
+        let mut request = Reply::new(&mut self.bytes, Protocol::Resp2);
+        request.array(words.len());
+        for word in words {
+            match plain(word.get()) {
+                Some(text) => request.bulk(text.as_bytes()),
+                None => {
+                    let text: String = serde_json::from_str(word.get()).map_err(|_| malformed)?;
+                    request.bulk(text.as_bytes());
+                }
+            }
+        }
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+}
+
+/// The commands of the body of a pipeline or a transaction, in their order. There may be none.
+pub fn commands_of_body(body: &[u8]) -> Result<Commands, Malformed> {
+    let rows: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(|_| Malformed::Commands)?;
+    let mut commands = Commands::default();
+    for words in &rows {
+        commands.push(words, Malformed::Commands)?;
+    }
+    Ok(commands)
+}
+
+/// The query parameter that stands for the header with the token.
+const TOKEN: &str = "_token";
+
+/// The token in the query, if there is one.
+pub fn token_of_query(query: Option<&str>) -> Option<String> {
+    let (_, value) = pairs(query?).find(|(name, _)| *name == TOKEN)?;
+    String::from_utf8(decoded(value?, true).ok()?).ok()
+}
+
+/// Names of a query with their values, both still encoded.
+fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| match part.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (part, None),
+    })
+}
+
+/// The bytes that a segment of a path, or a part of a query, stands for. Only in a query does `+` stand for a blank.
+pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
+                let (high, low) = (digit(rest.next()), digit(rest.next()));
+                let (Some(high), Some(low)) = (high, low) else {
+                    return Err(Malformed::Path);
+                };
+                (high * 16 + low) as u8
+            }
+            b'+' if is_query => b' ',
+            _ => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+/// What a JSON value stands for, if that can be seen without rewriting it: a string without escapes, or no string.
+fn plain(json: &str) -> Option<&str> {
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) => (!inner.contains('\\')).then_some(inner),
+        None => Some(json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of each command, blanks between them.
+    fn shown(commands: Result<Commands, Malformed>) -> Vec<String> {
+        let commands = commands.unwrap();
+        let all = (0..commands.len()).map(|index| commands.get(index).unwrap());
+        all.map(|request| {
+            let mut parser = quartet_wire_resp::Parser::new();
+            let parsed = parser.parse(request, &quartet_wire_resp::Limits::unlimited());
+            let quartet_wire_resp::Parsed::Request { consumed } = parsed.unwrap() else {
+                panic!("no whole request")
+            };
+            assert_eq!(consumed, request.len());
+            let words = parser.arguments(request);
+            let words: Vec<_> = words.iter().map(String::from_utf8_lossy).collect();
+            words.join(" ")
+        })
+        .collect()
+    }
+
+    fn check(path: &str, query: Option<&str>, body: &str, expected: &str) {
+        assert_eq!(shown(Commands::of_path(path, query, body.as_bytes())), [expected]);
+    }
+
+    #[test]
+    fn a_path_a_body_and_a_query_make_one_command() {
+        check("/set/foo/bar/EX/100", None, "", "set foo bar EX 100");
+        check("/set/a%2Fb/%c3%a4+", None, "", "set a/b ä+");
+        check(
+            "/set/foo",
+            Some("EX=100&_token=x&NX"),
+            "a value",
+            "set foo a value EX 100 NX",
+        );
+        check("/echo/", None, "", "echo ");
+        check("/get/a", Some("x=a+b&empty="), "", "get a x a b empty");
+    }
+
+    #[test]
+    fn a_body_alone_is_a_command() {
+        check(
+            "/",
+            None,
+            r#" ["SET", "k", 1.50, true, null, -7] "#,
+            "SET k 1.50 true null -7",
+        );
+        check(
+            "/",
+            None,
+            r#"["SET","a\n\u00e4\ud83d\ude00","{\"x\":1}"]"#,
+            "SET a\nä😀 {\"x\":1}",
+        );
+        check(
+            "",
+            None,
+            r#"["JSON.SET","k","$",{"a": [1]}]"#,
+            r#"JSON.SET k $ {"a": [1]}"#,
+        );
+    }
+
+    #[test]
+    fn bodies_of_pipelines_are_arrays_of_commands() {
+        let body = br#"[["SET","a",1],["GET","a"]]"#;
+        assert_eq!(shown(commands_of_body(body)), ["SET a 1", "GET a"]);
+        assert!(commands_of_body(b"[]").unwrap().is_empty());
+        let both = commands_of_body(body).unwrap();
+        assert_eq!(both.range(1, 2), both.get(1).unwrap());
+        let first_bytes = both.get(0).unwrap().len();
+        assert_eq!(
+            (both.count_in(0, first_bytes), both.count_in(0, first_bytes - 1)),
+            (1, 0)
+        );
+        assert_eq!(both.count_in(1, both.get(1).unwrap().len()), 1);
+        assert_eq!(
+            shown(Ok(both.into_transaction())),
+            ["MULTI", "SET a 1", "GET a", "EXEC"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        let of_body = |body: &str| Commands::of_path("/", None, body.as_bytes()).unwrap_err();
+        for body in [
+            "",
+            "{}",
+            "\"GET\"",
+            "[\"GET\"",
+            "[\"GET\"] x",
+            "[\"\\x\"]",
+            "[\"\\ud800\"]",
+        ] {
+            assert_eq!(of_body(body), Malformed::Command, "{body}");
+        }
+        assert_eq!(of_body("[]"), Malformed::Empty);
+        assert_eq!(commands_of_body(b"[[]]"), Err(Malformed::Empty));
+        for body in ["", "[\"GET\"]", "[[\"GET\"], 1]", "{}"] {
+            assert_eq!(commands_of_body(body.as_bytes()), Err(Malformed::Commands), "{body}");
+        }
+        for path in ["/get/%", "/get/%4", "/get/%zz"] {
+            assert_eq!(Commands::of_path(path, None, b""), Err(Malformed::Path), "{path}");
+        }
+        assert_eq!(Commands::of_path("//a", None, b""), Err(Malformed::Empty));
+    }
+
+    #[test]
+    fn the_token_may_stand_in_the_query() {
+        assert_eq!(token_of_query(Some("EX=1&_token=a%3Db")).as_deref(), Some("a=b"));
+        assert_eq!(token_of_query(Some("token=a")), None);
+        assert_eq!(token_of_query(None), None);
+    }
+}
