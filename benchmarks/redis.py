@@ -5,7 +5,8 @@
 
 Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
 rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
-redis-benchmark on PATH, and a built target/release/quartet. Both servers listen on loopback only and are stopped at the end.
+redis-benchmark on PATH, and a built target/release/quartet. REDIS_SERVER names another peer, such as valkey-server. Both servers
+listen on loopback only and are stopped at the end.
 """
 
 import argparse
@@ -23,8 +24,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from families import CELLS
+
 ROOT = Path(__file__).resolve().parent.parent
 QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
+PEER = os.environ.get("REDIS_SERVER", "redis-server")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +54,7 @@ class Server:
         if self.name == "redis":
             fsync = {"always": "always", "interval": "everysec"}.get(self.mode)
             persistence = ["--appendonly", "yes", "--appendfsync", fsync] if fsync else ["--appendonly", "no"]
-            return ["redis-server", "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence]
+            return [PEER, "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence]
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
                 "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
@@ -186,6 +190,15 @@ def redis_benchmark(settings):
     return rows
 
 
+def families(settings):
+    """Streams, messages, scripts, queues, places, and many connections."""
+    rows = []
+    for name, clients, measure in CELLS:
+        rounds = in_turn("interval", settings.rounds, lambda server: measure(server, settings.requests))
+        rows.append(row(name, "interval", clients, rounds))
+    return rows
+
+
 def reads_beside_writes(settings):
     """p50 of HGETALL at 10 readers, alone and beside 10 writers, under `always`."""
     options = ["--parallelism", "10", "--seconds", str(settings.seconds)]
@@ -256,7 +269,7 @@ def report(results):
             "| server CPU µs a command, Redis / Quartet | ratio |\n|---|---|---|---|---|---|---|---|---|\n")
     lines = [f"# Quartet beside Redis\n\n{results['machine']}; {results['redis']}; commit {results['commit']}; {results['date']}.\n"
              f"Command: `{results['command']}`. Ratios are Quartet / Redis, the median of {results['rounds']} paired rounds.\n"]
-    for title in ("product", "redis_benchmark"):
+    for title in ("product", "redis_benchmark", "families"):
         if title in results:
             lines.append(f"\n## {title.replace('_', '-')}\n\n" + head + "\n".join(line(cell) for cell in results[title]) + "\n")
     if "reads_beside_writes" in results:
@@ -298,12 +311,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=200_000, help="redis-benchmark requests without pipelining")
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--only", default="product,redis_benchmark,reads_beside_writes,memory_and_start")
+    parser.add_argument("--only", default="product,redis_benchmark,families,reads_beside_writes,memory_and_start")
     parser.add_argument("--out", type=Path, required=True)
     settings = parser.parse_args()
-    parts = {"product": product, "redis_benchmark": redis_benchmark, "reads_beside_writes": reads_beside_writes,
+    parts = {"product": product, "redis_benchmark": redis_benchmark, "families": families,
+             "reads_beside_writes": reads_beside_writes,
              "memory_and_start": memory_and_start}
-    version = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.strip()
+    version = subprocess.run([PEER, "--version"], capture_output=True, text=True).stdout.strip()
     run_parts(settings, parts, report, redis=version)
 
 
