@@ -49,7 +49,21 @@ pub struct Area {
     pub latitude: (f64, f64),
 }
 
+/// Parts of both axes, of 2^26, between whose first and last one a place lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    latitude: (u32, u32),
+    longitude: (u32, u32),
+}
+
 impl Axis {
+    /// The parts that hold what lies between two values, which may be beyond the ends.
+    fn parts_between(self, (from, to): (f64, f64)) -> (u32, u32) {
+        let first = if from > self.min { self.part(from.min(self.max), STEPS_MAX) } else { 0 };
+        let last = if to < self.max { self.part(to.max(self.min), STEPS_MAX) } else { u32::MAX };
+        (first, last)
+    }
+
     fn contains(self, value: f64) -> bool {
         value >= self.min && value <= self.max
     }
@@ -140,6 +154,22 @@ impl Cell {
     pub fn scores(self) -> (f64, f64) {
         let shift = 52 - self.step * 2;
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
+    }
+}
+
+impl Window {
+    pub fn around(area: &Area) -> Window {
+        Window {
+            latitude: LATITUDES.parts_between(area.latitude),
+            longitude: LONGITUDES.parts_between(area.longitude),
+        }
+    }
+
+    /// True for the score of each place in the window.
+    pub fn holds(self, score: f64) -> bool {
+        let bits = bits_of(score);
+        let within = |(first, last): (u32, u32), part: u32| part >= first && part <= last;
+        within(self.latitude, gather(bits)) && within(self.longitude, gather(bits >> 1))
     }
 }
 

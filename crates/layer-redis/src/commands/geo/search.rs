@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
 
-use super::hash::Point;
+use super::hash::{Point, Window};
 use super::points::{point, unit_meters, write_distance, write_point};
 use super::shape::{Extent, Shape};
 use crate::command::Failure;
@@ -283,11 +283,12 @@ impl<'a> Request<'a> {
     fn find(&self, tx: &mut Transaction<'_>, set: &SortedSet, shape: &Shape) -> Vec<Found> {
         let enough = self.count.filter(|_| self.any);
         let mut found = Vec::new();
+        let window = shape.window();
         for cell in shape.cells() {
             if enough.is_some_and(|enough| found.len() >= enough) {
                 break;
             }
-            find_between(tx, set, cell.scores(), shape, enough, &mut found);
+            find_between(tx, set, cell.scores(), (shape, window), enough, &mut found);
         }
         let by_distance = |one: &Found, other: &Found| one.distance_meters.total_cmp(&other.distance_meters);
         let nearest_first = self.count.is_some() && !self.any;
@@ -306,7 +307,7 @@ fn find_between(
     tx: &mut Transaction<'_>,
     set: &SortedSet,
     (min, max): (f64, f64),
-    shape: &Shape,
+    (shape, window): (&Shape, Window),
     enough: Option<usize>,
     found: &mut Vec<Found>,
 ) {
@@ -315,6 +316,9 @@ fn find_between(
     while start < end {
         let next = enough.map_or(end, |_| end.min(start + LOOKS));
         set.visit(tx, start..next, false, &mut |member, score| {
+            if !window.holds(score) {
+                return;
+            }
             let point = Point::of_score(score);
             let is_enough = enough.is_some_and(|enough| found.len() >= enough);
             if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough) {

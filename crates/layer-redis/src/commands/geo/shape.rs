@@ -7,10 +7,12 @@
 
 use std::f64::consts::PI;
 
-use super::hash::{Area, Cell, Point, STEPS_MAX};
+use super::hash::{Area, Cell, Point, STEPS_MAX, Window};
 
 const RADIANS_PER_DEGREE: f64 = PI / 180.0;
 const GLOBE_RADIUS_METERS: f64 = 6372797.560856;
+/// More than what rounding can move a place by.
+const ROUNDING_DEGREES: f64 = 1e-5;
 /// Half the width of the Mercator map.
 const MERCATOR_METERS: f64 = 20037726.37;
 
@@ -73,6 +75,23 @@ impl Shape {
         }
     }
 
+    /// Where all places within lie: what is outside of it need not be measured.
+    pub fn window(&self) -> Window {
+        let (half_width, half_height) = self.reach_meters();
+        let Point { longitude, latitude } = self.center;
+        let latitude_reach = degrees(half_height / GLOBE_RADIUS_METERS) + ROUNDING_DEGREES;
+        let longitude_reach = longitude_reach(half_width, latitude.abs() + latitude_reach) + ROUNDING_DEGREES;
+        let mut longitudes = (longitude - longitude_reach, longitude + longitude_reach);
+        if !(longitudes.0 > -180.0 && longitudes.1 < 180.0) {
+            // Beyond the date line it goes on at the other end.
+            longitudes = (f64::NEG_INFINITY, f64::INFINITY);
+        }
+        Window::around(&Area {
+            longitude: longitudes,
+            latitude: (latitude - latitude_reach, latitude + latitude_reach),
+        })
+    }
+
     /// Half of the shape's width and height, in meters.
     fn reach_meters(&self) -> (f64, f64) {
         match self.extent {
@@ -127,6 +146,18 @@ impl Shape {
             }
         }
         cells
+    }
+}
+
+/// By how many degrees of longitude two places differ at most that are so far from each other, none of them nearer to a pole than
+/// `polar` degrees of latitude.
+fn longitude_reach(meters: f64, polar: f64) -> f64 {
+    let half_angle = meters / GLOBE_RADIUS_METERS / 2.0;
+    let sine = half_angle.sin() / radians(polar).cos();
+    if polar < 90.0 && half_angle < PI / 2.0 && sine < 1.0 {
+        2.0 * degrees(sine.asin())
+    } else {
+        f64::INFINITY
     }
 }
 

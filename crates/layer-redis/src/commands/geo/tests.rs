@@ -90,4 +90,17 @@ proptest! {
         expected.sort();
         prop_assert_eq!(found, expected);
     }
+
+    /// What is passed over without being measured is outside.
+    #[test]
+    fn the_window_holds_every_place_within((center, places) in places(), width in meters(), height in meters()) {
+        for extent in [Extent::Radius(width), Extent::Box { width, height }] {
+            let shape = Shape { center, extent, unit_meters: 1.0 };
+            for place in &places {
+                let score = place.score();
+                let is_within = shape.distance_within(Point::of_score(score)).is_some();
+                prop_assert!(!is_within || shape.window().holds(score), "{shape:?} {place:?}");
+            }
+        }
+    }
 }

@@ -19,6 +19,7 @@ use super::arguments::{Located, define};
 use super::bridge::{Bridge, MARK, Raised};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX, Stop};
 use super::conversion::{Fields, error_table};
+use super::lent::Lent;
 use super::registration::{self, Registration};
 use super::script::{Digest, digest_text, sha1};
 use super::{bits, cjson, cmsgpack, strings, structs};
@@ -33,8 +34,6 @@ const NO_LIMIT: usize = 0;
 /// The collector begins once memory has grown to this many percent of what was in use: what lives is mostly the library, and
 /// walking over it again and again costs more than what scripts leave behind.
 const COLLECT_AT_PERCENT: i32 = 1000;
-/// Runs between two steps of the garbage collector that no script asked for.
-const RUNS_PER_COLLECTION: u32 = 50;
 
 thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
@@ -60,7 +59,10 @@ pub struct Interpreter {
     scripts: FxHashMap<Digest, i64>,
     libraries: FxHashMap<Digest, Rc<Library>>,
     next_place: i64,
-    runs: u32,
+    /// Whom `redis.call` asks.
+    bridge: Rc<Lent>,
+    /// Memory at which the code of others ends.
+    bytes_max: Rc<Cell<usize>>,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
     _names: Vec<LuaString>,
 }
@@ -144,6 +146,8 @@ impl Interpreter {
         let native = lua.create_table()?;
         define_natives(&lua, &native, &budget, &log)?;
         native.raw_set("mark", MARK)?;
+        let (bridge, bytes_max) = (Rc::<Lent>::default(), Rc::<Cell<usize>>::default());
+        native.raw_set("bridge", lua.create_function(calls(&bridge, &bytes_max))?)?;
         let plain_fields = fields.clone();
         native.raw_set(
             "plain",
@@ -197,7 +201,8 @@ impl Interpreter {
             scripts: FxHashMap::default(),
             libraries: FxHashMap::default(),
             next_place: 1,
-            runs: 0,
+            bridge,
+            bytes_max,
             _names: names,
         })
     }
@@ -209,7 +214,7 @@ impl Interpreter {
         }
         let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
         let function = self
-            .limited(|_| chunk.into_function())
+            .limited(|| chunk.into_function())
             .map_err(|error| message(&error))?;
         let place = self.keep(&function)?;
         self.scripts.insert(*digest, place);
@@ -240,7 +245,7 @@ impl Interpreter {
         let chunk = self.lua.load(code).set_name("@user_function").set_mode(ChunkMode::Text);
         let chunk = chunk.set_environment(self.library_globals.clone());
         let code = self
-            .limited(|_| chunk.into_function())
+            .limited(|| chunk.into_function())
             .map_err(|error| format!("Error compiling function: {}", message(&error)))?;
         let functions: RefCell<Vec<Registration>> = RefCell::default();
         self.begin(host, Limit::Load);
@@ -257,7 +262,7 @@ impl Interpreter {
                     Err(message) => Some(message),
                 })
             })?;
-            self.limited(|_| self.load_library.call::<(bool, Value)>((code, register)))
+            self.limited(|| self.load_library.call::<(bool, Value)>((code, register)))
         });
         let stopped = self.budget.end();
         let failure = match ended {
@@ -312,7 +317,6 @@ impl Interpreter {
             Err(mlua::Error::runtime("the interpreter failed"))
         });
         let stopped = self.budget.end();
-        self.collect();
         match (stopped, ended) {
             (Some(Stop::Overrun), _) => Outcome::Overrun,
             (Some(Stop::TooLong), _) => Outcome::TooLong,
@@ -363,27 +367,17 @@ impl Interpreter {
         let function: Function = self.functions.raw_get(place)?;
         let keys = self.sequence(keys)?;
         let arguments = self.sequence(arguments)?;
-        let bytes_max = Cell::new(0);
-        self.lua.scope(|scope| {
-            let bridge = scope.create_function_mut(|lua, values: MultiValue| {
-                limit_memory(lua, NO_LIMIT);
-                let answer = bridge.call(lua, values);
-                limit_memory(lua, bytes_max.get());
-                answer
-            })?;
-            self.limited(|bytes| {
-                bytes_max.set(bytes);
-                run.call((function, bridge, keys, arguments))
-            })
-        })
+        self.bridge
+            .during(bridge, || self.limited(|| run.call((function, keys, arguments))))
     }
 
-    /// Code of others runs with this much memory at most, which it is told. Our own runs without a limit: with one, each string
-    /// and table that we make would be a protected call.
-    fn limited<R>(&self, body: impl FnOnce(usize) -> R) -> R {
+    /// Code of others runs with this much memory at most. Our own runs without a limit: with one, each string and table that we
+    /// make would be a protected call.
+    fn limited<R>(&self, body: impl FnOnce() -> R) -> R {
         let bytes_max = self.lua.used_memory() + SCRIPT_BYTES_MAX;
+        self.bytes_max.set(bytes_max);
         limit_memory(&self.lua, bytes_max);
-        let result = body(bytes_max);
+        let result = body();
         limit_memory(&self.lua, NO_LIMIT);
         result
     }
@@ -406,13 +400,6 @@ impl Interpreter {
         }
     }
 
-    fn collect(&mut self) {
-        self.runs += 1;
-        if self.runs.is_multiple_of(RUNS_PER_COLLECTION) {
-            let _ = self.lua.gc_step();
-        }
-    }
-
     /// What a table says that stands for an error.
     fn error_text(&self, failure: &Table) -> String {
         match failure.raw_get(&self.fields.err) {
@@ -432,6 +419,17 @@ impl Interpreter {
             text: self.error_text(failure).replace(['\r', '\n'], " ") + &place_of(failure, chunk),
             counted,
         }
+    }
+}
+
+/// What `redis.call` is while a script runs.
+fn calls(bridge: &Rc<Lent>, bytes_max: &Rc<Cell<usize>>) -> impl Fn(&Lua, MultiValue) -> mlua::Result<Value> + 'static {
+    let (bridge, bytes_max) = (bridge.clone(), bytes_max.clone());
+    move |lua, values| {
+        limit_memory(lua, NO_LIMIT);
+        let answer = bridge.with(|bridge| bridge.call(lua, values));
+        limit_memory(lua, bytes_max.get());
+        answer.unwrap_or_else(|| Err(mlua::Error::runtime("no script runs")))
     }
 }
 

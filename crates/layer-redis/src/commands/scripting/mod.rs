@@ -12,6 +12,7 @@ mod cmsgpack;
 mod conversion;
 pub mod functions;
 mod interpreter;
+mod lent;
 pub mod libraries;
 mod numbers;
 mod patterns;

@@ -234,6 +234,7 @@ end
 
 -- The library `redis`.
 
+-- A function of Rust while a script runs.
 local bridge
 local mark, PROTOCOL, PERMISSION = native.mark, 2, 3
 
@@ -381,14 +382,14 @@ local function finish(...)
   return ...
 end
 
-local function run(script, bridge_of_run, keys, arguments)
-  bridge, redis.call = bridge_of_run, bridge_of_run
+local function run(script, keys, arguments)
+  bridge, redis.call = native.bridge, native.bridge
   real.KEYS, real.ARGV = keys, arguments
   return finish(xpcall(script, describe))
 end
 
-local function run_function(callback, bridge_of_run, keys, arguments)
-  bridge, redis.call = bridge_of_run, bridge_of_run
+local function run_function(callback, keys, arguments)
+  bridge, redis.call = native.bridge, native.bridge
   real.KEYS, real.ARGV = nil, nil
   return finish(xpcall(function() return callback(keys, arguments) end, describe))
 end
