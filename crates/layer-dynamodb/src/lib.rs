@@ -31,6 +31,7 @@ mod read;
 mod search;
 mod settings;
 mod shape;
+mod source;
 mod stored;
 mod streams;
 mod table;

@@ -1,6 +1,6 @@
 //! Key conditions: which partition, and which part of its order.
 
-use super::condition::{Comparison, Condition, Operand};
+use super::condition::{Comparison, Condition, Operand, begins_with};
 use crate::failure::Failure;
 use crate::value::Value;
 
@@ -30,6 +30,18 @@ impl KeyTest {
         }
     }
 
+    /// Whether a value fulfils it.
+    pub fn holds(&self, value: &Value) -> bool {
+        match self {
+            KeyTest::Compare(comparison, other) => comparison.holds(value, other),
+            KeyTest::Between(low, high) => {
+                Comparison::GreaterOrEqual.holds(value, low) && Comparison::LessOrEqual.holds(value, high)
+            }
+            KeyTest::BeginsWith(start) => begins_with(value, start),
+            KeyTest::Unindexed => false,
+        }
+    }
+
     pub fn equal_to(&self) -> Option<&Value> {
         match self {
             KeyTest::Compare(Comparison::Equal, value) => Some(value),
@@ -40,16 +52,23 @@ impl KeyTest {
 
 /// Takes a parsed condition apart. Which attributes are keys is judged by the caller.
 pub fn terms(condition: Condition) -> Result<Vec<KeyTerm>, Failure> {
-    match condition {
-        Condition::And(conditions) => {
-            let mut terms: Vec<KeyTerm> = Vec::new();
-            for condition in conditions {
-                terms.extend(self::terms(condition)?);
-            }
-            Ok(terms)
-        }
-        other => Ok(vec![term(other)?]),
+    let mut terms = Vec::new();
+    collect_terms(condition, &mut terms)?;
+    Ok(terms)
+}
+
+fn collect_terms(condition: Condition, terms: &mut Vec<KeyTerm>) -> Result<(), Failure> {
+    if let Condition::And(conditions) = condition {
+        return conditions.into_iter().try_for_each(|part| collect_terms(part, terms));
     }
+    let term = term(condition)?;
+    if terms.iter().any(|other| other.attribute == term.attribute) {
+        return Err(Failure::validation(
+            "KeyConditionExpressions must only contain one condition per key",
+        ));
+    }
+    terms.push(term);
+    Ok(())
 }
 
 fn term(condition: Condition) -> Result<KeyTerm, Failure> {

@@ -23,7 +23,7 @@ pub mod update;
 use crate::failure::Failure;
 
 pub use condition::Condition;
-pub use key_condition::{KeyTerm, KeyTest};
+pub use key_condition::{KeyTerm, KeyTest, terms as key_terms};
 use parser::Parser;
 pub use parser::Placeholders;
 pub use path::Path;
@@ -38,8 +38,9 @@ pub fn parse_condition(
     condition::parse(&mut Parser::new(expression, source, placeholders)?)
 }
 
-pub fn parse_key_condition(source: &str, placeholders: &mut Placeholders) -> Result<Vec<KeyTerm>, Failure> {
-    key_condition::terms(parse_condition("KeyConditionExpression", source, placeholders)?)
+/// Parses a key condition, to be taken apart by [`key_terms`] once all expressions are known to be well formed.
+pub fn parse_key_condition(source: &str, placeholders: &mut Placeholders) -> Result<Condition, Failure> {
+    parse_condition("KeyConditionExpression", source, placeholders)
 }
 
 pub fn parse_update(source: &str, placeholders: &mut Placeholders) -> Result<Update, Failure> {

@@ -268,7 +268,7 @@ fn projections_keep_the_structure() {
 
 #[test]
 fn key_conditions_are_taken_apart() {
-    let terms = parse_key_condition("s = :hello AND :one <= n", &mut placeholders()).unwrap();
+    let terms = key_terms(parse_key_condition("s = :hello AND :one <= n", &mut placeholders()).unwrap()).unwrap();
     assert_eq!(terms[0].attribute, "s");
     assert!(matches!(
         terms[1].test,
@@ -292,7 +292,10 @@ fn key_conditions_are_taken_apart() {
             "begins_with operator must have the key attribute as its first operand",
         ),
     ] {
-        let message = parse_key_condition(source, &mut placeholders()).unwrap_err().message;
+        let message = parse_key_condition(source, &mut placeholders())
+            .and_then(key_terms)
+            .unwrap_err()
+            .message;
         assert!(message.contains(text), "{source}: {message}");
     }
 }
