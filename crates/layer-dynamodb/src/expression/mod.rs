@@ -24,8 +24,8 @@ use crate::failure::Failure;
 
 pub use condition::Condition;
 pub use key_condition::{KeyTerm, KeyTest, terms as key_terms};
-use parser::Parser;
 pub use parser::Placeholders;
+use parser::{Fault, Parser};
 pub use path::Path;
 pub use update::Update;
 
@@ -53,7 +53,9 @@ pub fn parse_projection(source: &str, placeholders: &mut Placeholders) -> Result
     while parser.take_symbol(",") {
         paths.push(parser.path()?);
     }
-    parser.expect_end()?;
-    path::refuse_clashes(&paths.iter().collect::<Vec<_>>(), &parser.prefix())?;
+    if let Some(text) = path::clash_text(&paths.iter().collect::<Vec<_>>()) {
+        parser.fault(Fault::Clash, text);
+    }
+    parser.expect_end(&[&[Fault::Reserved], &[Fault::UndefinedName], &[Fault::Clash]])?;
     Ok(paths)
 }
