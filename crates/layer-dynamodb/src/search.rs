@@ -15,7 +15,7 @@ use crate::expression::{
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
-use crate::source::{Source, outside_query};
+use crate::source::{self, Source, outside_query};
 use crate::table::{Index, Projection, Table};
 use crate::throughput::Use;
 use crate::value::{Item, parse_item, write_item};
@@ -114,8 +114,18 @@ impl Search {
             (Some(condition), _) => key_terms(condition)?,
             (None, conditions) => legacy::key_conditions(conditions.unwrap_or(&Json::Null))?,
         });
+        search.check_terms_count()?;
         search.select = parse_select(request, &search)?;
         Ok(search)
+    }
+
+    /// No table has keys of more than two attributes; an index may have.
+    fn check_terms_count(&self) -> Result<(), Failure> {
+        let count = self.keys.as_ref().map_or(0, Vec::len);
+        match count == 0 || (count > 2 && self.index.is_none()) {
+            true => Err(source::wrong_count()),
+            false => Ok(()),
+        }
     }
 
     fn parse_scan(request: &Json<'_>) -> Result<Search, Failure> {
@@ -160,10 +170,18 @@ impl Search {
 
     /// Collects the rows of one page.
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
+        let page = self.execute_uncharged(layer, transaction)?;
+        layer.charge(transaction, &page.table, Use::Read, || page.consumed(self.consistent));
+        Ok(page)
+    }
+
+    /// The same; the caller charges for it.
+    pub fn execute_uncharged(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
         let table = layer.table(transaction, &self.table)?;
         let index = self.find_index(&table)?;
         let range = self.range(&Source { table: &table, index })?;
         let fetch = self.check_projection(&table, index)?;
+        self.check_paths(&table)?;
         layer.admit(transaction, &table, index, Use::Read)?;
         let mut page = Page {
             rows: Vec::new(),
@@ -193,7 +211,6 @@ impl Search {
         if fetch {
             page.fetch(transaction, self.consistent);
         }
-        layer.charge(transaction, &table, Use::Read, || page.consumed(self.consistent));
         Ok(page)
     }
 
@@ -244,6 +261,14 @@ impl Search {
             )));
         }
         Ok(false)
+    }
+
+    fn check_paths(&self, table: &Table) -> Result<(), Failure> {
+        let mut paths: Vec<&Path> = self.projection.iter().flatten().collect();
+        if let Some(filter) = &self.filter {
+            filter.paths(&mut paths);
+        }
+        table.check_paths(paths)
     }
 
     fn range(&self, source: &Source<'_>) -> Result<KeyRange, Failure> {

@@ -68,7 +68,7 @@ impl<'t> Source<'t> {
     /// Refuses key conditions that select no part of one partition, and a start key that is no place in that part.
     pub fn check_query(&self, terms: &[KeyTerm], start: Option<&Item>) -> Result<(), Failure> {
         if !self.is_composite() && !(1..=2).contains(&terms.len()) {
-            return Err(Failure::validation("Conditions can be of length 1 or 2 only"));
+            return Err(wrong_count());
         }
         if start.is_some_and(|start| start.len() != self.start_keys_count()) {
             return Err(invalid_start());
@@ -234,6 +234,10 @@ fn invalid_start() -> Failure {
 
 fn unsuited_start() -> Failure {
     Failure::validation("The provided starting key is invalid: The provided key element does not match the schema")
+}
+
+pub fn wrong_count() -> Failure {
+    Failure::validation("Conditions can be of length 1 or 2 only")
 }
 
 pub fn outside_query() -> Failure {

@@ -38,6 +38,24 @@ impl Update {
         set.chain(&self.remove).chain(add).collect()
     }
 
+    /// Every path in it, written or read.
+    pub fn paths(&self) -> Vec<&Path> {
+        let mut paths = self.written();
+        self.set.iter().for_each(|(_, term)| term.paths(&mut paths));
+        paths
+    }
+
+    /// The type that an attribute will have, if that does not depend on the item.
+    pub fn known_type(&self, attribute: &str) -> Option<&'static str> {
+        let is_meant = |path: &Path| path.steps.is_empty() && path.root == attribute;
+        let set = self.set.iter().find(|(path, _)| is_meant(path));
+        let added = self.add.iter().chain(&self.delete).find(|(path, _)| is_meant(path));
+        match (set, added) {
+            (Some((_, term)), _) => term.known_type(),
+            (None, added) => added.map(|(_, value)| value.type_name()),
+        }
+    }
+
     /// The paths that one section writes, in its order.
     fn written_by(&self, section: &str) -> Vec<&Path> {
         match section {
@@ -104,6 +122,30 @@ fn wrong_data_type() -> Failure {
 }
 
 impl Term {
+    fn paths<'t>(&'t self, found: &mut Vec<&'t Path>) {
+        match self {
+            Term::Path(path) => found.push(path),
+            Term::Value(_) => {}
+            Term::Plus(left, right) | Term::Minus(left, right) | Term::ListAppend(left, right) => {
+                left.paths(found);
+                right.paths(found);
+            }
+            Term::IfNotExists(path, otherwise) => {
+                found.push(path);
+                otherwise.paths(found);
+            }
+        }
+    }
+
+    fn known_type(&self) -> Option<&'static str> {
+        match self {
+            Term::Path(_) | Term::IfNotExists(..) => None,
+            Term::Value(value) => Some(value.type_name()),
+            Term::Plus(..) | Term::Minus(..) => Some("N"),
+            Term::ListAppend(..) => Some("L"),
+        }
+    }
+
     fn evaluate(&self, item: &Item) -> Result<Value, Failure> {
         match self {
             Term::Path(path) => path.resolve(item).cloned().ok_or_else(|| {
