@@ -16,6 +16,7 @@ mod batch;
 pub mod calendar;
 mod capacity;
 mod catalog;
+mod elsewhere;
 pub mod expression;
 pub mod failure;
 mod items;
