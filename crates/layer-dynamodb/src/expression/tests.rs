@@ -230,6 +230,7 @@ fn updates_change_what_they_name() {
         ("ADD ss :set", r#""ss":{"SS":["a","b","c"]}"#),
         ("DELETE ss :set", r#""ss":{"SS":["a"]}"#),
         ("REMOVE m.nothere", r#""x":{"S":"y"}"#),
+        ("DELETE m.nothere :set", r#""x":{"S":"y"}"#),
     ] {
         let item = updated(source).unwrap();
         assert!(item.contains(part), "{source}: {item}");
@@ -284,6 +285,10 @@ fn faulty_updates_have_their_texts() {
         ),
         (
             "SET nothere.x = :one",
+            "The document path provided in the update expression is invalid for update",
+        ),
+        (
+            "DELETE nothere.x :set",
             "The document path provided in the update expression is invalid for update",
         ),
         (

@@ -99,7 +99,6 @@ impl Update {
         let mut removed: Vec<&Path> = self.remove.iter().collect();
         for (path, difference) in differences {
             match difference {
-                Difference::Kept => {}
                 Difference::Left(value) => path.set(item, value)?,
                 Difference::Empty => removed.push(path),
             }
@@ -198,16 +197,15 @@ fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError
 
 /// What DELETE leaves of a set.
 enum Difference {
-    /// There was nothing to take from.
-    Kept,
     Left(Value),
+    /// Nothing, or there was nothing to take from.
     Empty,
 }
 
 /// `None` if the types do not match.
 fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
     let left = match (old, value) {
-        (None, _) => return Some(Difference::Kept),
+        (None, _) => return Some(Difference::Empty),
         (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old - value),
         (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old - value),
         (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old - value),
