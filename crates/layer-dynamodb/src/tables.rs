@@ -561,6 +561,16 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
+/// Replicas are in other regions, of which there are none.
+fn refuse_replicas(request: &Json<'_>) -> Result<(), Failure> {
+    match request.get("ReplicaUpdates") {
+        None => Ok(()),
+        Some(_) => Err(Failure::validation(
+            "Another region cannot be reached from this endpoint",
+        )),
+    }
+}
+
 fn nothing_to_change() -> Failure {
     Failure::validation(
         "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
@@ -604,6 +614,7 @@ fn index_updates<'r, 'j>(request: &'r Json<'j>) -> &'r [Json<'j>] {
 pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let parse = || {
         check_change(request)?;
+        refuse_replicas(request)?;
         Ok(Change {
             request,
             stream: parse_stream(request)?,
