@@ -34,7 +34,7 @@ fn refused_of_table(layer: &DynamoDb, request: &Json<'_>, failure: impl Fn(&str)
     layer.respond(
         Ok(()),
         |transaction, ()| Err::<(), _>(failure(&layer.described_table(transaction, given)?.name)),
-        |(), ()| String::new(),
+        |(), ()| Writer::object(|_| {}),
     )
 }
 
@@ -54,7 +54,7 @@ fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&str) ->
             format!("Table not found: {name}"),
         )),
     };
-    layer.respond(Ok(()), execute, |(), ()| String::new())
+    layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
 }
 
 pub fn create_backup(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
