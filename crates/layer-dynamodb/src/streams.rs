@@ -586,6 +586,12 @@ mod tests {
     const MINUTE: u64 = 60_000_000;
     const HOUR: u64 = 60 * MINUTE;
 
+    fn ask(fixture: &Fixture, operation: &str, request: &str) -> String {
+        let reply = fixture.ask(operation, request);
+        let body: &[u8] = reply.body.as_ref();
+        String::from_utf8_lossy(body).into_owned()
+    }
+
     /// The texts of a member, wherever it stands in a reply.
     fn texts(body: &str, member: &str) -> Vec<String> {
         let opening = format!("\"{member}\":\"");
@@ -595,20 +601,18 @@ mod tests {
 
     fn shard_iterator(fixture: &Fixture, arn: &str, shard: &str, more: &str) -> Result<String, String> {
         let request = format!(r#"{{"StreamArn":"{arn}","ShardId":"{shard}",{more}}}"#);
-        let reply = fixture.ask("GetShardIterator", &request);
-        texts(&reply.body, "ShardIterator").pop().ok_or(reply.body)
+        let body = ask(fixture, "GetShardIterator", &request);
+        texts(&body, "ShardIterator").pop().ok_or(body)
     }
 
     fn records(fixture: &Fixture, iterator: &str) -> String {
-        fixture
-            .ask("GetRecords", &format!(r#"{{"ShardIterator":"{iterator}"}}"#))
-            .body
+        ask(fixture, "GetRecords", &format!(r#"{{"ShardIterator":"{iterator}"}}"#))
     }
 
     /// The shard that has records, and the number of the first of them.
     fn first_record(fixture: &Fixture, arn: &str) -> Option<(String, String)> {
-        let stream = fixture.ask("DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#));
-        texts(&stream.body, "ShardId").into_iter().find_map(|shard| {
+        let stream = ask(fixture, "DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#));
+        texts(&stream, "ShardId").into_iter().find_map(|shard| {
             let iterator = shard_iterator(fixture, arn, &shard, r#""ShardIteratorType":"TRIM_HORIZON""#).unwrap();
             let number = texts(&records(fixture, &iterator), "SequenceNumber")
                 .into_iter()
@@ -623,8 +627,9 @@ mod tests {
         let table = r#"{"TableName":"tab","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"p","KeyType":"HASH"}],
             "AttributeDefinitions":[{"AttributeName":"p","AttributeType":"S"}],
             "StreamSpecification":{"StreamEnabled":true,"StreamViewType":"KEYS_ONLY"}}"#;
-        let created = fixture.ask("CreateTable", table);
-        let arn = texts(&created.body, "LatestStreamArn").pop().unwrap();
+        let arn = texts(&ask(&fixture, "CreateTable", table), "LatestStreamArn")
+            .pop()
+            .unwrap();
         fixture.ask("PutItem", r#"{"TableName":"tab","Item":{"p":{"S":"a"}}}"#);
         let pass = |micros| {
             fixture.clock.advance(micros);
