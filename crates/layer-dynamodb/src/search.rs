@@ -21,7 +21,7 @@ use crate::throughput::Use;
 use crate::value::{Item, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
-/// A page holds no more than this, measured before the filter.
+/// A page ends with the item that reaches this, measured before the filter.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// What of each item is wanted.
@@ -194,14 +194,9 @@ impl Search {
         };
         let limit = self.limit.unwrap_or(usize::MAX);
         transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
-            let size = stored::size(row.value());
-            if !page.rows.is_empty() && page.bytes + size > PAGE_BYTES {
-                page.has_more = true;
-                return ControlFlow::Break(());
-            }
-            page.bytes += size;
+            page.bytes += stored::size(row.value());
             page.rows.push(row.clone());
-            page.has_more = page.rows.len() >= limit;
+            page.has_more = page.rows.len() >= limit || page.bytes >= PAGE_BYTES;
             if page.has_more {
                 ControlFlow::Break(())
             } else {
