@@ -209,6 +209,8 @@ impl Search {
                 ControlFlow::Continue(())
             }
         });
+        // Nothing can follow the one item of a key, and the service takes no start key there.
+        page.has_more &= self.keys.is_none() || index.is_some() || table.range.is_some();
         if fetch {
             page.fetch(transaction, self.consistent);
         }
