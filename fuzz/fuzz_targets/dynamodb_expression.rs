@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quartet_layer_dynamodb::expression::{
-    Placeholders, parse_condition, parse_key_condition, parse_projection, parse_update,
+    Placeholders, key_terms, parse_condition, parse_key_condition, parse_projection, parse_update,
 };
 use quartet_layer_dynamodb::json::Json;
 
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
                 condition.holds(&Default::default());
             }
         }
-        1 => drop(parse_key_condition(source, &mut placeholders)),
+        1 => drop(parse_key_condition(source, &mut placeholders).and_then(key_terms)),
         2 => drop(parse_projection(source, &mut placeholders)),
         _ => {
             if let Ok(update) = parse_update(source, &mut placeholders) {

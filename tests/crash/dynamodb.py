@@ -1,9 +1,10 @@
 """`python -m crash.dynamodb [--cycles N] [--seconds S] [--seed X]`: transactions, SIGKILL, recover, compare; again.
 
-Each writer moves money between accounts and notes every transfer by a number, all in one TransactWriteItems. After a
-recovery every acknowledged transfer must be there (else lost), none that was never sent (phantom), the accounts must
-hold what they held in all (torn), the global index must hold exactly the items (index), and the stream must rebuild
-the table (stream). A transfer in flight may count once or not at all.
+Each writer moves money between accounts and keeps notes of its transfers, all in one TransactWriteItems: it writes the note of
+this transfer, marks an older one as done, and deletes one older still. After a recovery a writer's notes must be those
+after its last acknowledged transfer, or after the one that was in flight (else lost, phantom or torn); the accounts
+must hold what they held in all (torn); global and local index must hold exactly the items (index); and the stream
+must tell each change once, from the image before it to the one after it, and end with the table (stream).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import random
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -21,52 +22,76 @@ from harness.dynamodb import connect
 from harness.server import Server
 
 ACCOUNTS, MONEY, WRITERS = 8, 1000, 4
-TABLE, INDEX = "accounts", "by-kind"
+# A note is open for so many transfers, and there for so many.
+OPEN, KEPT = 3, 6
+TABLE, GLOBAL, LOCAL = "accounts", "by-kind", "by-kind-in-partition"
 
 
 @dataclass
-class Ledger:
-    acknowledged: set[str] = field(default_factory=set)
-    sent: set[str] = field(default_factory=set)
+class Writer:
+    """What one writer was promised: how many transfers were acknowledged, and how many it sent."""
+
+    name: str
+    acknowledged: int = 0
+    sent: int = 0
+
+    def notes_after(self, transfers: int) -> dict[int, str]:
+        """The numbers and kinds of the notes that are there after so many transfers."""
+        numbers = range(max(1, transfers - KEPT + 1), transfers + 1)
+        return {number: "done" if number <= transfers - OPEN else "open" for number in numbers}
+
+    def actions(self, number: int, chance: random.Random) -> list[dict]:
+        source, target = chance.sample(range(ACCOUNTS), 2)
+        amount = chance.randrange(1, 50)
+
+        def on(action: str, key: dict, **more) -> dict:
+            return {action: {"TableName": TABLE, "Key": key, **more}}
+
+        def move(account: int, change: int) -> dict:
+            values = {":m": {"N": str(change)}}
+            return on("Update", item_key(f"account-{account}", 0), UpdateExpression="ADD money :m", ExpressionAttributeValues=values)
+
+        note = {**item_key(self.name, number), "kind": {"S": "open"}}
+        actions = [move(source, -amount), move(target, amount), {"Put": {"TableName": TABLE, "Item": note}}]
+        if number > OPEN:
+            done = {"UpdateExpression": "SET kind = :k", "ConditionExpression": "attribute_exists(p)", "ExpressionAttributeValues": {":k": {"S": "done"}}}
+            actions.append(on("Update", item_key(self.name, number - OPEN), **done))
+        if number > KEPT:
+            actions.append(on("Delete", item_key(self.name, number - KEPT), ConditionExpression="attribute_exists(p)"))
+        return actions
 
 
-class Writer(threading.Thread):
-    def __init__(self, server: Server, name: str, ledger: Ledger, seed: int):
+class Running(threading.Thread):
+    """A writer at work, until the server is gone."""
+
+    def __init__(self, server: Server, writer: Writer, seed: int):
         super().__init__(daemon=True)
-        self.client, self.prefix, self.ledger, self.chance = connect(server), name, ledger, random.Random(seed)
+        self.client, self.writer, self.chance = connect(server), writer, random.Random(seed)
         self.unexpected: str | None = None
 
     def run(self) -> None:
-        number = 0
         while True:
-            number += 1
-            transfer = f"{self.prefix}:{number}"
-            self.ledger.sent.add(transfer)
+            self.writer.sent = self.writer.acknowledged + 1
             try:
-                self.client.transact_write_items(TransactItems=self.actions(transfer))
+                self.client.transact_write_items(TransactItems=self.writer.actions(self.writer.sent, self.chance))
             except ClientError as refused:
                 self.unexpected = str(refused)
                 return
             except BotoCoreError:
                 return
-            self.ledger.acknowledged.add(transfer)
+            self.writer.acknowledged = self.writer.sent
 
-    def actions(self, transfer: str) -> list[dict]:
-        source, target = self.chance.sample(range(ACCOUNTS), 2)
-        amount = self.chance.randrange(1, 50)
 
-        def move(account: int, change: int) -> dict:
-            return {
-                "Update": {
-                    "TableName": TABLE,
-                    "Key": {"p": {"S": f"account-{account}"}},
-                    "UpdateExpression": "ADD money :m",
-                    "ExpressionAttributeValues": {":m": {"N": str(change)}},
-                }
-            }
+def item_key(partition: str, number: int) -> dict:
+    return {"p": {"S": partition}, "s": {"N": str(number)}}
 
-        note = {"Put": {"TableName": TABLE, "Item": {"p": {"S": transfer}, "kind": {"S": "transfer"}}}}
-        return [move(source, -amount), move(target, amount), note]
+
+def place(key: dict) -> tuple[str, int]:
+    return key["p"]["S"], int(key["s"]["N"])
+
+
+def schema(**kinds: str) -> list[dict]:
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in kinds.items()]
 
 
 def set_up(server: Server) -> None:
@@ -74,13 +99,15 @@ def set_up(server: Server) -> None:
     client.create_table(
         TableName=TABLE,
         BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("p", "kind")],
-        GlobalSecondaryIndexes=[{"IndexName": INDEX, "KeySchema": [{"AttributeName": "kind", "KeyType": "HASH"}], "Projection": {"ProjectionType": "ALL"}}],
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+        KeySchema=schema(p="HASH", s="RANGE"),
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in (("p", "S"), ("s", "N"), ("kind", "S"))],
+        GlobalSecondaryIndexes=[{"IndexName": GLOBAL, "KeySchema": schema(kind="HASH"), "Projection": {"ProjectionType": "ALL"}}],
+        LocalSecondaryIndexes=[{"IndexName": LOCAL, "KeySchema": schema(p="HASH", kind="RANGE"), "Projection": {"ProjectionType": "KEYS_ONLY"}}],
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     )
     for account in range(ACCOUNTS):
-        client.put_item(TableName=TABLE, Item={"p": {"S": f"account-{account}"}, "kind": {"S": "account"}, "money": {"N": str(MONEY)}})
+        item = {**item_key(f"account-{account}", 0), "kind": {"S": "account"}, "money": {"N": str(MONEY)}}
+        client.put_item(TableName=TABLE, Item=item)
 
 
 def pages(call, **options):
@@ -92,38 +119,54 @@ def pages(call, **options):
         options["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
 
-def streamed(server: Server, arn: str) -> dict[str, dict]:
-    """The table as its stream tells it."""
+def shard_records(streams, arn: str, shard: str):
+    iterator = streams.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+    while True:
+        page = streams.get_records(ShardIterator=iterator)
+        yield from (record["dynamodb"] for record in page["Records"])
+        if not page["Records"]:
+            return
+        iterator = page["NextShardIterator"]
+
+
+def streamed(server: Server, arn: str) -> dict | str:
+    """The table as its stream tells it, or what the stream got wrong."""
     streams, copy = connect(server, "dynamodbstreams"), {}
     for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
-        iterator = streams.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
-        while True:
-            page = streams.get_records(ShardIterator=iterator)
-            for record in page["Records"]:
-                copy[record["dynamodb"]["Keys"]["p"]["S"]] = record["dynamodb"]["NewImage"]
-            if not page["Records"]:
-                break
-            iterator = page["NextShardIterator"]
+        for change in shard_records(streams, arn, shard["ShardId"]):
+            at = place(change["Keys"])
+            if copy.pop(at, None) != change.get("OldImage"):
+                return f"{at} was not what it was before a change"
+            if "NewImage" in change:
+                copy[at] = change["NewImage"]
     return copy
 
 
-def faults(server: Server, ledger: Ledger) -> list[str]:
-    client = connect(server)
-    items = {item["p"]["S"]: item for item in pages(client.scan, TableName=TABLE)}
-    transfers = {name for name, item in items.items() if item["kind"]["S"] == "transfer"}
-    found = [f"lost {name}" for name in ledger.acknowledged - transfers]
-    found += [f"phantom {name}" for name in transfers - ledger.sent]
+def index_faults(client, items: dict) -> list[str]:
+    found = []
+    for name, kept in ((GLOBAL, items), (LOCAL, {at: {part: item[part] for part in ("p", "s", "kind")} for at, item in items.items()})):
+        entries = list(pages(client.scan, TableName=TABLE, IndexName=name))
+        if len(entries) != len(items) or {place(entry): entry for entry in entries} != kept:
+            found.append(f"index {name}: {len(entries)} entries for {len(items)} items")
+    return found
+
+
+def faults(server: Server, writers: list[Writer]) -> list[str]:
+    client, found = connect(server), []
+    items = {place(item): item for item in pages(client.scan, TableName=TABLE)}
+    for writer in writers:
+        notes = {number: item["kind"]["S"] for (name, number), item in items.items() if name == writer.name}
+        done = max(notes, default=0)
+        if done not in (writer.acknowledged, writer.sent) or notes != writer.notes_after(done):
+            found.append(f"writer {writer.name}: {writer.acknowledged} acknowledged, {writer.sent} sent, notes {notes}")
+        writer.acknowledged = done
     total = sum(int(item["money"]["N"]) for item in items.values() if "money" in item)
-    if total != ACCOUNTS * MONEY:
-        found.append(f"torn: the accounts hold {total}")
-    indexed = {}
-    for kind in ("account", "transfer"):
-        query = pages(client.query, TableName=TABLE, IndexName=INDEX, KeyConditionExpression="kind = :k", ExpressionAttributeValues={":k": {"S": kind}})
-        indexed.update((item["p"]["S"], item) for item in query)
-    if indexed != items:
-        found.append(f"index: {len(indexed)} entries for {len(items)} items")
-    if streamed(server, client.describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]) != items:
-        found.append("stream: it tells another table")
+    if total != ACCOUNTS * MONEY or len(items) != ACCOUNTS + sum(len(writer.notes_after(writer.acknowledged)) for writer in writers):
+        found.append(f"torn: {len(items)} items, the accounts hold {total}")
+    found += index_faults(client, items)
+    told = streamed(server, client.describe_table(TableName=TABLE)["Table"]["LatestStreamArn"])
+    if told != items:
+        found.append(f"stream: {told if isinstance(told, str) else 'it tells another table'}")
     return found
 
 
@@ -133,24 +176,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5, help="longest time between two kills")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
-    chance, ledger = random.Random(options.seed), Ledger()
+    chance, writers = random.Random(options.seed), [Writer(f"writer-{number}") for number in range(WRITERS)]
     server = Server(durability="always").start()
     try:
         set_up(server)
         for cycle in range(options.cycles):
-            writers = [Writer(server, f"{cycle}:{index}", ledger, chance.randrange(1 << 32)) for index in range(WRITERS)]
-            for writer in writers:
-                writer.start()
+            running = [Running(server, writer, chance.randrange(1 << 32)) for writer in writers]
+            for thread in running:
+                thread.start()
             time.sleep(chance.uniform(0.1, options.seconds))
             server.kill()
-            for writer in writers:
-                writer.join(30)
+            for thread in running:
+                thread.join(30)
             server.start()
-            wrong = [writer.unexpected for writer in writers if writer.unexpected] + faults(server, ledger)
+            wrong = [thread.unexpected for thread in running if thread.unexpected] + faults(server, writers)
             if wrong:
                 print(f"seed {options.seed}, cycle {cycle}: " + "; ".join(wrong[:10]), file=sys.stderr)
                 return 1
-        print(f"{options.cycles} kills, {len(ledger.acknowledged)} transfers acknowledged, none lost or torn; seed {options.seed}")
+        transfers = sum(writer.acknowledged for writer in writers)
+        print(f"{options.cycles} kills, {transfers} transfers, none lost or torn; seed {options.seed}")
         return 0
     finally:
         server.close()

@@ -48,6 +48,7 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
         let projection = parse_projected(json)?;
         let consistent = json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false);
         let keys: Vec<Item> = elements.iter().map(parse_item).collect::<Result<_, _>>()?;
+        refuse_repeated(&keys)?;
         let gets = keys.iter().map(|key| Get {
             table: name.to_owned(),
             key: key.clone(),
@@ -71,6 +72,14 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
         ));
     }
     Ok(all)
+}
+
+fn refuse_repeated(keys: &[Item]) -> Result<(), Failure> {
+    let is_repeated = |(position, key): (usize, &Item)| keys[..position].contains(key);
+    match keys.iter().enumerate().any(is_repeated) {
+        true => Err(Failure::validation("Provided list of item keys contains duplicates")),
+        false => Ok(()),
+    }
 }
 
 pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -107,13 +116,7 @@ fn execute_gets(
     gets: &TableGets,
 ) -> Result<(Vec<Option<Row>>, Option<Failure>), Failure> {
     let table = layer.table(transaction, &gets.name)?;
-    let mut seen = BTreeSet::new();
-    for get in &gets.gets {
-        table.check_key(&get.key)?;
-        if !seen.insert(table.item_key(&get.key)) {
-            return Err(Failure::validation("Provided list of item keys contains duplicates"));
-        }
-    }
+    gets.gets.iter().try_for_each(|get| table.check_key(&get.key))?;
     let mut rows = Vec::new();
     for get in &gets.gets {
         match get.execute_uncharged(layer, transaction, &table) {

@@ -29,9 +29,12 @@ pub enum Exception {
     ContinuousBackupsUnavailable,
     TrimmedDataAccess,
     ExpiredIterator,
+    BackupNotFound,
+    PointInTimeRecoveryUnavailable,
+    ExportNotFound,
+    ImportNotFound,
+    GlobalTableNotFound,
     InternalServer,
-    /// For operations that this server does not offer.
-    ServiceUnavailable,
 }
 
 const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
@@ -65,8 +68,12 @@ impl Exception {
             ContinuousBackupsUnavailable => (SERVICE, "ContinuousBackupsUnavailableException", 400),
             TrimmedDataAccess => (SERVICE, "TrimmedDataAccessException", 400),
             ExpiredIterator => (SERVICE, "ExpiredIteratorException", 400),
+            BackupNotFound => (SERVICE, "BackupNotFoundException", 400),
+            PointInTimeRecoveryUnavailable => (SERVICE, "PointInTimeRecoveryUnavailableException", 400),
+            ExportNotFound => (SERVICE, "ExportNotFoundException", 400),
+            ImportNotFound => (SERVICE, "ImportNotFoundException", 400),
+            GlobalTableNotFound => (SERVICE, "GlobalTableNotFoundException", 400),
             InternalServer => (SERVICE, "InternalServerError", 500),
-            ServiceUnavailable => (SERVICE, "ServiceUnavailable", 503),
         }
     }
 

@@ -66,6 +66,8 @@ impl Write {
             Action::Update { key, update } => {
                 table.check_key(key)?;
                 refuse_key_updates(&table, update)?;
+                check_known_types(&table, update)?;
+                table.check_paths(update.paths())?;
             }
             Action::Delete(key) | Action::Check(key) => table.check_key(key)?,
         }
@@ -152,6 +154,18 @@ fn refuse_key_updates(table: &Table, update: &Update) -> Result<(), Failure> {
     }
 }
 
+/// Refuses an update that gives an index attribute a wrong type, whatever the item is.
+fn check_known_types(table: &Table, update: &Update) -> Result<(), Failure> {
+    for index in &table.indexes {
+        for part in index.keys() {
+            if let Some(known) = update.known_type(&part.name) {
+                index.check_type(part, known)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The item after the update; `None` if there is none before and after.
 fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Option<Item>, Failure> {
     if old.row().is_none() && update.only_removes() {
@@ -165,6 +179,11 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
         ));
     }
     check_nesting(&item)?;
+    if !table.index_types_fit(&item) {
+        return Err(Failure::validation(
+            "The update expression attempted to update the secondary index key to unsupported type",
+        ));
+    }
     table.check_index_keys(&item)?;
     Ok(Some(item))
 }

@@ -154,6 +154,7 @@ impl<'j> Comparing<'j> {
         };
         let comparing = Comparing { operator, values };
         comparing.check_count()?;
+        comparing.check_same_type()?;
         comparing
             .values
             .iter()
@@ -177,6 +178,17 @@ impl<'j> Comparing<'j> {
         }
     }
 
+    fn check_same_type(&self) -> Result<(), Failure> {
+        let mut types = self.values.iter().map(Value::type_name);
+        let first = types.next();
+        match types.all(|other| Some(other) == first) {
+            true => Ok(()),
+            false => Err(Failure::invalid(
+                "AttributeValues inside AttributeValueList must be of same type",
+            )),
+        }
+    }
+
     fn check_type(&self, value: &Value) -> Result<(), Failure> {
         let kind = value.type_name();
         let fits = match self.operator {
@@ -196,11 +208,6 @@ impl<'j> Comparing<'j> {
 
     fn check_bounds(&self) -> Result<(), Failure> {
         let (low, high) = (&self.values[0], &self.values[1]);
-        if low.type_name() != high.type_name() {
-            return Err(Failure::invalid(
-                "AttributeValues inside AttributeValueList must be of same type",
-            ));
-        }
         match Comparison::LessOrEqual.holds(low, high) {
             true => Ok(()),
             false => Err(Failure::validation(
@@ -241,15 +248,7 @@ fn operator_test(name: &str, test: &Json<'_>) -> Result<Condition, Failure> {
             comparing.check_bounds()?;
             Condition::Between(operand(), value(), value())
         }
-        "IN" => {
-            let kind = comparing.values[0].type_name();
-            if comparing.values.iter().any(|value| value.type_name() != kind) {
-                return Err(Failure::invalid(
-                    "AttributeValues inside AttributeValueList must be of same type",
-                ));
-            }
-            Condition::In(operand(), values.collect())
-        }
+        "IN" => Condition::In(operand(), values.collect()),
         operator => {
             let comparison = comparison(operator).expect("the shape allows the operators");
             Condition::Compare(comparison, operand(), value())
@@ -259,11 +258,7 @@ fn operator_test(name: &str, test: &Json<'_>) -> Result<Condition, Failure> {
 
 /// KeyConditions.
 pub fn key_conditions(conditions: &Json<'_>) -> Result<Vec<KeyTerm>, Failure> {
-    let terms: Vec<KeyTerm> = conditions
-        .members()
-        .map(|(name, test)| key_term(name, test))
-        .collect::<Result<_, _>>()?;
-    Ok(terms)
+    conditions.members().map(|(name, test)| key_term(name, test)).collect()
 }
 
 fn key_term(name: &str, test: &Json<'_>) -> Result<KeyTerm, Failure> {

@@ -2,7 +2,9 @@
 
 use crate::json::Json;
 use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
-use crate::{DynamoDb, Failure, Outcome, batch, items, partiql, read, search, settings, streams, tables, transact};
+use crate::{
+    DynamoDb, Failure, Outcome, batch, elsewhere, items, partiql, read, search, settings, streams, tables, transact,
+};
 
 pub struct Operation {
     pub name: &'static str,
@@ -94,19 +96,50 @@ const DATABASE: &[Operation] = &[
     operation("DescribeEndpoints", NOTHING, settings::endpoints),
     operation("DescribeContinuousBackups", TABLE, settings::continuous_backups),
     operation("UpdateContinuousBackups", TABLE, settings::update_continuous_backups),
-    operation("ListBackups", NOTHING, settings::no_backups),
-    operation("ListGlobalTables", NOTHING, settings::no_global_tables),
-    operation("ListExports", NOTHING, settings::no_exports),
-    operation("ListImports", NOTHING, settings::no_imports),
-    operation("CreateBackup", NOTHING, settings::unavailable),
-    operation("DescribeBackup", NOTHING, settings::unavailable),
-    operation("DeleteBackup", NOTHING, settings::unavailable),
-    operation("RestoreTableFromBackup", NOTHING, settings::unavailable),
-    operation("RestoreTableToPointInTime", NOTHING, settings::unavailable),
-    operation("ExportTableToPointInTime", NOTHING, settings::unavailable),
-    operation("DescribeExport", NOTHING, settings::unavailable),
-    operation("ImportTable", NOTHING, settings::unavailable),
-    operation("DescribeImport", NOTHING, settings::unavailable),
+    operation("CreateBackup", CREATE_BACKUP, elsewhere::create_backup),
+    operation("DescribeBackup", BACKUP, elsewhere::backup),
+    operation("DeleteBackup", BACKUP, elsewhere::backup),
+    operation("ListBackups", NOTHING, elsewhere::list_backups),
+    operation("RestoreTableFromBackup", RESTORE, elsewhere::backup),
+    operation(
+        "RestoreTableToPointInTime",
+        RESTORE_TO,
+        elsewhere::restore_to_point_in_time,
+    ),
+    operation("ExportTableToPointInTime", EXPORT, elsewhere::export),
+    operation("DescribeExport", EXPORT_ARN, elsewhere::describe_export),
+    operation("ListExports", NOTHING, elsewhere::list_exports),
+    operation("ImportTable", NOTHING, elsewhere::import),
+    operation("DescribeImport", IMPORT_ARN, elsewhere::describe_import),
+    operation("ListImports", NOTHING, elsewhere::list_imports),
+    operation("StartBulkPutItems", TABLE, elsewhere::bulk_put),
+    operation("DescribeBulkOperation", BULK_ARN, elsewhere::bulk_operation),
+    operation("CancelBulkOperation", BULK_ARN, elsewhere::bulk_operation),
+    operation("ListBulkOperations", NOTHING, elsewhere::list_bulk_operations),
+    operation("CreateGlobalTable", GLOBAL_TABLE, elsewhere::create_global_table),
+    operation("DescribeGlobalTable", GLOBAL_TABLE, elsewhere::global_table),
+    operation("DescribeGlobalTableSettings", GLOBAL_TABLE, elsewhere::global_table),
+    operation("UpdateGlobalTable", GLOBAL_TABLE, elsewhere::global_table),
+    operation("UpdateGlobalTableSettings", GLOBAL_TABLE, elsewhere::global_table),
+    operation("ListGlobalTables", NOTHING, elsewhere::list_global_tables),
+    operation(
+        "DescribeTableReplicaAutoScaling",
+        TABLE,
+        elsewhere::describe_auto_scaling,
+    ),
+    operation("UpdateTableReplicaAutoScaling", TABLE, elsewhere::update_auto_scaling),
+    operation(
+        "DescribeKinesisStreamingDestination",
+        TABLE,
+        elsewhere::describe_kinesis,
+    ),
+    operation("EnableKinesisStreamingDestination", KINESIS, elsewhere::enable_kinesis),
+    operation("DisableKinesisStreamingDestination", KINESIS, elsewhere::change_kinesis),
+    operation("UpdateKinesisStreamingDestination", KINESIS, elsewhere::change_kinesis),
+    operation("DescribeContributorInsights", INSIGHTS, elsewhere::describe_insights),
+    operation("UpdateContributorInsights", UPDATE_INSIGHTS, elsewhere::update_insights),
+    operation("ListContributorInsights", NOTHING, elsewhere::list_insights),
+    operation("SearchVectors", SEARCH_VECTORS, elsewhere::search_vectors),
 ];
 
 const STREAMS: &[Operation] = &[
@@ -711,6 +744,28 @@ const UNTAG: &[Member] = &[
         },
     ),
 ];
+const ARN: Shape = Shape::Text { min: 37, max: 1024 };
+const CREATE_BACKUP: &[Member] = &[TABLE_NAME, required("BackupName", Shape::Name { min: 3, max: 255 })];
+const BACKUP: &[Member] = &[required("BackupArn", ARN)];
+const RESTORE: &[Member] = &[required("TargetTableName", ANY_TEXT), required("BackupArn", ARN)];
+const RESTORE_TO: &[Member] = &[
+    optional("SourceTableArn", ANY_TEXT),
+    optional("SourceTableName", ANY_TEXT),
+    required("TargetTableName", ANY_TEXT),
+];
+const EXPORT: &[Member] = &[required("TableArn", ANY_TEXT), required("S3Bucket", ANY_TEXT)];
+const EXPORT_ARN: &[Member] = &[required("ExportArn", ARN)];
+const IMPORT_ARN: &[Member] = &[required("ImportArn", ARN)];
+const BULK_ARN: &[Member] = &[required("BulkOperationArn", ANY_TEXT)];
+const GLOBAL_TABLE: &[Member] = &[required("GlobalTableName", Shape::Name { min: 3, max: 255 })];
+const KINESIS: &[Member] = &[TABLE_NAME, required("StreamArn", ARN)];
+const INSIGHTS: &[Member] = &[TABLE_NAME, optional("IndexName", INDEX_NAME)];
+const UPDATE_INSIGHTS: &[Member] = &[
+    TABLE_NAME,
+    optional("IndexName", INDEX_NAME),
+    required("ContributorInsightsAction", Shape::Choice(&["ENABLE", "DISABLE"])),
+];
+const SEARCH_VECTORS: &[Member] = &[TABLE_NAME, required("IndexName", INDEX_NAME)];
 const PUT_POLICY: &[Member] = &[RESOURCE_ARN, required("Policy", ANY_TEXT)];
 
 const STREAM_ARN: Member = required("StreamArn", Shape::Text { min: 37, max: 1024 });

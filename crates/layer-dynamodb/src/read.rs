@@ -53,6 +53,7 @@ impl Get {
         table: &Table,
     ) -> Result<Option<Row>, Failure> {
         table.check_key(&self.key)?;
+        table.check_paths(self.projection.iter().flatten())?;
         layer.admit(transaction, table, None, Use::Read)?;
         Ok(transaction.get(&table.item_key(&self.key)))
     }

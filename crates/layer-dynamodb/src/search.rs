@@ -10,17 +10,19 @@ use quartet_store::Row;
 use crate::capacity::{Consumed, Report, read_units};
 use crate::expression::path::project;
 use crate::expression::{
-    Condition, KeyTerm, KeyTest, Path, Placeholders, parse_condition, parse_key_condition, parse_projection,
+    Condition, KeyTerm, Path, Placeholders, key_terms, parse_condition, parse_key_condition, parse_projection,
 };
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart};
-use crate::table::{Index, Projection, Table, has_type};
+use crate::source::{self, Source, outside_query};
+use crate::table::{Index, Projection, Table};
 use crate::throughput::Use;
-use crate::value::{Item, Value, item_json, parse_item, write_item};
+use crate::value::{Item, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
-/// A page holds no more than this, measured before the filter.
+/// A page holds no more than this, measured before the filter, as the service's documents say. Pages recorded from the service
+/// also hold the item that passes it; but clients that set memory aside believe the documents.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// What of each item is wanted.
@@ -70,7 +72,7 @@ impl Search {
         }
     }
 
-    fn parse(request: &Json<'_>) -> Result<Search, Failure> {
+    fn parse(request: &Json<'_>) -> Search {
         let text = |name| request.get(name).and_then(Json::text);
         let flag = |name| request.get(name).and_then(Json::boolean);
         let mut search = Search::of(
@@ -80,8 +82,7 @@ impl Search {
         search.limit = request.get("Limit").and_then(Json::integer).map(|limit| limit as usize);
         search.forward = flag("ScanIndexForward").unwrap_or(true);
         search.consistent = flag("ConsistentRead").unwrap_or(false);
-        search.start = request.get("ExclusiveStartKey").map(parse_start).transpose()?;
-        Ok(search)
+        search
     }
 
     fn parse_query(request: &Json<'_>) -> Result<Search, Failure> {
@@ -95,21 +96,37 @@ impl Search {
         )?;
         let expressions = ["FilterExpression", "KeyConditionExpression", "ProjectionExpression"];
         Placeholders::check_allowed(request, &expressions)?;
-        let mut search = Search::parse(request)?;
+        let mut search = Search::parse(request);
+        let filter = legacy::filter(request, "QueryFilter")?;
+        let names = legacy::attributes_to_get(request)?;
+        search.start = request.get("ExclusiveStartKey").map(parse_start).transpose()?;
+        let key_expression = request.get("KeyConditionExpression").and_then(Json::text);
+        if key_expression.is_none() && request.get("KeyConditions").is_none() {
+            return Err(Failure::validation(
+                "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.",
+            ));
+        }
         let mut placeholders = Placeholders::read(request)?;
-        search.keys = Some(match request.get("KeyConditionExpression").and_then(Json::text) {
-            Some(expression) => parse_key_condition(expression, &mut placeholders)?,
-            None => match request.get("KeyConditions") {
-                Some(conditions) => legacy::key_conditions(conditions)?,
-                None => {
-                    return Err(Failure::validation(
-                        "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.",
-                    ));
-                }
-            },
+        let key_condition = key_expression.map(|expression| parse_key_condition(expression, &mut placeholders));
+        let key_condition = key_condition.transpose()?;
+        search.parse_expressions(request, &mut placeholders)?;
+        search.take_legacy(filter, "QueryFilter", names);
+        search.keys = Some(match (key_condition, request.get("KeyConditions")) {
+            (Some(condition), _) => key_terms(condition)?,
+            (None, conditions) => legacy::key_conditions(conditions.unwrap_or(&Json::Null))?,
         });
-        search.parse_filter(request, "QueryFilter", &mut placeholders)?;
+        search.check_terms_count()?;
+        search.select = parse_select(request, &search)?;
         Ok(search)
+    }
+
+    /// No table has keys of more than two attributes; an index may have.
+    fn check_terms_count(&self) -> Result<(), Failure> {
+        let count = self.keys.as_ref().map_or(0, Vec::len);
+        match count == 0 || (count > 2 && self.index.is_none()) {
+            true => Err(source::wrong_count()),
+            false => Ok(()),
+        }
     }
 
     fn parse_scan(request: &Json<'_>) -> Result<Search, Failure> {
@@ -119,47 +136,53 @@ impl Search {
             &["ProjectionExpression", "FilterExpression"],
         )?;
         Placeholders::check_allowed(request, &["FilterExpression", "ProjectionExpression"])?;
-        let mut search = Search::parse(request)?;
+        let mut search = Search::parse(request);
+        let names = legacy::attributes_to_get(request)?;
+        let filter = legacy::filter(request, "ScanFilter")?;
+        search.start = request.get("ExclusiveStartKey").map(parse_start).transpose()?;
         search.segment = parse_segment(request)?;
         let mut placeholders = Placeholders::read(request)?;
-        search.parse_filter(request, "ScanFilter", &mut placeholders)?;
+        search.parse_expressions(request, &mut placeholders)?;
+        search.take_legacy(filter, "ScanFilter", names);
+        search.select = parse_select(request, &search)?;
         Ok(search)
     }
 
-    /// Filter, projection and Select.
-    fn parse_filter(
-        &mut self,
-        request: &Json<'_>,
-        legacy_filter: &'static str,
-        placeholders: &mut Placeholders,
-    ) -> Result<(), Failure> {
+    /// Filter and projection, the last expressions of a request.
+    fn parse_expressions(&mut self, request: &Json<'_>, placeholders: &mut Placeholders) -> Result<(), Failure> {
         let text = |name| request.get(name).and_then(Json::text);
-        self.filter = match text("FilterExpression") {
-            Some(expression) => {
-                self.filter_name = Some("Filter Expression");
-                Some(parse_condition("FilterExpression", expression, placeholders)?)
-            }
-            None => {
-                self.filter_name = Some(legacy_filter);
-                legacy::filter(request, legacy_filter)?
-            }
-        };
-        self.projection = match text("ProjectionExpression") {
-            Some(expression) => Some(parse_projection(expression, placeholders)?),
-            None => legacy::attributes_to_get(request)?,
-        };
-        placeholders.check_all_used()?;
-        self.select = parse_select(request, self)?;
-        Ok(())
+        if let Some(expression) = text("FilterExpression") {
+            self.filter = Some(parse_condition("FilterExpression", expression, placeholders)?);
+            self.filter_name = Some("Filter Expression");
+        }
+        if let Some(expression) = text("ProjectionExpression") {
+            self.projection = Some(parse_projection(expression, placeholders)?);
+        }
+        placeholders.check_all_used()
+    }
+
+    /// The parameters that came before expressions, which no request has beside them.
+    fn take_legacy(&mut self, filter: Option<Condition>, parameter: &'static str, names: Option<Vec<Path>>) {
+        if filter.is_some() {
+            (self.filter, self.filter_name) = (filter, Some(parameter));
+        }
+        self.projection = self.projection.take().or(names);
     }
 
     /// Collects the rows of one page.
     pub fn execute(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
+        let page = self.execute_uncharged(layer, transaction)?;
+        layer.charge(transaction, &page.table, Use::Read, || page.consumed(self.consistent));
+        Ok(page)
+    }
+
+    /// The same; the caller charges for it.
+    pub fn execute_uncharged(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
         let table = layer.table(transaction, &self.table)?;
         let index = self.find_index(&table)?;
+        let range = self.range(&Source { table: &table, index })?;
         let fetch = self.check_projection(&table, index)?;
-        let source = Source { table: &table, index };
-        let range = self.range(&source)?;
+        self.check_paths(&table)?;
         layer.admit(transaction, &table, index, Use::Read)?;
         let mut page = Page {
             rows: Vec::new(),
@@ -186,10 +209,11 @@ impl Search {
                 ControlFlow::Continue(())
             }
         });
+        // Nothing can follow the one item of a key, and the service takes no start key there.
+        page.has_more &= self.keys.is_none() || index.is_some() || table.range.is_some();
         if fetch {
             page.fetch(transaction, self.consistent);
         }
-        layer.charge(transaction, &table, Use::Read, || page.consumed(self.consistent));
         Ok(page)
     }
 
@@ -242,31 +266,35 @@ impl Search {
         Ok(false)
     }
 
+    fn check_paths(&self, table: &Table) -> Result<(), Failure> {
+        let mut paths: Vec<&Path> = self.projection.iter().flatten().collect();
+        if let Some(filter) = &self.filter {
+            filter.paths(&mut paths);
+        }
+        table.check_paths(paths)
+    }
+
     fn range(&self, source: &Source<'_>) -> Result<KeyRange, Failure> {
-        let start = self.start.as_ref().map(|start| source.start_key(start)).transpose()?;
+        let start = self.start.as_ref();
         let mut range = match &self.keys {
             Some(terms) => {
-                let range = source.query_range(terms)?;
+                source.check_query(terms, start)?;
                 self.refuse_filtered_keys(source)?;
-                range
+                source.query_range(terms)?
             }
             None => {
+                source.check_scan(start)?;
                 let (segment, total) = self.segment.unwrap_or((0, 1));
                 key::segment(&source.prefix(), segment, total)
             }
         };
-        if let (Some(start), Some(given)) = (start, &self.start) {
-            if self.keys.is_some() && source.index.is_none() && source.range_parts().is_empty() {
-                return Err(Failure::validation(format!(
-                    "The provided exclusive start key is invalid: ExclusiveStartKey: {}",
-                    item_json(given)
-                )));
-            }
-            self.check_start(&range, &start)?;
+        if let Some(start) = start {
+            let after = source.row_key(start)?;
+            self.check_start(&range, &after)?;
             if self.forward {
-                range.start = KeyRange::point(&start).end;
+                range.start = KeyRange::point(&after).end;
             } else {
-                range.end = start;
+                range.end = after;
             }
         }
         Ok(range)
@@ -281,9 +309,7 @@ impl Search {
                 "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct \
                  Segment. TotalSegments: {total} Segment: {segment}"
             )),
-            None => Failure::validation(
-                "The provided starting key is outside query boundaries based on provided conditions",
-            ),
+            None => outside_query(),
         })
     }
 
@@ -396,165 +422,6 @@ fn parse_select(request: &Json<'_>, search: &Search) -> Result<Select, Failure> 
         Some("COUNT") => Ok(Select::Count),
         _ => Ok(Select::Default),
     }
-}
-
-/// What is searched.
-struct Source<'t> {
-    table: &'t Table,
-    index: Option<&'t Index>,
-}
-
-impl<'t> Source<'t> {
-    fn prefix(&self) -> Vec<u8> {
-        key::items(self.table.id, self.index.map_or(0, |index| index.id))
-    }
-
-    fn hash_parts(&self) -> &'t [KeyPart] {
-        self.index
-            .map_or(std::slice::from_ref(&self.table.hash), |index| &index.hash)
-    }
-
-    fn range_parts(&self) -> &'t [KeyPart] {
-        self.index.map_or(self.table.range.as_slice(), |index| &index.range)
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &'t KeyPart> {
-        self.hash_parts().iter().chain(self.range_parts())
-    }
-
-    fn query_range(&self, terms: &[KeyTerm]) -> Result<KeyRange, Failure> {
-        self.check_terms(terms)?;
-        let term = |part: &KeyPart| terms.iter().find(|term| term.attribute == part.name);
-        let mut hash = Vec::new();
-        for part in self.hash_parts() {
-            let term = term(part).ok_or_else(|| self.missed(part))?;
-            hash.push(term.test.equal_to().ok_or_else(|| self.unsuited(term, "HASH"))?);
-        }
-        let mut prefix = self.prefix();
-        key::write_partition(&hash, &mut prefix);
-        let mut used = hash.len();
-        for part in self.range_parts() {
-            let Some(term) = term(part) else { break };
-            used += 1;
-            match term.test.equal_to() {
-                Some(value) => key::write_range(value, &mut prefix),
-                None if used == terms.len() && term.test != KeyTest::Unindexed => {
-                    return Ok(key::test_range(&prefix, &term.test));
-                }
-                None => return Err(self.unsuited(term, "RANGE")),
-            }
-        }
-        if used < terms.len() {
-            let skipped = self.range_parts().iter().find(|part| term(part).is_none());
-            return Err(skipped.map_or_else(|| self.not_supported("RANGE"), |part| self.missed(part)));
-        }
-        Ok(KeyRange::prefix(&prefix))
-    }
-
-    fn check_terms(&self, terms: &[KeyTerm]) -> Result<(), Failure> {
-        for (position, term) in terms.iter().enumerate() {
-            if terms[..position].iter().any(|other| other.attribute == term.attribute) {
-                return Err(Failure::validation(
-                    "Invalid KeyConditionExpression: KeyConditionExpressions must only contain one condition per key",
-                ));
-            }
-        }
-        let most = self.hash_parts().len() + self.range_parts().len();
-        if terms.len() > most && most <= 2 {
-            let known = |term: &&KeyTerm| self.keys().any(|part| part.name == term.attribute);
-            if terms.len() > 2 {
-                return Err(Failure::validation("Conditions can be of length 1 or 2 only"));
-            }
-            if terms.iter().filter(known).count() == most {
-                return Err(self.not_supported("RANGE"));
-            }
-        }
-        for term in terms {
-            let Some(part) = self.keys().find(|part| part.name == term.attribute) else {
-                continue;
-            };
-            for value in term.test.values() {
-                if !has_type(value, part.kind) {
-                    return Err(Failure::invalid("Condition parameter type does not match schema type"));
-                }
-                if term.test.equal_to().is_some() {
-                    refuse_empty(part, value, "")?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn unsuited(&self, term: &KeyTerm, kind: &str) -> Failure {
-        match term.test {
-            KeyTest::Unindexed => Failure::validation("Attempted conditional constraint is not an indexable operation"),
-            _ => self.not_supported(kind),
-        }
-    }
-
-    fn is_composite(&self) -> bool {
-        self.hash_parts().len() > 1 || self.range_parts().len() > 1
-    }
-
-    fn missed(&self, part: &KeyPart) -> Failure {
-        if self.is_composite() {
-            let is_hash = self.hash_parts().contains(part);
-            return self.not_supported(if is_hash { "HASH" } else { "RANGE" });
-        }
-        Failure::validation(format!("Query condition missed key schema element: {}", part.name))
-    }
-
-    /// `kind` is the kind of key that the condition does not suit.
-    fn not_supported(&self, kind: &str) -> Failure {
-        Failure::validation(match (self.is_composite(), kind) {
-            (false, _) => "Query key condition not supported",
-            (true, "HASH") => {
-                "Query key condition not supported: each HASH key attribute must have an equality condition"
-            }
-            (true, _) => {
-                "Query key condition not supported: RANGE key attributes must be used in their order, and each but the last \
-                 must have an equality condition"
-            }
-        })
-    }
-
-    /// The row after which a page starts. It need not exist.
-    fn start_key(&self, start: &Item) -> Result<Vec<u8>, Failure> {
-        let parts: Vec<&KeyPart> = self
-            .table
-            .keys()
-            .chain(self.index.iter().flat_map(|index| index.keys()))
-            .collect();
-        let known = |name: &String| parts.iter().any(|part| part.name == *name);
-        let fits = |part: &&KeyPart| start.get(&part.name).is_some_and(|value| has_type(value, part.kind));
-        if !start.keys().all(known) || !parts.iter().all(fits) {
-            return Err(Failure::validation(
-                "The provided starting key is invalid: The provided key element does not match the schema",
-            ));
-        }
-        for part in &parts {
-            refuse_empty(part, &start[&part.name], "The provided starting key is invalid: ")?;
-        }
-        match self.index {
-            None => Ok(self.table.item_key(start)),
-            Some(index) => index
-                .item_key(self.table, start)
-                .ok_or_else(|| Failure::validation("The provided starting key is invalid")),
-        }
-    }
-}
-
-fn refuse_empty(part: &KeyPart, value: &Value, prefix: &str) -> Result<(), Failure> {
-    let kind = match value {
-        Value::S(text) if text.is_empty() => "string",
-        Value::B(bytes) if bytes.is_empty() => "binary",
-        _ => return Ok(()),
-    };
-    Err(Failure::validation(format!(
-        "{prefix}One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an \
-         empty {kind} value. Key: {}",
-        part.name
-    )))
 }
 
 /// The rows of one page, in order.

@@ -338,27 +338,3 @@ fn backups_of(layer: &DynamoDb, request: &Json<'_>, enabled: Option<bool>) -> Ou
         })
     })
 }
-
-pub fn no_backups(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"BackupSummaries":[]}"#.into()))
-}
-
-pub fn no_global_tables(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"GlobalTables":[]}"#.into()))
-}
-
-pub fn no_exports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"ExportSummaries":[]}"#.into()))
-}
-
-pub fn no_imports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"ImportSummaryList":[]}"#.into()))
-}
-
-/// An operation of the service that this server does not offer.
-pub fn unavailable(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Err(Failure::new(
-        Exception::ServiceUnavailable,
-        "The operation is not available on this endpoint.",
-    )))
-}

@@ -581,6 +581,84 @@ fn write_record(layer: &DynamoDb, position: Position, event: &Event, view: Strea
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Fixture;
+
+    const MINUTE: u64 = 60_000_000;
+    const HOUR: u64 = 60 * MINUTE;
+
+    fn ask(fixture: &Fixture, operation: &str, request: &str) -> String {
+        let reply = fixture.ask(operation, request);
+        let body: &[u8] = reply.body.as_ref();
+        String::from_utf8_lossy(body).into_owned()
+    }
+
+    /// The texts of a member, wherever it stands in a reply.
+    fn texts(body: &str, member: &str) -> Vec<String> {
+        let opening = format!("\"{member}\":\"");
+        let parts = body.split(opening.as_str()).skip(1);
+        parts.map(|part| part.split('"').next().unwrap().to_owned()).collect()
+    }
+
+    fn shard_iterator(fixture: &Fixture, arn: &str, shard: &str, more: &str) -> Result<String, String> {
+        let request = format!(r#"{{"StreamArn":"{arn}","ShardId":"{shard}",{more}}}"#);
+        let body = ask(fixture, "GetShardIterator", &request);
+        texts(&body, "ShardIterator").pop().ok_or(body)
+    }
+
+    fn records(fixture: &Fixture, iterator: &str) -> String {
+        ask(fixture, "GetRecords", &format!(r#"{{"ShardIterator":"{iterator}"}}"#))
+    }
+
+    /// The shard that has records, and the number of the first of them.
+    fn first_record(fixture: &Fixture, arn: &str) -> Option<(String, String)> {
+        let stream = ask(fixture, "DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#));
+        texts(&stream, "ShardId").into_iter().find_map(|shard| {
+            let iterator = shard_iterator(fixture, arn, &shard, r#""ShardIteratorType":"TRIM_HORIZON""#).unwrap();
+            let number = texts(&records(fixture, &iterator), "SequenceNumber")
+                .into_iter()
+                .next()?;
+            Some((shard, number))
+        })
+    }
+
+    #[test]
+    fn records_are_kept_for_a_day_and_iterators_for_a_quarter_of_an_hour() {
+        let fixture = Fixture::start();
+        let table = r#"{"TableName":"tab","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"p","KeyType":"HASH"}],
+            "AttributeDefinitions":[{"AttributeName":"p","AttributeType":"S"}],
+            "StreamSpecification":{"StreamEnabled":true,"StreamViewType":"KEYS_ONLY"}}"#;
+        let arn = texts(&ask(&fixture, "CreateTable", table), "LatestStreamArn")
+            .pop()
+            .unwrap();
+        fixture.ask("PutItem", r#"{"TableName":"tab","Item":{"p":{"S":"a"}}}"#);
+        let pass = |micros| {
+            fixture.clock.advance(micros);
+            fixture.layer.maintain();
+        };
+        pass(23 * HOUR);
+        let (shard, number) = first_record(&fixture, &arn).unwrap();
+        let at = format!(r#""ShardIteratorType":"AT_SEQUENCE_NUMBER","SequenceNumber":"{number}""#);
+        let iterator = shard_iterator(&fixture, &arn, &shard, &at).unwrap();
+        pass(14 * MINUTE);
+        assert!(records(&fixture, &iterator).contains("INSERT"));
+        pass(2 * MINUTE);
+        assert!(records(&fixture, &iterator).contains("ExpiredIteratorException"));
+        pass(HOUR);
+        assert_eq!(first_record(&fixture, &arn), None);
+        let trimmed = shard_iterator(&fixture, &arn, &shard, &at).unwrap_err();
+        assert!(trimmed.contains("TrimmedDataAccessException"), "{trimmed}");
+        // A stream outlives its table as long.
+        fixture.ask("DeleteTable", r#"{"TableName":"tab"}"#);
+        let describe = || {
+            fixture
+                .ask("DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#))
+                .body
+        };
+        pass(23 * HOUR);
+        assert!(describe().contains("DISABLED"));
+        pass(2 * HOUR);
+        assert!(describe().contains("ResourceNotFoundException"));
+    }
 
     #[test]
     fn labels_are_dates() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::expression::Path;
 use crate::failure::Failure;
 use crate::key::{self, KeyPart, KeyType};
 use crate::value::{Item, Value};
@@ -222,20 +223,35 @@ impl Table {
         }
     }
 
+    /// Refuses paths into the attributes of keys, which are scalar.
+    pub fn check_paths<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) -> Result<(), Failure> {
+        let in_index = |name: &str| self.indexes.iter().flat_map(Index::keys).any(|part| part.name == name);
+        for path in paths.into_iter().filter(|path| !path.steps.is_empty()) {
+            let kind = match path.root.as_str() {
+                root if self.is_key(root) => "Key",
+                root if in_index(root) => "IndexKey",
+                _ => continue,
+            };
+            return Err(Failure::validation(format!(
+                "Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: {kind}: {}",
+                path.root
+            )));
+        }
+        Ok(())
+    }
+
+    /// True if no index attribute of `item` has a wrong type.
+    pub fn index_types_fit(&self, item: &Item) -> bool {
+        let mut parts = self.indexes.iter().flat_map(Index::keys);
+        parts.all(|part| item.get(&part.name).is_none_or(|value| has_type(value, part.kind)))
+    }
+
     /// Refuses an item whose index attributes have a wrong type, are empty or too long.
     pub fn check_index_keys(&self, item: &Item) -> Result<(), Failure> {
         for index in &self.indexes {
             for (part, bytes_max) in index.own_keys() {
                 let Some(value) = item.get(&part.name) else { continue };
-                if !has_type(value, part.kind) {
-                    return Err(Failure::invalid(format!(
-                        "Type mismatch for Index Key {} Expected: {} Actual: {} IndexName: {}",
-                        part.name,
-                        part.kind.name(),
-                        value.type_name(),
-                        index.name
-                    )));
-                }
+                index.check_type(part, value.type_name())?;
                 index.check_value(part, value, bytes_max)?;
             }
         }
@@ -270,6 +286,19 @@ impl Index {
             return Err(Failure::invalid(what));
         }
         Ok(())
+    }
+
+    /// Refuses a value of another type than the index attribute has.
+    pub fn check_type(&self, part: &KeyPart, actual: &str) -> Result<(), Failure> {
+        match actual == part.kind.name() {
+            true => Ok(()),
+            false => Err(Failure::invalid(format!(
+                "Type mismatch for Index Key {} Expected: {} Actual: {actual} IndexName: {}",
+                part.name,
+                part.kind.name(),
+                self.name
+            ))),
+        }
     }
 
     /// The row of `item` in this index; `None` if it lacks one of the index's attributes, or has one that cannot be a key:

@@ -561,6 +561,16 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
+/// Replicas are in other regions, of which there are none.
+fn refuse_replicas(request: &Json<'_>) -> Result<(), Failure> {
+    match request.get("ReplicaUpdates") {
+        None => Ok(()),
+        Some(_) => Err(Failure::validation(
+            "Another region cannot be reached from this endpoint",
+        )),
+    }
+}
+
 fn nothing_to_change() -> Failure {
     Failure::validation(
         "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
@@ -568,8 +578,24 @@ fn nothing_to_change() -> Failure {
     )
 }
 
+/// Members of an UpdateTable that change something by being there.
+const CHANGES: [&str; 8] = [
+    "BillingMode",
+    "ProvisionedThroughput",
+    "StreamSpecification",
+    "SSESpecification",
+    "TableClass",
+    "DeletionProtectionEnabled",
+    "OnDemandThroughput",
+    "WarmThroughput",
+];
+
 /// What can be said of an UpdateTable before its table is looked for.
 fn check_change(request: &Json<'_>) -> Result<(), Failure> {
+    refuse_replicas(request)?;
+    if index_updates(request).is_empty() && CHANGES.iter().all(|name| request.get(name).is_none()) {
+        return Err(nothing_to_change());
+    }
     let provisioned = request.get("BillingMode").and_then(Json::text) == Some("PROVISIONED");
     if parse_units(request)?.is_none() && provisioned {
         return Err(Failure::invalid(
@@ -585,7 +611,10 @@ fn check_change(request: &Json<'_>) -> Result<(), Failure> {
                  GlobalSecondaryIndexUpdate.Delete must not be null",
             ));
         };
-        parse_units(json)?;
+        // The units of an index that must be there are judged once it is found.
+        if update.get("Update").is_none() {
+            parse_units(json)?;
+        }
         let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
         if names.contains(&name) {
             return Err(Failure::invalid(format!(

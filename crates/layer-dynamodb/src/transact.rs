@@ -102,11 +102,11 @@ fn execute_gets(
         reasons.push(row.as_ref().err().cloned());
         rows.extend(row);
     }
+    refuse_if_any(reasons)?;
     for (row, table) in rows.iter().zip(&tables) {
         let consumed = || Consumed::of_table(transact_units(row.as_ref()));
         layer.charge(transaction, table, Use::Read, consumed);
     }
-    refuse_if_any(reasons)?;
     Ok(rows)
 }
 
@@ -120,6 +120,22 @@ pub fn refuse_if_any(reasons: Vec<Reason>) -> Result<(), Failure> {
         Err(cancelled(&reasons))
     } else {
         Ok(())
+    }
+}
+
+/// Charges for the writes of a transaction, also if a condition failed. A throttled one costs nothing: if it did, one that needs
+/// two tables would empty the first while it waits for the second, and the other way round, for ever.
+pub fn charge_unless_throttled(
+    layer: &DynamoDb,
+    transaction: &Transaction<'_>,
+    reasons: &[Reason],
+    executed: Vec<(Arc<Table>, Consumed)>,
+) {
+    if reasons.iter().flatten().any(Failure::is_throttling) {
+        return;
+    }
+    for (table, consumed) in executed {
+        layer.charge(transaction, &table, Use::Write, || consumed);
     }
 }
 
@@ -289,9 +305,7 @@ impl Writes {
                 Err(failure) => reasons.push(Some(failure)),
             }
         }
-        for (table, consumed) in executed {
-            layer.charge(transaction, &table, Use::Write, || consumed);
-        }
+        charge_unless_throttled(layer, transaction, &reasons, executed);
         refuse_if_any(reasons)?;
         self.remember(transaction);
         Ok(written)

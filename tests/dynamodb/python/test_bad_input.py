@@ -50,12 +50,44 @@ def item(value: str) -> bytes:
         (item('{"SS":["a","a"]}'), 400, "contains duplicates"),
         (item('{"B":"????"}'), 400, "SerializationException"),
         (item('{"S":"a","S":"b"}'), 400, "ResourceNotFoundException"),
+        (item('{"NS":["' + "1" * 1_000_000 + '"]}'), 400, "38 significant digits"),
+        (b'{"TableName":"a\\udfff","Item":{}}', 400, "SerializationException"),
+        (b'{"TableName":"a\\u0000b","Item":{}}', 400, "regular expression pattern"),
+        (b'{"TableName":"nowhere","TableName":"elsewhere","Item":{"p":{"S":"a"},"p":{"S":"b"}}}', 400, "ResourceNotFoundException"),
+        (b" " * ((16 << 20) - 2) + b"{}", 400, "ValidationException"),
         (b" " * (17 << 20), 413, ""),
     ],
     ids=lambda value: repr(value)[:24],
 )
 def test_bad_bodies(server, body, status, part):
     assert (found := post(server, body))[0] == status and part in found[1]
+
+
+@pytest.mark.parametrize(
+    "operation, member, text, part",
+    [
+        ("PutItem", "ConditionExpression", "NOT " * 1000 + "a = b", "nested too deeply"),
+        ("PutItem", "ConditionExpression", "size(" * 800, "nested too deeply"),
+        ("PutItem", "ConditionExpression", "(" * 1500 + "a" + ")" * 1500 + " = b", "nested too deeply"),
+        ("PutItem", "ConditionExpression", "a = b OR " * 400 + "a = b", "too many operators"),
+        ("PutItem", "ConditionExpression", "a" * 4097, "maximum allowed size"),
+        ("UpdateItem", "UpdateExpression", "SET a = " + "(" * 3000, "nested too deeply"),
+        ("UpdateItem", "UpdateExpression", "SET a = " + "if_not_exists(a," * 240, "nested too deeply"),
+        ("ExecuteStatement", "Statement", "INSERT INTO t VALUE {'p': " + "[" * 8000, "nested too deep"),
+        ("ExecuteStatement", "Statement", "INSERT INTO t VALUE {'p': " + "<<" * 4000, "nested too deep"),
+        ("ExecuteStatement", "Statement", "SELECT * FROM t WHERE " + "(" * 8000, "nested too deep"),
+        ("ExecuteStatement", "Statement", "SELECT * FROM t WHERE " + "NOT " * 2000 + "a = 1", "nested too deep"),
+        ("ExecuteStatement", "Statement", "SELECT * FROM t WHERE p = " + "1" * 8000, "38 significant digits"),
+        ("ExecuteStatement", "Statement", "SELECT " + " " * 8192 + "* FROM t", "length less than or equal to 8192"),
+        ("Query", "Limit", int("9" * 4000), "SerializationException"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_bad_texts(server, operation, member, text, part):
+    subject = {"PutItem": {"Item": {"p": {"S": "a"}}}, "UpdateItem": {"Key": {"p": {"S": "a"}}}}.get(operation, {})
+    table = {} if operation == "ExecuteStatement" else {"TableName": "nowhere"}
+    body = json.dumps({**table, **subject, member: text}).encode()
+    assert (found := post(server, body, operation))[0] == 400 and part in found[1]
 
 
 def test_bad_headers(server):
@@ -89,3 +121,7 @@ def test_memory_stays_bounded(server):
     for _ in range(20):
         post(server, item('{"S":"' + "x" * (15 << 20) + '"}'))
     assert server.rss_bytes() < before + (200 << 20)
+    # What is small in JSON is larger in memory, but a request is gone once it is answered.
+    for body in (item('{"L":[' + "{}," * (1 << 20) + "{}]}"), item('{"NS":[' + '"1",' * (1 << 20) + '"1"]}')):
+        assert post(server, body)[0] == 400
+    assert server.rss_bytes() < before + (400 << 20)

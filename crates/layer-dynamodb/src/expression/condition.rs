@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::lexer::Kind;
-use super::parser::Parser;
+use super::parser::{Fault, Parser};
 use super::path::Path;
 use crate::failure::Failure;
 use crate::number::Number;
@@ -172,10 +172,12 @@ impl Operand {
         }
     }
 
-    fn literal_type(&self) -> Option<&'static str> {
+    /// Its type, if that does not depend on the item.
+    fn known_type(&self) -> Option<&'static str> {
         match self {
             Operand::Value(value) => Some(value.type_name()),
-            _ => None,
+            Operand::Size(_) => Some("N"),
+            Operand::Path(_) => None,
         }
     }
 }
@@ -250,7 +252,13 @@ struct Parsed {
 /// Parses the whole of an expression as a condition.
 pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     let parsed = disjunction(parser)?;
-    parser.expect_end()?;
+    parser.expect_end(&[
+        &[Fault::Parentheses],
+        &[Fault::UnknownFunction],
+        &[Fault::Misuse],
+        &[Fault::Reserved],
+        &[Fault::Comparison],
+    ])?;
     Ok(parsed.condition)
 }
 
@@ -296,27 +304,43 @@ fn bare(condition: Condition) -> Parsed {
     }
 }
 
+const REDUNDANT: &str = "The expression has redundant parentheses;";
+
 fn term(parser: &mut Parser<'_, '_>) -> Result<Parsed, Failure> {
-    if parser.take_symbol("(") {
+    if parser.peek().is_symbol("(") && !parser.encloses_operand() {
+        parser.next();
         let inner = parser.deeper(disjunction)?;
         parser.expect_symbol(")")?;
         if inner.enclosed {
-            return Err(parser.failure("The expression has redundant parentheses;"));
+            parser.fault(Fault::Parentheses, REDUNDANT);
         }
         return Ok(Parsed {
             condition: inner.condition,
             enclosed: true,
         });
     }
-    let is_function = parser.peek().kind == Kind::Word && parser.peek_second().is_symbol("(");
-    if is_function && parser.peek().text != "size" {
-        return Ok(bare(function(parser)?));
-    }
-    let left = operand(parser)?;
-    comparison(parser, left).map(bare)
+    let condition = comparison(parser)?;
+    parser.end_comparison();
+    Ok(bare(condition))
 }
 
-fn comparison(parser: &mut Parser<'_, '_>, left: Operand) -> Result<Condition, Failure> {
+/// A comparison or a function that stands for one.
+fn comparison(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
+    let name = parser.peek().text;
+    if !parser.at_call() || name == "size" {
+        let left = operand(parser)?;
+        return compared(parser, left);
+    }
+    let condition = function(parser)?;
+    if !parser.peek().is_comparator() {
+        return Ok(condition);
+    }
+    misused(parser, name);
+    compared(parser, Operand::Value(Value::Null))
+}
+
+/// The rest of a comparison after its left operand.
+fn compared(parser: &mut Parser<'_, '_>, left: Operand) -> Result<Condition, Failure> {
     if parser.take_keyword("BETWEEN") {
         return between(parser, left);
     }
@@ -326,23 +350,18 @@ fn comparison(parser: &mut Parser<'_, '_>, left: Operand) -> Result<Condition, F
     let token = parser.peek();
     let Some(comparison) = Comparison::of_symbol(token.text).filter(|_| token.kind == Kind::Symbol) else {
         if let Operand::Size(_) = left {
-            return Err(misused(parser, "size"));
+            misused(parser, "size");
+            return Ok(Condition::And(Vec::new()));
         }
         return Err(parser.syntax_error());
     };
     parser.next();
     parser.count_operator()?;
     let right = operand(parser)?;
-    if let (Operand::Path(path), true) = (&left, left == right) {
-        return Err(parser.failure(format_args!(
-            "The first operand must be distinct from the remaining operands for this operator or function; \
-             operator: {}, first operand: {path}",
-            comparison.symbol()
-        )));
-    }
+    check_distinct(parser, comparison.symbol(), &left, &right);
     if !matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
         for operand in [&left, &right] {
-            check_type(parser, operand, comparison.symbol(), &["S", "N", "B"])?;
+            check_type(parser, operand, comparison.symbol(), &["S", "N", "B"]);
         }
     }
     Ok(Condition::Compare(comparison, left, right))
@@ -356,9 +375,11 @@ fn between(parser: &mut Parser<'_, '_>, operand_between: Operand) -> Result<Cond
     }
     let high = operand(parser)?;
     for operand in [&operand_between, &low, &high] {
-        check_type(parser, operand, "BETWEEN", &["S", "N", "B"])?;
+        check_type(parser, operand, "BETWEEN", &["S", "N", "B"]);
     }
-    check_bounds(&low, &high).map_err(|text| parser.failure(text))?;
+    if let Err(text) = check_bounds(&low, &high) {
+        parser.fault(Fault::OperandType, text);
+    }
     Ok(Condition::Between(operand_between, low, high))
 }
 
@@ -416,121 +437,167 @@ fn operands(parser: &mut Parser<'_, '_>) -> Result<Vec<Operand>, Failure> {
 }
 
 fn operand(parser: &mut Parser<'_, '_>) -> Result<Operand, Failure> {
+    Ok(grouped_operand(parser)?.0)
+}
+
+/// An operand, and whether it stood in parentheses of its own.
+fn grouped_operand(parser: &mut Parser<'_, '_>) -> Result<(Operand, bool), Failure> {
+    if !parser.take_symbol("(") {
+        return Ok((plain_operand(parser)?, false));
+    }
+    let (inner, enclosed) = parser.deeper(grouped_operand)?;
+    parser.expect_symbol(")")?;
+    if enclosed {
+        parser.fault(Fault::Parentheses, REDUNDANT);
+    }
+    match inner {
+        Operand::Path(mut path) if parser.peek().is_symbol(".") || parser.peek().is_symbol("[") => {
+            parser.steps(&mut path)?;
+            Ok((Operand::Path(path), false))
+        }
+        inner => Ok((inner, true)),
+    }
+}
+
+fn plain_operand(parser: &mut Parser<'_, '_>) -> Result<Operand, Failure> {
     if parser.peek().kind == Kind::Value {
-        return parser.value().map(Operand::Value);
+        return Ok(Operand::Value(parser.value()));
     }
-    if parser.peek().kind == Kind::Word && parser.peek_second().is_symbol("(") {
-        return size_operand(parser);
+    let name = parser.peek().text;
+    match (parser.at_call(), name) {
+        (false, _) => parser.path().map(Operand::Path),
+        (true, "size") => size_operand(parser),
+        (true, _) => {
+            function(parser)?;
+            misused(parser, name);
+            Ok(Operand::Value(Value::Null))
+        }
     }
-    parser.path().map(Operand::Path)
 }
 
 fn size_operand(parser: &mut Parser<'_, '_>) -> Result<Operand, Failure> {
-    let name = function_name(parser)?;
-    if name != "size" {
-        return Err(misused(parser, name));
-    }
-    let arguments = parser.deeper(operands)?;
-    let [operand] = <[Operand; 1]>::try_from(arguments).map_err(|list| wrong_count(parser, name, list.len()))?;
-    if let Operand::Size(_) = operand {
-        return Err(misused(parser, name));
-    }
-    check_type(parser, &operand, name, &["S", "B", "SS", "NS", "BS", "L", "M"])?;
-    Ok(Operand::Size(Box::new(operand)))
+    let (name, arguments) = call(parser)?;
+    check_count(parser, name, &arguments, 1);
+    let first = arguments.into_iter().next().expect("an operand");
+    check_type(parser, &first, name, &["S", "B", "SS", "NS", "BS", "L", "M"]);
+    Ok(Operand::Size(Box::new(first)))
+}
+
+/// A function's name and its operands, of which there is one at least.
+fn call<'s>(parser: &mut Parser<'s, '_>) -> Result<(&'s str, Vec<Operand>), Failure> {
+    let name = take_name(parser);
+    Ok((name, parser.deeper(operands)?))
 }
 
 fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
-    let name = function_name(parser)?;
-    if matches!(name, "if_not_exists" | "list_append") {
-        return Err(misused(parser, name));
-    }
-    let arguments = parser.deeper(operands)?;
-    let count = arguments.len();
+    let (name, arguments) = call(parser)?;
+    let wanted = match name {
+        "attribute_exists" | "attribute_not_exists" => 1,
+        "attribute_type" | "begins_with" | "contains" => 2,
+        _ => {
+            unsuited(parser, name);
+            return Ok(Condition::And(Vec::new()));
+        }
+    };
+    check_count(parser, name, &arguments, wanted);
     let mut arguments = arguments.into_iter();
-    let wanted = if name.ends_with("_exists") { 1 } else { 2 };
-    if count != wanted {
-        return Err(wrong_count(parser, name, count));
-    }
     let first = arguments.next().expect("an operand");
-    match (name, arguments.next()) {
-        ("attribute_exists", _) => document_path(parser, name, first).map(Condition::Exists),
-        ("attribute_not_exists", _) => document_path(parser, name, first).map(Condition::NotExists),
-        ("attribute_type", Some(kind)) => Ok(Condition::HasType(first, type_name(parser, kind)?)),
-        ("begins_with", Some(start)) => {
-            check_type(parser, &first, name, &["S", "B"])?;
-            check_type(parser, &start, name, &["S", "B"])?;
-            refuse_same(parser, name, &first, &start)?;
-            Ok(Condition::BeginsWith(first, start))
+    let second = arguments.next().unwrap_or(Operand::Value(Value::Null));
+    check_distinct(parser, name, &first, &second);
+    Ok(match name {
+        "attribute_exists" => Condition::Exists(document_path(parser, name, first)),
+        "attribute_not_exists" => Condition::NotExists(document_path(parser, name, first)),
+        "attribute_type" => Condition::HasType(first, type_name(parser, second)),
+        "contains" => Condition::Contains(first, second),
+        _ => {
+            check_type(parser, &first, name, &["S", "B"]);
+            check_type(parser, &second, name, &["S", "B"]);
+            Condition::BeginsWith(first, second)
         }
-        (_, Some(element)) => {
-            refuse_same(parser, name, &first, &element)?;
-            Ok(Condition::Contains(first, element))
-        }
-        (_, None) => unreachable!("the number of operands was checked"),
-    }
+    })
 }
 
-fn refuse_same(parser: &Parser<'_, '_>, name: &str, first: &Operand, second: &Operand) -> Result<(), Failure> {
-    match first {
-        Operand::Path(path) if first == second => Err(parser.failure(format_args!(
-            "The first operand must be distinct from the remaining operands for this operator or function; \
-             operator: {name}, first operand: {path}"
-        ))),
-        _ => Ok(()),
+fn check_distinct(parser: &mut Parser<'_, '_>, operator: &str, first: &Operand, second: &Operand) {
+    if let (Operand::Path(path), true) = (first, first == second) {
+        let text = "The first operand must be distinct from the remaining operands for this operator or function";
+        let text = format!("{text}; operator: {operator}, first operand: {path}");
+        parser.fault(Fault::SameOperands, text);
     }
 }
 
 /// Takes a function's name and its opening parenthesis.
-pub fn function_name(parser: &mut Parser<'_, '_>) -> Result<&'static str, Failure> {
-    let text = parser.peek().text;
-    let Some(name) = FUNCTIONS.into_iter().find(|name| *name == text) else {
-        return Err(parser.failure(format_args!("Invalid function name; function: {text}")));
-    };
+pub fn take_name<'s>(parser: &mut Parser<'s, '_>) -> &'s str {
+    let name = parser.next().text;
     parser.next();
-    parser.next();
-    Ok(name)
+    name
 }
 
-pub fn misused(parser: &Parser<'_, '_>, function: &str) -> Failure {
-    parser.failure(format_args!(
-        "The function is not allowed to be used this way in an expression; function: {function}"
-    ))
-}
-
-pub fn wrong_count(parser: &Parser<'_, '_>, function: &str, count: usize) -> Failure {
-    parser.failure(format_args!(
-        "Incorrect number of operands for operator or function; operator or function: {function}, number of operands: {count}"
-    ))
-}
-
-fn document_path(parser: &Parser<'_, '_>, function: &str, operand: Operand) -> Result<Path, Failure> {
-    match operand {
-        Operand::Path(path) => Ok(path),
-        _ => Err(parser.failure(format_args!(
-            "Operator or function requires a document path; operator or function: {function}"
-        ))),
+/// Notes a function that is of another language, or of none.
+pub fn unsuited(parser: &mut Parser<'_, '_>, name: &str) {
+    match FUNCTIONS.contains(&name) {
+        true => misused(parser, name),
+        false => parser.fault(
+            Fault::UnknownFunction,
+            format_args!("Invalid function name; function: {name}"),
+        ),
     }
 }
 
-fn type_name(parser: &Parser<'_, '_>, operand: Operand) -> Result<String, Failure> {
-    check_type(parser, &operand, "attribute_type", &["S"])?;
-    match operand {
-        Operand::Value(Value::S(name)) if TYPE_NAMES.contains(&name.as_str()) => Ok(name),
-        Operand::Value(Value::S(name)) => Err(parser.failure(format_args!(
-            "Invalid attribute type name found; type: {name}, valid types: {{B,NULL,SS,BOOL,L,BS,N,NS,S,M}}"
-        ))),
-        _ => Err(parser.failure(
-            "Incorrect operand type for operator or function; operator or function: attribute_type, operand type: {PATH}",
-        )),
+pub fn misused(parser: &mut Parser<'_, '_>, function: &str) {
+    let text = "The function is not allowed to be used this way in an expression; function: ";
+    parser.fault(Fault::Misuse, format_args!("{text}{function}"));
+}
+
+pub fn check_count<T>(parser: &mut Parser<'_, '_>, function: &str, arguments: &[T], wanted: usize) {
+    if arguments.len() != wanted {
+        let text = "Incorrect number of operands for operator or function; operator or function: ";
+        let text = format!("{text}{function}, number of operands: {}", arguments.len());
+        parser.fault(Fault::OperandCount, text);
     }
 }
 
-/// Refuses a literal of a type that the operator can never take.
-pub fn check_type(parser: &Parser<'_, '_>, operand: &Operand, operator: &str, types: &[&str]) -> Result<(), Failure> {
-    match operand.literal_type() {
-        Some(literal) if !types.contains(&literal) => Err(parser.failure(format_args!(
-            "Incorrect operand type for operator or function; operator or function: {operator}, operand type: {literal}"
-        ))),
-        _ => Ok(()),
+fn document_path(parser: &mut Parser<'_, '_>, function: &str, operand: Operand) -> Path {
+    match operand {
+        Operand::Path(path) => path,
+        _ => {
+            need_path(parser, function);
+            Path::top("")
+        }
+    }
+}
+
+pub fn need_path(parser: &mut Parser<'_, '_>, function: &str) {
+    let text = "Operator or function requires a document path; operator or function: ";
+    parser.fault(Fault::OperandType, format_args!("{text}{function}"));
+}
+
+fn type_name(parser: &mut Parser<'_, '_>, operand: Operand) -> String {
+    check_type(parser, &operand, "attribute_type", &["S"]);
+    match operand {
+        Operand::Value(Value::S(name)) if TYPE_NAMES.contains(&name.as_str()) => return name,
+        Operand::Value(Value::S(name)) => parser.fault(
+            Fault::OperandType,
+            format_args!(
+                "Invalid attribute type name found; type: {name}, valid types: {{B,NULL,SS,BOOL,L,BS,N,NS,S,M}}"
+            ),
+        ),
+        Operand::Path(_) => parser.fault(
+            Fault::OperandType,
+            "Incorrect operand type for operator or function; operator or function: attribute_type, \
+             operand type: {NS,SS,L,BS,N,M,B,BOOL,NULL,S}",
+        ),
+        _ => {}
+    }
+    String::new()
+}
+
+/// Notes an operand of a type that the operator can never take.
+pub fn check_type(parser: &mut Parser<'_, '_>, operand: &Operand, operator: &str, types: &[&str]) {
+    if let Some(known) = operand.known_type().filter(|known| !types.contains(known)) {
+        let text = "Incorrect operand type for operator or function; operator or function: ";
+        parser.fault(
+            Fault::OperandType,
+            format_args!("{text}{operator}, operand type: {known}"),
+        );
     }
 }

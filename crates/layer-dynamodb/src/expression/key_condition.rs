@@ -1,6 +1,6 @@
 //! Key conditions: which partition, and which part of its order.
 
-use super::condition::{Comparison, Condition, Operand};
+use super::condition::{Comparison, Condition, Operand, begins_with};
 use crate::failure::Failure;
 use crate::value::Value;
 
@@ -30,6 +30,18 @@ impl KeyTest {
         }
     }
 
+    /// Whether a value fulfils it.
+    pub fn holds(&self, value: &Value) -> bool {
+        match self {
+            KeyTest::Compare(comparison, other) => comparison.holds(value, other),
+            KeyTest::Between(low, high) => {
+                Comparison::GreaterOrEqual.holds(value, low) && Comparison::LessOrEqual.holds(value, high)
+            }
+            KeyTest::BeginsWith(start) => begins_with(value, start),
+            KeyTest::Unindexed => false,
+        }
+    }
+
     pub fn equal_to(&self) -> Option<&Value> {
         match self {
             KeyTest::Compare(Comparison::Equal, value) => Some(value),
@@ -40,64 +52,99 @@ impl KeyTest {
 
 /// Takes a parsed condition apart. Which attributes are keys is judged by the caller.
 pub fn terms(condition: Condition) -> Result<Vec<KeyTerm>, Failure> {
-    match condition {
-        Condition::And(conditions) => {
-            let mut terms: Vec<KeyTerm> = Vec::new();
-            for condition in conditions {
-                terms.extend(self::terms(condition)?);
-            }
-            Ok(terms)
-        }
-        other => Ok(vec![term(other)?]),
+    let mut terms = Vec::new();
+    collect_terms(condition, &mut terms)?;
+    Ok(terms)
+}
+
+fn collect_terms(condition: Condition, terms: &mut Vec<KeyTerm>) -> Result<(), Failure> {
+    if let Condition::And(conditions) = condition {
+        return conditions.into_iter().try_for_each(|part| collect_terms(part, terms));
     }
+    let term = term(condition)?;
+    if terms.iter().any(|other| other.attribute == term.attribute) {
+        return Err(Failure::validation(
+            "KeyConditionExpressions must only contain one condition per key",
+        ));
+    }
+    terms.push(term);
+    Ok(())
 }
 
 fn term(condition: Condition) -> Result<KeyTerm, Failure> {
-    match condition {
-        Condition::Compare(Comparison::NotEqual, ..) => Err(invalid_operator("<>")),
-        Condition::Compare(comparison, left, right) => {
-            let (attribute, value, comparison) = match (left, right) {
-                (left, Operand::Value(value)) => (attribute(left)?, value, comparison),
-                (Operand::Value(value), right) => (attribute(right)?, value, comparison.mirrored()),
-                _ => return Err(invalid("Multiple attribute names used in one condition")),
-            };
-            let test = KeyTest::Compare(comparison, value);
-            Ok(KeyTerm { attribute, test })
+    let (operands, test) = match condition {
+        Condition::Compare(Comparison::NotEqual, ..) => return Err(invalid_operator("<>")),
+        Condition::Compare(comparison, left, right) => (vec![left, right], Test::Compare(comparison)),
+        Condition::Between(operand, low, high) => {
+            need_key_first(&operand, "BETWEEN")?;
+            (vec![operand, low, high], Test::Between)
         }
-        Condition::Between(operand, Operand::Value(low), Operand::Value(high)) => Ok(KeyTerm {
-            attribute: attribute(operand)?,
-            test: KeyTest::Between(low, high),
-        }),
-        Condition::BeginsWith(Operand::Value(_), _) => Err(invalid(
-            "begins_with operator must have the key attribute as its first operand",
-        )),
-        Condition::BeginsWith(operand, Operand::Value(start)) => Ok(KeyTerm {
-            attribute: attribute(operand)?,
-            test: KeyTest::BeginsWith(start),
-        }),
-        Condition::Between(..) | Condition::BeginsWith(..) => {
-            Err(invalid("Multiple attribute names used in one condition"))
+        Condition::BeginsWith(operand, start) => {
+            need_key_first(&operand, "begins_with")?;
+            (vec![operand, start], Test::BeginsWith)
         }
-        Condition::In(..) => Err(invalid_operator("IN")),
-        Condition::Exists(_) => Err(invalid_operator("attribute_exists")),
-        Condition::NotExists(_) => Err(invalid_operator("attribute_not_exists")),
-        Condition::HasType(..) => Err(invalid_operator("attribute_type")),
-        Condition::Contains(..) => Err(invalid_operator("contains")),
-        Condition::Or(_) => Err(invalid_operator("OR")),
-        Condition::Not(_) => Err(invalid_operator("NOT")),
-        Condition::And(_) => Err(invalid_operator("AND")),
+        Condition::In(..) => return Err(invalid_operator("IN")),
+        Condition::Exists(_) => return Err(invalid_operator("attribute_exists")),
+        Condition::NotExists(_) => return Err(invalid_operator("attribute_not_exists")),
+        Condition::HasType(..) => return Err(invalid_operator("attribute_type")),
+        Condition::Contains(..) => return Err(invalid_operator("contains")),
+        Condition::Or(_) => return Err(invalid_operator("OR")),
+        Condition::Not(_) => return Err(invalid_operator("NOT")),
+        Condition::And(_) => return Err(invalid_operator("AND")),
+    };
+    let (attribute, position, values) = key_and_values(operands)?;
+    let mut values = values.into_iter();
+    let mut value = || values.next().expect("all operands but the key are values");
+    let test = match test {
+        Test::Compare(comparison) if position > 0 => KeyTest::Compare(comparison.mirrored(), value()),
+        Test::Compare(comparison) => KeyTest::Compare(comparison, value()),
+        Test::Between => KeyTest::Between(value(), value()),
+        Test::BeginsWith => KeyTest::BeginsWith(value()),
+    };
+    Ok(KeyTerm { attribute, test })
+}
+
+/// A test without its values.
+enum Test {
+    Compare(Comparison),
+    Between,
+    BeginsWith,
+}
+
+fn need_key_first(operand: &Operand, operator: &str) -> Result<(), Failure> {
+    match operand {
+        Operand::Path(_) => Ok(()),
+        _ => Err(invalid(&format!(
+            "{operator} operator must have the key attribute as its first operand"
+        ))),
     }
 }
 
-fn attribute(operand: Operand) -> Result<String, Failure> {
-    match operand {
-        Operand::Path(path) if path.steps.is_empty() => Ok(path.root),
-        Operand::Path(_) => Err(Failure::validation(
-            "KeyConditionExpressions cannot have conditions on nested attributes",
-        )),
-        Operand::Size(_) => Err(invalid_operator("size")),
-        Operand::Value(_) => Err(invalid("No key attribute specified")),
+/// The one attribute among the operands, where it stands, and the values beside it.
+fn key_and_values(operands: Vec<Operand>) -> Result<(String, usize, Vec<Value>), Failure> {
+    let mut key = None;
+    let mut values = Vec::new();
+    for (position, operand) in operands.into_iter().enumerate() {
+        match operand {
+            Operand::Path(_) if key.is_some() => {
+                return Err(invalid("Multiple attribute names used in one condition"));
+            }
+            Operand::Path(path) if path.steps.is_empty() => key = Some((path.root, position)),
+            Operand::Path(_) => {
+                return Err(Failure::validation(
+                    "KeyConditionExpressions cannot have conditions on nested attributes",
+                ));
+            }
+            Operand::Size(_) => {
+                return Err(Failure::validation(
+                    "KeyConditionExpressions cannot contain nested operations",
+                ));
+            }
+            Operand::Value(value) => values.push(value),
+        }
     }
+    let (attribute, position) = key.ok_or_else(|| invalid("No key attribute specified"))?;
+    Ok((attribute, position, values))
 }
 
 fn invalid_operator(operator: &str) -> Failure {

@@ -34,6 +34,12 @@ impl Token<'_> {
     pub fn is_symbol(&self, symbol: &str) -> bool {
         self.kind == Kind::Symbol && self.text == symbol
     }
+
+    /// True for what stands between two operands of a comparison.
+    pub fn is_comparator(&self) -> bool {
+        let is_sign = self.kind == Kind::Symbol && matches!(self.text, "=" | "<>" | "<" | "<=" | ">" | ">=");
+        is_sign || self.is_keyword("BETWEEN") || self.is_keyword("IN")
+    }
 }
 
 /// All tokens, the last of which is `End`.

@@ -23,9 +23,9 @@ pub mod update;
 use crate::failure::Failure;
 
 pub use condition::Condition;
-pub use key_condition::{KeyTerm, KeyTest};
-use parser::Parser;
+pub use key_condition::{KeyTerm, KeyTest, terms as key_terms};
 pub use parser::Placeholders;
+use parser::{Fault, Parser};
 pub use path::Path;
 pub use update::Update;
 
@@ -38,8 +38,9 @@ pub fn parse_condition(
     condition::parse(&mut Parser::new(expression, source, placeholders)?)
 }
 
-pub fn parse_key_condition(source: &str, placeholders: &mut Placeholders) -> Result<Vec<KeyTerm>, Failure> {
-    key_condition::terms(parse_condition("KeyConditionExpression", source, placeholders)?)
+/// Parses a key condition, to be taken apart by [`key_terms`] once all expressions are known to be well formed.
+pub fn parse_key_condition(source: &str, placeholders: &mut Placeholders) -> Result<Condition, Failure> {
+    parse_condition("KeyConditionExpression", source, placeholders)
 }
 
 pub fn parse_update(source: &str, placeholders: &mut Placeholders) -> Result<Update, Failure> {
@@ -52,7 +53,9 @@ pub fn parse_projection(source: &str, placeholders: &mut Placeholders) -> Result
     while parser.take_symbol(",") {
         paths.push(parser.path()?);
     }
-    parser.expect_end()?;
-    path::refuse_clashes(&paths.iter().collect::<Vec<_>>(), &parser.prefix())?;
+    if let Some(text) = path::clash_text(&paths.iter().collect::<Vec<_>>()) {
+        parser.fault(Fault::Clash, text);
+    }
+    parser.expect_end(&[&[Fault::Reserved], &[Fault::UndefinedName], &[Fault::Clash]])?;
     Ok(paths)
 }

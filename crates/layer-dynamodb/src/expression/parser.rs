@@ -18,6 +18,39 @@ const PLACEHOLDER_BYTES_MAX: usize = 255;
 /// Levels of a document path.
 const PATH_STEPS_MAX: usize = 31;
 
+/// What can be wrong with an expression that is well formed. Which of several is told, each language says for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Parentheses,
+    UnknownFunction,
+    /// A function where it must not stand.
+    Misuse,
+    Reserved,
+    Section,
+    UndefinedName,
+    UndefinedValue,
+    Clash,
+    SectionOperand,
+    OperandCount,
+    SameOperands,
+    OperandType,
+    /// What is told of the first comparison that has any of those of [`IN_COMPARISON`].
+    Comparison,
+}
+
+/// The order in which a comparison tells its faults.
+const IN_COMPARISON: &[&[Fault]] = &[
+    &[Fault::UndefinedName, Fault::UndefinedValue],
+    &[Fault::OperandCount],
+    &[Fault::SameOperands],
+    &[Fault::OperandType],
+];
+
+/// The place of a fault in an order; `None` if it has none.
+fn rank(order: &[&[Fault]], fault: Fault) -> Option<usize> {
+    order.iter().position(|faults| faults.contains(&fault))
+}
+
 /// What `#names` and `:values` stand for, and which of them were used.
 #[derive(Default)]
 pub struct Placeholders {
@@ -91,12 +124,12 @@ impl Placeholders {
     }
 
     fn read_values(&mut self, values: &Json<'_>) -> Result<(), Failure> {
+        if let Some((name, _)) = values.members().find(|(name, _)| !is_placeholder(name, ':')) {
+            return Err(Failure::validation(format!(
+                "ExpressionAttributeValues contains invalid key: Syntax error; key: \"{name}\""
+            )));
+        }
         for (name, json) in values.members() {
-            if !is_placeholder(name, ':') {
-                return Err(Failure::validation(format!(
-                    "ExpressionAttributeValues contains invalid key: Syntax error; key: \"{name}\""
-                )));
-            }
             let value = Value::parse(json).map_err(|mut failure| {
                 if failure.exception == crate::failure::Exception::Validation {
                     failure.message = format!(
@@ -131,6 +164,15 @@ impl Placeholders {
     }
 }
 
+/// The words of a language that no attribute can be named by, beyond those that are reserved.
+fn keywords(expression: &str) -> &'static [&'static str] {
+    match expression {
+        "UpdateExpression" => &["SET", "REMOVE", "ADD", "DELETE"],
+        "ProjectionExpression" => &[],
+        _ => &["AND", "OR", "NOT", "BETWEEN", "IN"],
+    }
+}
+
 fn is_placeholder(name: &str, sign: char) -> bool {
     let rest = name.strip_prefix(sign).unwrap_or_default();
     !rest.is_empty()
@@ -148,9 +190,8 @@ pub struct Parser<'s, 'p> {
     placeholders: &'p mut Placeholders,
     depth: usize,
     operators: usize,
-    /// The first name that is reserved, and the first that is not defined: told only of what is well formed.
-    reserved: Option<Failure>,
-    undefined: Option<Failure>,
+    /// In the order of the expression.
+    faults: Vec<(Fault, Failure)>,
 }
 
 impl<'s, 'p> Parser<'s, 'p> {
@@ -171,8 +212,7 @@ impl<'s, 'p> Parser<'s, 'p> {
             placeholders,
             depth: 0,
             operators: 0,
-            reserved: None,
-            undefined: None,
+            faults: Vec::new(),
         };
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(parser.failure(format_args!(
@@ -189,11 +229,6 @@ impl<'s, 'p> Parser<'s, 'p> {
     /// A failure behind the name of the expression.
     pub fn failure(&self, text: impl std::fmt::Display) -> Failure {
         Failure::validation(format!("Invalid {}: {text}", self.expression))
-    }
-
-    /// What the failures of this expression begin with.
-    pub fn prefix(&self) -> String {
-        format!("Invalid {}: ", self.expression)
     }
 
     pub fn peek(&self) -> Token<'s> {
@@ -234,13 +269,53 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// Nothing may follow. Then it is the turn of the names that are wrong.
-    pub fn expect_end(&mut self) -> Result<(), Failure> {
+    /// Nothing may follow. Then it is the turn of what is wrong with what is well formed: told is the first fault in `order`, and
+    /// the first one in the expression of several that have one place there.
+    pub fn expect_end(&mut self, order: &[&[Fault]]) -> Result<(), Failure> {
         if self.peek().kind != Kind::End {
             return Err(self.syntax_error());
         }
-        let told = self.reserved.take().or(self.undefined.take());
-        told.map_or(Ok(()), Err)
+        let faults = std::mem::take(&mut self.faults).into_iter();
+        let told = faults.min_by_key(|(fault, _)| rank(order, *fault).unwrap_or(order.len()));
+        told.map_or(Ok(()), |(_, failure)| Err(failure))
+    }
+
+    /// Notes a fault, to be told if the rest is well formed.
+    pub fn fault(&mut self, fault: Fault, text: impl std::fmt::Display) {
+        let failure = self.failure(text);
+        self.faults.push((fault, failure));
+    }
+
+    /// A comparison has ended: one fault of those it has will be told, if any.
+    pub fn end_comparison(&mut self) {
+        let ranks = self.faults.iter().map(|(fault, _)| rank(IN_COMPARISON, *fault));
+        let told = ranks
+            .enumerate()
+            .filter_map(|(position, rank)| Some((rank?, position)))
+            .min();
+        if let Some((_, position)) = told {
+            self.faults[position].0 = Fault::Comparison;
+            self.faults.retain(|(fault, _)| rank(IN_COMPARISON, *fault).is_none());
+        }
+    }
+
+    /// True if a function's name and its parenthesis are next.
+    pub fn at_call(&self) -> bool {
+        self.peek().kind == Kind::Word && self.peek_second().is_symbol("(")
+    }
+
+    /// True if the parenthesis that is next encloses an operand and not a condition: what follows its counterpart tells.
+    pub fn encloses_operand(&self) -> bool {
+        let mut depth = 0;
+        for (position, token) in self.tokens.iter().enumerate().skip(self.at) {
+            depth += i32::from(token.is_symbol("(")) - i32::from(token.is_symbol(")"));
+            if depth == 0 {
+                let after = self.tokens.get(position + 1);
+                return after
+                    .is_some_and(|after| after.is_comparator() || after.is_symbol(".") || after.is_symbol("["));
+            }
+        }
+        false
     }
 
     /// The token that is next stands where it must not.
@@ -281,37 +356,42 @@ impl<'s, 'p> Parser<'s, 'p> {
         Ok(())
     }
 
-    /// What the `:value` that is next stands for.
-    pub fn value(&mut self) -> Result<Value, Failure> {
+    /// What the `:value` that is next stands for, or anything if it is not defined.
+    pub fn value(&mut self) -> Value {
         let name = self.next().text;
         let Some(value) = self.placeholders.values.get(name).cloned() else {
-            return Err(self.failure(format_args!(
-                "An expression attribute value used in expression is not defined; attribute value: {name}"
-            )));
+            let text = "An expression attribute value used in expression is not defined; attribute value: ";
+            self.fault(Fault::UndefinedValue, format_args!("{text}{name}"));
+            return Value::Null;
         };
         self.placeholders.used.insert(name.to_owned());
-        Ok(value)
+        value
     }
 
     pub fn path(&mut self) -> Result<Path, Failure> {
-        let root = self.attribute_name()?;
-        let mut steps = Vec::new();
+        let mut path = Path::top(self.attribute_name()?);
+        self.steps(&mut path)?;
+        Ok(path)
+    }
+
+    /// Takes the steps that follow a path.
+    pub fn steps(&mut self, path: &mut Path) -> Result<(), Failure> {
         loop {
             if self.take_symbol(".") {
-                steps.push(Step::Member(self.attribute_name()?));
+                path.steps.push(Step::Member(self.attribute_name()?));
             } else if self.take_symbol("[") {
-                steps.push(Step::Index(self.index()?));
+                path.steps.push(Step::Index(self.index()?));
             } else {
                 break;
             }
         }
-        if steps.len() > PATH_STEPS_MAX {
+        if path.steps.len() > PATH_STEPS_MAX {
             return Err(self.failure(
                 "The document path has too many nesting levels; nesting levels: ".to_owned()
-                    + &(steps.len() + 1).to_string(),
+                    + &(path.steps.len() + 1).to_string(),
             ));
         }
-        Ok(Path { root, steps })
+        Ok(())
     }
 
     fn index(&mut self) -> Result<usize, Failure> {
@@ -333,13 +413,17 @@ impl<'s, 'p> Parser<'s, 'p> {
     fn attribute_name(&mut self) -> Result<String, Failure> {
         let token = self.peek();
         match token.kind {
+            Kind::Word
+                if keywords(self.expression)
+                    .iter()
+                    .any(|keyword| token.is_keyword(keyword)) =>
+            {
+                Err(self.syntax_error())
+            }
             Kind::Word => {
                 if is_reserved(token.text) {
-                    let failure = self.failure(format_args!(
-                        "Attribute name is a reserved keyword; reserved keyword: {}",
-                        token.text
-                    ));
-                    self.reserved.get_or_insert(failure);
+                    let text = "Attribute name is a reserved keyword; reserved keyword: ";
+                    self.fault(Fault::Reserved, format_args!("{text}{}", token.text));
                 }
                 Ok(self.next().text.to_owned())
             }
@@ -357,10 +441,8 @@ impl<'s, 'p> Parser<'s, 'p> {
             self.placeholders.used.insert(placeholder.to_owned());
             return name;
         }
-        let failure = self.failure(format_args!(
-            "An expression attribute name used in the document path is not defined; attribute name: {placeholder}"
-        ));
-        self.undefined.get_or_insert(failure);
+        let text = "An expression attribute name used in the document path is not defined; attribute name: ";
+        self.fault(Fault::UndefinedName, format_args!("{text}{placeholder}"));
         placeholder.to_owned()
     }
 }

@@ -115,22 +115,25 @@ pub enum Clash {
     Conflict,
 }
 
-/// Refuses paths that clash with each other. `expression` opens the message, such as "Invalid UpdateExpression: ".
-pub fn refuse_clashes(paths: &[&Path], expression: &str) -> Result<(), Failure> {
+/// How the first paths that clash do; an overlap is told before a conflict.
+pub fn clash_text(paths: &[&Path]) -> Option<String> {
+    let mut conflict = None;
     for (index, path) in paths.iter().enumerate() {
         for earlier in &paths[..index] {
-            let what = match earlier.clash(path) {
-                None => continue,
-                Some(Clash::Overlap) => "overlap",
-                Some(Clash::Conflict) => "conflict",
+            let text = |what| {
+                format!(
+                    "Two document paths {what} with each other; must remove or rewrite one of these paths; \
+                     path one: {earlier}, path two: {path}"
+                )
             };
-            return Err(Failure::validation(format!(
-                "{expression}Two document paths {what} with each other; must remove or rewrite one of these paths; \
-                 path one: {earlier}, path two: {path}"
-            )));
+            match earlier.clash(path) {
+                None => {}
+                Some(Clash::Overlap) => return Some(text("overlap")),
+                Some(Clash::Conflict) => conflict = conflict.or_else(|| Some(text("conflict"))),
+            }
         }
     }
-    Ok(())
+    conflict
 }
 
 pub fn invalid_path() -> Failure {

@@ -59,6 +59,9 @@ fn conditions_hold() {
         "s = :he OR n = :five AND t = :true",
         "l[1] = :two",
         "s <> n",
+        "(s) = (:hello)",
+        "((n) between (:one) and (:five)) and (size(l)) > (:two)",
+        "(m.deep).z = :one",
     ] {
         assert_eq!(holds(source), Ok(true), "{source}");
     }
@@ -103,10 +106,7 @@ fn faulty_conditions_have_their_texts() {
             "size(s)",
             "The function is not allowed to be used this way in an expression; function: size",
         ),
-        (
-            "size(size(s)) = :one",
-            "The function is not allowed to be used this way in an expression; function: size",
-        ),
+        ("size(size(s)) = :one", "operator or function: size, operand type: N"),
         (
             "s = attribute_exists(s)",
             "not allowed to be used this way in an expression; function: attribute_exists",
@@ -143,6 +143,22 @@ fn faulty_conditions_have_their_texts() {
             "Invalid attribute type name found; type: X, valid types: {B,NULL,SS,BOOL,L,BS,N,NS,S,M}",
         ),
         ("((s = :he))", "The expression has redundant parentheses;"),
+        ("s = ((:he))", "The expression has redundant parentheses;"),
+        ("s > between", "Syntax error; token: \"between\""),
+        ("(size(s))[0] = :one", "Syntax error; token: \"[\""),
+        (
+            "attribute_exists(s) = :he",
+            "used this way in an expression; function: attribute_exists",
+        ),
+        (
+            "size(contains(s, n)) = :one",
+            "used this way in an expression; function: contains",
+        ),
+        (
+            "begins_with(s, size(n))",
+            "operator or function: begins_with, operand type: N",
+        ),
+        ("attribute_type(s, s)", "operator: attribute_type, first operand: [s]"),
         (&many, "too many operators; operator count: 301"),
         (
             &long,
@@ -163,6 +179,39 @@ fn faulty_conditions_have_their_texts() {
     assert!(holds(&"(".repeat(4096)).is_err());
 }
 
+/// Recorded from the service: first what is wrong with the shape, then with names, then within the first faulty comparison.
+#[test]
+fn of_several_faults_one_is_told() {
+    for (source, text) in [
+        ("s = s AND ((n = n))", "redundant parentheses"),
+        ("s = s AND foo(status)", "Invalid function name; function: foo"),
+        ("size(s) AND status = :x", "not allowed to be used this way"),
+        ("attribute_exists(status, #x)", "reserved keyword: status"),
+        ("attribute_exists(#x, :x)", "attribute name: #x"),
+        ("attribute_exists(:x, #x)", "attribute value: :x"),
+        ("s = s AND #x = :one", "first operand: [s]"),
+        ("begins_with(s, :one) AND s = s", "operand type: N"),
+        ("s = s AND n =", "Syntax error"),
+    ] {
+        let message = holds(source).unwrap_err();
+        assert!(message.contains(text), "{source}: {message}");
+    }
+    for (source, text) in [
+        ("SET s = foo(s), status = :x", "reserved keyword: status"),
+        ("SET s = :x SET n = #x", "The \"SET\" section"),
+        ("SET s = :x, n = #x", "attribute name: #x"),
+        ("SET s = if_not_exists(:x)", "attribute value: :x"),
+        ("SET s = if_not_exists(n), s.x = n", "Two document paths overlap"),
+        ("SET m.x = n, m[1] = n, s = n, s = n", "path one: [s], path two: [s]"),
+        ("REMOVE m.x SET m[1] = s", "path one: [m, x], path two: [m, [1]]"),
+        ("SET s = n + :he ADD n :he", "operator: ADD, operand type: STRING"),
+        ("SET s = set", "Syntax error; token: \"set\""),
+    ] {
+        let message = updated(source).unwrap_err();
+        assert!(message.contains(text), "{source}: {message}");
+    }
+}
+
 #[test]
 fn updates_change_what_they_name() {
     for (source, part) in [
@@ -181,6 +230,7 @@ fn updates_change_what_they_name() {
         ("ADD ss :set", r#""ss":{"SS":["a","b","c"]}"#),
         ("DELETE ss :set", r#""ss":{"SS":["a"]}"#),
         ("REMOVE m.nothere", r#""x":{"S":"y"}"#),
+        ("DELETE m.nothere :set", r#""x":{"S":"y"}"#),
     ] {
         let item = updated(source).unwrap();
         assert!(item.contains(part), "{source}: {item}");
@@ -238,6 +288,10 @@ fn faulty_updates_have_their_texts() {
             "The document path provided in the update expression is invalid for update",
         ),
         (
+            "DELETE nothere.x :set",
+            "The document path provided in the update expression is invalid for update",
+        ),
+        (
             "REMOVE nothere.x",
             "The document path provided in the update expression is invalid for update",
         ),
@@ -268,7 +322,7 @@ fn projections_keep_the_structure() {
 
 #[test]
 fn key_conditions_are_taken_apart() {
-    let terms = parse_key_condition("s = :hello AND :one <= n", &mut placeholders()).unwrap();
+    let terms = key_terms(parse_key_condition("s = :hello AND :one <= n", &mut placeholders()).unwrap()).unwrap();
     assert_eq!(terms[0].attribute, "s");
     assert!(matches!(
         terms[1].test,
@@ -288,11 +342,22 @@ fn key_conditions_are_taken_apart() {
         ("s = n", "Multiple attribute names used in one condition"),
         (":he = :he", "No key attribute specified"),
         (
+            "s = size(n)",
+            "KeyConditionExpressions cannot contain nested operations",
+        ),
+        (
+            ":one BETWEEN n AND :five",
+            "BETWEEN operator must have the key attribute as its first operand",
+        ),
+        (
             "begins_with(:he, s)",
             "begins_with operator must have the key attribute as its first operand",
         ),
     ] {
-        let message = parse_key_condition(source, &mut placeholders()).unwrap_err().message;
+        let message = parse_key_condition(source, &mut placeholders())
+            .and_then(key_terms)
+            .unwrap_err()
+            .message;
         assert!(message.contains(text), "{source}: {message}");
     }
 }

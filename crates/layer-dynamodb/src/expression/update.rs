@@ -2,10 +2,10 @@
 //!
 //! All right sides see the item as it was; the order of actions does not matter.
 
-use super::condition::{Operand, check_type, function_name, misused, wrong_count};
+use super::condition::{Operand, check_count, check_type, misused, need_path, take_name, unsuited};
 use super::lexer::Kind;
-use super::parser::Parser;
-use super::path::{Path, Step, refuse_clashes};
+use super::parser::{Fault, Parser};
+use super::path::{Path, Step, clash_text};
 use crate::failure::Failure;
 use crate::number::NumberError;
 use crate::value::{Item, Value, number_failure};
@@ -36,6 +36,34 @@ impl Update {
         let set = self.set.iter().map(|(path, _)| path);
         let add = self.add.iter().chain(&self.delete).map(|(path, _)| path);
         set.chain(&self.remove).chain(add).collect()
+    }
+
+    /// Every path in it, written or read.
+    pub fn paths(&self) -> Vec<&Path> {
+        let mut paths = self.written();
+        self.set.iter().for_each(|(_, term)| term.paths(&mut paths));
+        paths
+    }
+
+    /// The type that an attribute will have, if that does not depend on the item.
+    pub fn known_type(&self, attribute: &str) -> Option<&'static str> {
+        let is_meant = |path: &Path| path.steps.is_empty() && path.root == attribute;
+        let set = self.set.iter().find(|(path, _)| is_meant(path));
+        let added = self.add.iter().chain(&self.delete).find(|(path, _)| is_meant(path));
+        match (set, added) {
+            (Some((_, term)), _) => term.known_type(),
+            (None, added) => added.map(|(_, value)| value.type_name()),
+        }
+    }
+
+    /// The paths that one section writes, in its order.
+    fn written_by(&self, section: &str) -> Vec<&Path> {
+        match section {
+            "SET" => self.set.iter().map(|(path, _)| path).collect(),
+            "REMOVE" => self.remove.iter().collect(),
+            "ADD" => self.add.iter().map(|(path, _)| path).collect(),
+            _ => self.delete.iter().map(|(path, _)| path).collect(),
+        }
     }
 
     /// True if it only takes away: such an update of an absent item creates nothing.
@@ -71,7 +99,6 @@ impl Update {
         let mut removed: Vec<&Path> = self.remove.iter().collect();
         for (path, difference) in differences {
             match difference {
-                Difference::Kept => {}
                 Difference::Left(value) => path.set(item, value)?,
                 Difference::Empty => removed.push(path),
             }
@@ -94,6 +121,30 @@ fn wrong_data_type() -> Failure {
 }
 
 impl Term {
+    fn paths<'t>(&'t self, found: &mut Vec<&'t Path>) {
+        match self {
+            Term::Path(path) => found.push(path),
+            Term::Value(_) => {}
+            Term::Plus(left, right) | Term::Minus(left, right) | Term::ListAppend(left, right) => {
+                left.paths(found);
+                right.paths(found);
+            }
+            Term::IfNotExists(path, otherwise) => {
+                found.push(path);
+                otherwise.paths(found);
+            }
+        }
+    }
+
+    fn known_type(&self) -> Option<&'static str> {
+        match self {
+            Term::Path(_) | Term::IfNotExists(..) => None,
+            Term::Value(value) => Some(value.type_name()),
+            Term::Plus(..) | Term::Minus(..) => Some("N"),
+            Term::ListAppend(..) => Some("L"),
+        }
+    }
+
     fn evaluate(&self, item: &Item) -> Result<Value, Failure> {
         match self {
             Term::Path(path) => path.resolve(item).cloned().ok_or_else(|| {
@@ -146,16 +197,15 @@ fn added(old: Option<&Value>, value: &Value) -> Option<Result<Value, NumberError
 
 /// What DELETE leaves of a set.
 enum Difference {
-    /// There was nothing to take from.
-    Kept,
     Left(Value),
+    /// Nothing, or there was nothing to take from.
     Empty,
 }
 
 /// `None` if the types do not match.
 fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
     let left = match (old, value) {
-        (None, _) => return Some(Difference::Kept),
+        (None, _) => return Some(Difference::Empty),
         (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old - value),
         (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old - value),
         (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old - value),
@@ -182,9 +232,8 @@ pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Update, Failure> {
             return Err(parser.syntax_error());
         };
         if seen.contains(&section) {
-            return Err(parser.failure(format_args!(
-                "The \"{section}\" section can only be used once in an update expression;"
-            )));
+            let text = format!("The \"{section}\" section can only be used once in an update expression;");
+            parser.fault(Fault::Section, text);
         }
         seen.push(section);
         parser.next();
@@ -195,12 +244,28 @@ pub fn parse(parser: &mut Parser<'_, '_>) -> Result<Update, Failure> {
             }
         }
     }
-    parser.expect_end()?;
-    refuse_clashes(&update.written(), &parser.prefix())?;
+    let written: Vec<&Path> = seen.iter().flat_map(|section| update.written_by(section)).collect();
+    if let Some(text) = clash_text(&written) {
+        parser.fault(Fault::Clash, text);
+    }
+    parser.expect_end(FAULTS)?;
     Ok(update)
 }
 
 const SECTIONS: [&str; 4] = ["SET", "REMOVE", "ADD", "DELETE"];
+
+/// Which fault of several is told.
+const FAULTS: &[&[Fault]] = &[
+    &[Fault::Reserved],
+    &[Fault::UnknownFunction],
+    &[Fault::Misuse],
+    &[Fault::Section],
+    &[Fault::UndefinedName],
+    &[Fault::UndefinedValue],
+    &[Fault::Clash],
+    &[Fault::SectionOperand],
+    &[Fault::OperandCount, Fault::OperandType],
+];
 
 fn action(parser: &mut Parser<'_, '_>, section: &str, update: &mut Update) -> Result<(), Failure> {
     let path = parser.path()?;
@@ -227,7 +292,7 @@ fn section_value(parser: &mut Parser<'_, '_>, section: &str, types: &[&str]) -> 
     if parser.peek().kind != Kind::Value {
         return Err(parser.syntax_error());
     }
-    let value = parser.value()?;
+    let value = parser.value();
     if !types.contains(&value.type_name()) {
         let kind = match value.type_name() {
             "S" => "STRING",
@@ -238,10 +303,11 @@ fn section_value(parser: &mut Parser<'_, '_>, section: &str, types: &[&str]) -> 
             "M" => "MAP",
             other => other,
         };
-        return Err(parser.failure(format_args!(
-            "Incorrect operand type for operator or function; operator: {section}, operand type: {kind}, \
-             typeSet: ALLOWED_FOR_{section}_OPERAND"
-        )));
+        let text = "Incorrect operand type for operator or function; operator: ";
+        parser.fault(
+            Fault::SectionOperand,
+            format_args!("{text}{section}, operand type: {kind}, typeSet: ALLOWED_FOR_{section}_OPERAND"),
+        );
     }
     Ok(value)
 }
@@ -254,9 +320,9 @@ fn right_side(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     ] {
         if parser.take_symbol(symbol) {
             parser.count_operator()?;
-            check_literal(parser, &left, symbol, "N")?;
+            check_literal(parser, &left, symbol, "N");
             let right = term(parser)?;
-            check_literal(parser, &right, symbol, "N")?;
+            check_literal(parser, &right, symbol, "N");
             return Ok(make(Box::new(left), Box::new(right)));
         }
     }
@@ -270,41 +336,43 @@ fn term(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
         return Ok(inner);
     }
     if parser.peek().kind == Kind::Value {
-        return parser.value().map(Term::Value);
+        return Ok(Term::Value(parser.value()));
     }
-    if parser.peek().kind == Kind::Word && parser.peek_second().is_symbol("(") {
+    if parser.at_call() {
         return function(parser);
     }
     parser.path().map(Term::Path)
 }
 
 fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
-    let name = function_name(parser)?;
+    let name = take_name(parser);
+    let arguments = parser.deeper(arguments)?;
     if !matches!(name, "if_not_exists" | "list_append") {
-        return Err(misused(parser, name));
+        unsuited(parser, name);
+        return Ok(Term::Value(Value::Null));
     }
-    let mut arguments = parser.deeper(arguments)?;
-    if arguments.len() != 2 {
-        return Err(wrong_count(parser, name, arguments.len()));
-    }
-    let (second, first) = (arguments.remove(1), arguments.remove(0));
-    if name == "list_append" {
-        if [&first, &second]
-            .into_iter()
-            .any(|term| matches!(term, Term::ListAppend(..)))
-        {
-            return Err(misused(parser, name));
+    check_count(parser, name, &arguments, 2);
+    let mut arguments = arguments.into_iter();
+    let first = arguments.next().expect("a term");
+    let second = arguments.next().unwrap_or(Term::Value(Value::Null));
+    match (name, first) {
+        ("list_append", first) => Ok(list_append(parser, first, second)),
+        (_, Term::Path(path)) => Ok(Term::IfNotExists(path, Box::new(second))),
+        _ => {
+            need_path(parser, name);
+            Ok(second)
         }
-        check_literal(parser, &first, name, "L")?;
-        check_literal(parser, &second, name, "L")?;
-        return Ok(Term::ListAppend(Box::new(first), Box::new(second)));
     }
-    match first {
-        Term::Path(path) => Ok(Term::IfNotExists(path, Box::new(second))),
-        _ => Err(parser.failure(format_args!(
-            "Operator or function requires a document path; operator or function: {name}"
-        ))),
+}
+
+fn list_append(parser: &mut Parser<'_, '_>, first: Term, second: Term) -> Term {
+    for term in [&first, &second] {
+        if matches!(term, Term::ListAppend(..)) {
+            misused(parser, "list_append");
+        }
+        check_literal(parser, term, "list_append", "L");
     }
+    Term::ListAppend(Box::new(first), Box::new(second))
 }
 
 fn arguments(parser: &mut Parser<'_, '_>) -> Result<Vec<Term>, Failure> {
@@ -316,9 +384,8 @@ fn arguments(parser: &mut Parser<'_, '_>) -> Result<Vec<Term>, Failure> {
     Ok(list)
 }
 
-fn check_literal(parser: &Parser<'_, '_>, term: &Term, operator: &str, wanted: &str) -> Result<(), Failure> {
-    match term {
-        Term::Value(value) => check_type(parser, &Operand::Value(value.clone()), operator, &[wanted]),
-        _ => Ok(()),
+fn check_literal(parser: &mut Parser<'_, '_>, term: &Term, operator: &str, wanted: &str) {
+    if let Term::Value(value) = term {
+        check_type(parser, &Operand::Value(value.clone()), operator, &[wanted]);
     }
 }

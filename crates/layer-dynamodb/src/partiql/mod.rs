@@ -21,7 +21,7 @@ use crate::json::{Json, Writer};
 use crate::search::{Match, Page, Search};
 use crate::table::Table;
 use crate::throughput::Use;
-use crate::transact::{fingerprint, refuse_if_any, refuse_repeated};
+use crate::transact::{charge_unless_throttled, fingerprint, refuse_if_any, refuse_repeated};
 use crate::value::{Item, Value, check_nesting, item_json, write_item};
 use crate::{DynamoDb, Outcome};
 use parser::{Select, Statement};
@@ -129,6 +129,31 @@ impl Select {
             search.forward = *ascending;
         }
         Ok(search)
+    }
+}
+
+impl Select {
+    /// In a batch or a transaction it must name one item.
+    fn check_names_item(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
+        let table = layer.table(transaction, &self.table)?;
+        if self.index.is_some() {
+            return Err(Failure::validation(
+                "Select statements within a batch cannot use an index",
+            ));
+        }
+        split_key(&table, self.condition.as_ref()).map(drop)
+    }
+
+    /// Reads the one item as transactions read, strongly; the caller charges for it.
+    fn read_uncharged(
+        &self,
+        layer: &DynamoDb,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<(Box<Search>, Box<Page>), Failure> {
+        self.check_names_item(layer, transaction)?;
+        let search = self.search(layer, transaction, true)?;
+        let page = search.execute_uncharged(layer, transaction)?;
+        Ok((Box::new(search), Box::new(page)))
     }
 }
 
@@ -357,16 +382,9 @@ pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-/// A statement of a batch names one item.
 fn one_of_batch(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) -> Result<Answer, Failure> {
     if let Statement::Select(select) = &asked.statement {
-        let table = layer.table(transaction, &select.table)?;
-        if select.index.is_some() {
-            return Err(Failure::validation(
-                "Select statements within a batch cannot use an index",
-            ));
-        }
-        split_key(&table, select.condition.as_ref())?;
+        select.check_names_item(layer, transaction)?;
     }
     answer(layer, transaction, asked)
 }
@@ -419,10 +437,13 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         |all, (answers, kind)| {
             let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
             Writer::object(|writer| {
-                writer.list("Responses", all.iter().zip(&answers), |writer, (asked, answer)| {
+                // A transaction that was done before answers with nothing for each statement.
+                let answers = answers.iter().map(Some).chain(std::iter::repeat(None));
+                writer.list("Responses", all.iter().zip(answers), |writer, (asked, answer)| {
                     writer.open('{');
-                    write_first(writer, answer);
+                    answer.inspect(|answer| write_first(writer, answer));
                     writer.close('}');
+                    let Some(answer) = answer else { return };
                     let total = consumed.entry(asked.statement.table().to_owned()).or_default();
                     total.add(&answer.consumed().doubled());
                 });
@@ -432,16 +453,17 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
+/// Reads, then charges for all of it, so that the first statements do not throttle the last.
 fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Asked]) -> Result<Vec<Answer>, Failure> {
-    let mut answers = Vec::new();
+    let mut found = Vec::new();
     let mut reasons = Vec::new();
     for asked in all {
-        match one_of_batch(layer, transaction, asked) {
-            Ok(answer) => {
-                if let Answer::Page(_, page) = &answer {
-                    layer.charge(transaction, &page.table, Use::Read, || answer.consumed());
-                }
-                answers.push(answer);
+        let Statement::Select(select) = &asked.statement else {
+            return Err(malformed("EXISTS can only be used in a transaction of writes"));
+        };
+        match select.read_uncharged(layer, transaction) {
+            Ok(page) => {
+                found.push(page);
                 reasons.push(None);
             }
             Err(throttled) if throttled.is_throttling() => reasons.push(Some(throttled)),
@@ -449,7 +471,14 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
         }
     }
     refuse_if_any(reasons)?;
-    Ok(answers)
+    for (search, page) in &found {
+        let consumed = || page.consumed(search.consistent).doubled();
+        layer.charge(transaction, &page.table, Use::Read, consumed);
+    }
+    Ok(found
+        .into_iter()
+        .map(|(search, page)| Answer::Page(search, page))
+        .collect())
 }
 
 fn execute_writes(
@@ -480,9 +509,7 @@ fn execute_writes(
             Err(failure) => reasons.push(Some(failure)),
         }
     }
-    for (table, consumed) in charges {
-        layer.charge(transaction, &table, Use::Write, || consumed);
-    }
+    charge_unless_throttled(layer, transaction, &reasons, charges);
     refuse_if_any(reasons)?;
     writes.remember(transaction);
     Ok(answers)

@@ -1,0 +1,215 @@
+//! Operations on what this server does not have: backups, replicas in other regions, buckets of S3, streams of Kinesis, rules
+//! of CloudWatch and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
+//! them is refused with an exception that the service's model gives the operation and no client repeats.
+
+use quartet_engine::Transaction;
+
+use crate::catalog::table_name;
+use crate::failure::{Exception, Failure};
+use crate::json::{Json, Writer};
+use crate::{DynamoDb, Outcome, settled};
+
+/// The text of a member, or an empty one.
+fn text<'j>(request: &'j Json<'_>, member: &str) -> &'j str {
+    request.get(member).and_then(Json::text).unwrap_or_default()
+}
+
+/// Answers with `write`, if the table is there.
+fn of_table(layer: &DynamoDb, request: &Json<'_>, write: impl Fn(&mut Writer, &str)) -> Outcome {
+    let given = text(request, "TableName");
+    layer.respond(
+        Ok(()),
+        |transaction, ()| {
+            layer
+                .described_table(transaction, given)
+                .map(|table| table.name.clone())
+        },
+        |(), name| Writer::object(|writer| write(writer, &name)),
+    )
+}
+
+/// Refuses with `failure`, if the table is there.
+fn refused_of_table(layer: &DynamoDb, request: &Json<'_>, failure: impl Fn(&str) -> Failure) -> Outcome {
+    let given = text(request, "TableName");
+    layer.respond(
+        Ok(()),
+        |transaction, ()| Err::<(), _>(failure(&layer.described_table(transaction, given)?.name)),
+        |(), ()| Writer::object(|_| {}),
+    )
+}
+
+fn not_here(what: &str) -> Failure {
+    Failure::validation(format!("{what} cannot be reached from this endpoint"))
+}
+
+// ---- backups
+
+/// Refuses what concerns the backups of a table named by `member`, with another exception if there is no such table.
+fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&str) -> Failure) -> Outcome {
+    let name = table_name(given);
+    let execute = |transaction: &mut Transaction<'_>, (): &()| match layer.find_table(transaction, name) {
+        Some(_) => Err::<(), _>(failure(name)),
+        None => Err(Failure::new(
+            Exception::TableNotFound,
+            format!("Table not found: {name}"),
+        )),
+    };
+    layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
+}
+
+pub fn create_backup(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    refused_of_backed_up(layer, text(request, "TableName"), |name| {
+        let text = format!("Backups are not enabled for table: {name}");
+        Failure::new(Exception::ContinuousBackupsUnavailable, text)
+    })
+}
+
+pub fn backup(_: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let text = format!("Backup not found: {}", text(request, "BackupArn"));
+    settled(Err(Failure::new(Exception::BackupNotFound, text)))
+}
+
+pub fn list_backups(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"BackupSummaries":[]}"#.into()))
+}
+
+fn no_recovery(name: &str) -> Failure {
+    let text = format!("Point in time recovery is not enabled for table '{name}'");
+    Failure::new(Exception::PointInTimeRecoveryUnavailable, text)
+}
+
+pub fn restore_to_point_in_time(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let source = match text(request, "SourceTableName") {
+        "" => text(request, "SourceTableArn"),
+        name => name,
+    };
+    refused_of_backed_up(layer, source, no_recovery)
+}
+
+// ---- S3
+
+pub fn export(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    refused_of_backed_up(layer, text(request, "TableArn"), no_recovery)
+}
+
+pub fn describe_export(_: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let text = format!("Export not found: {}", text(request, "ExportArn"));
+    settled(Err(Failure::new(Exception::ExportNotFound, text)))
+}
+
+pub fn list_exports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"ExportSummaries":[]}"#.into()))
+}
+
+pub fn import(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Err(not_here("The S3 bucket")))
+}
+
+pub fn describe_import(_: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let text = format!("Import not found: {}", text(request, "ImportArn"));
+    settled(Err(Failure::new(Exception::ImportNotFound, text)))
+}
+
+pub fn list_imports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"ImportSummaryList":[]}"#.into()))
+}
+
+pub fn bulk_put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    refused_of_table(layer, request, |_| not_here("The S3 bucket"))
+}
+
+pub fn bulk_operation(_: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let arn = text(request, "BulkOperationArn");
+    let text = format!("Requested resource not found: Bulk operation: {arn} not found");
+    settled(Err(Failure::new(Exception::ResourceNotFound, text)))
+}
+
+pub fn list_bulk_operations(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"BulkOperationsSummaryList":[]}"#.into()))
+}
+
+// ---- other regions
+
+pub fn create_global_table(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let given = text(request, "GlobalTableName");
+    refused_of_backed_up(layer, given, |_| not_here("Another region"))
+}
+
+pub fn global_table(_: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let name = text(request, "GlobalTableName");
+    let text = format!("Global table with name: '{name}' does not exist");
+    settled(Err(Failure::new(Exception::GlobalTableNotFound, text)))
+}
+
+pub fn list_global_tables(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"GlobalTables":[]}"#.into()))
+}
+
+pub fn describe_auto_scaling(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    of_table(layer, request, |writer, name| {
+        writer.nested("TableAutoScalingDescription", |writer| {
+            writer.member("TableName", name);
+            writer.member("TableStatus", "ACTIVE");
+            writer.name("Replicas").raw("[]");
+        });
+    })
+}
+
+pub fn update_auto_scaling(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    refused_of_table(layer, request, |_| not_here("Auto scaling"))
+}
+
+// ---- Kinesis
+
+pub fn describe_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    of_table(layer, request, |writer, name| {
+        writer.member("TableName", name);
+        writer.name("KinesisDataStreamDestinations").raw("[]");
+    })
+}
+
+pub fn enable_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let arn = text(request, "StreamArn");
+    refused_of_table(layer, request, |_| {
+        let text = format!("Requested resource not found: Kinesis stream: {arn} not found");
+        Failure::new(Exception::ResourceNotFound, text)
+    })
+}
+
+pub fn change_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    refused_of_table(layer, request, |_| {
+        Failure::validation("Table is not in a valid state: it has no active Kinesis streaming destination")
+    })
+}
+
+// ---- CloudWatch
+
+pub fn describe_insights(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    of_table(layer, request, |writer, name| {
+        writer.member("TableName", name);
+        if let Some(index) = request.get("IndexName").and_then(Json::text) {
+            writer.member("IndexName", index);
+        }
+        writer.member("ContributorInsightsStatus", "DISABLED");
+    })
+}
+
+pub fn update_insights(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    match text(request, "ContributorInsightsAction") {
+        "DISABLE" => describe_insights(layer, request),
+        _ => refused_of_table(layer, request, |_| not_here("CloudWatch")),
+    }
+}
+
+pub fn list_insights(_: &DynamoDb, _: &Json<'_>) -> Outcome {
+    settled(Ok(r#"{"ContributorInsightsSummaries":[]}"#.into()))
+}
+
+// ---- vectors
+
+pub fn search_vectors(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
+    let index = text(request, "IndexName");
+    refused_of_table(layer, request, |_| {
+        Failure::validation(format!("The table does not have the specified index: {index}"))
+    })
+}
