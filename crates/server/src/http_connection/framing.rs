@@ -91,9 +91,8 @@ pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option
 
 /// A lone LF ends a line for some readers and not for others.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    let feeds = head.iter().filter(|byte| **byte == b'\n').count();
-    let pairs = head.windows(2).filter(|pair| *pair == b"\r\n").count();
-    feeds != pairs
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    lines.any(|line| line.ends_with(b"\n") && !line.ends_with(b"\r\n"))
 }
 
 /// Path and query of a target that a client gave as to a proxy.
