@@ -9,7 +9,7 @@ use quartet_store::Row;
 use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::failure::Failure;
 use crate::items::{Action, Write, check_item_size, write_collection_metrics};
-use crate::json::{Json, Writer};
+use crate::json::{Json, Writer, json_text};
 use crate::read::{Get, check_projection_allowed, parse_projected};
 use crate::throughput::Use;
 use crate::value::{Item, parse_item};
@@ -131,7 +131,7 @@ fn execute_gets(
     Ok((rows, None))
 }
 
-fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], report: Report) -> String {
+fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], report: Report) -> Vec<u8> {
     let mut bytes = 0;
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
     // For each table, how many keys fit into the answer.
@@ -318,8 +318,9 @@ fn execute_writes(
             let mut writer = Writer::default();
             write_collection_metrics(&mut writer, &one.table, write.action.key());
             let collections = written.collections.entry(write.table.clone()).or_default();
-            if !collections.contains(&writer.text) {
-                collections.push(writer.text);
+            let metrics = json_text(writer.text);
+            if !collections.contains(&metrics) {
+                collections.push(metrics);
             }
         }
     }
@@ -336,11 +337,11 @@ fn write_unprocessed(writer: &mut Writer, writes: &[Write], positions: &[usize])
                     Action::Put(_) => ("PutRequest", "Item"),
                     _ => ("DeleteRequest", "Key"),
                 };
-                writer.open('{');
+                writer.open(b'{');
                 writer.nested(request, |writer| {
                     crate::value::write_item(write.action.key(), &mut writer.name(member).text);
                 });
-                writer.close('}');
+                writer.close(b'}');
             });
         }
     });

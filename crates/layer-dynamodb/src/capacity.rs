@@ -101,7 +101,7 @@ impl Consumed {
                 Kind::Write => writer.name("WriteCapacityUnits").raw(format_args!("{units:?}")),
             }
         };
-        writer.open('{');
+        writer.open(b'{');
         writer.member("TableName", table);
         units(writer, self.total());
         if report == Report::Indexes {
@@ -119,7 +119,7 @@ impl Consumed {
                 }
             }
         }
-        writer.close('}');
+        writer.close(b'}');
     }
 
     /// The member of a reply to a request about one table, if it asked.
@@ -143,6 +143,7 @@ pub fn write_list(writer: &mut Writer, consumed: &BTreeMap<String, Consumed>, re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json_text;
 
     #[test]
     fn units_are_rounded_up() {
@@ -157,7 +158,7 @@ mod tests {
     fn indexes_are_told_when_asked() {
         let mut consumed = Consumed::of_table(1.0);
         consumed.add(&Consumed::of_index("g", true, 2.0));
-        let told = |report| Writer::object(|writer| consumed.write_member(writer, "t", report));
+        let told = |report| json_text(Writer::object(|writer| consumed.write_member(writer, "t", report)));
         assert_eq!(told(Report::None), "{}");
         assert_eq!(
             told(Report::Total),

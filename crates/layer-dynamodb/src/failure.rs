@@ -137,7 +137,7 @@ impl Failure {
     }
 
     /// The body of the reply.
-    pub fn body(&self) -> String {
+    pub fn body(&self) -> Vec<u8> {
         let (namespace, name, _) = self.exception.row();
         // Which of the two spellings an exception has is the service's own history.
         let capital = matches!(
@@ -165,11 +165,14 @@ mod tests {
         let mut failure = Failure::validation("a \"b\"");
         failure.extra = Some(("Item", "{}".into()));
         let expected = r#"{"__type":"com.amazon.coral.validate#ValidationException","message":"a \"b\"","Item":{}}"#;
-        assert_eq!((failure.status(), failure.body().as_str()), (400, expected));
+        assert_eq!(
+            (failure.status(), failure.body().as_slice()),
+            (400, expected.as_bytes())
+        );
         let silent = Failure::serialization("");
         assert_eq!(
             silent.body(),
-            r#"{"__type":"com.amazon.coral.service#SerializationException"}"#
+            br#"{"__type":"com.amazon.coral.service#SerializationException"}"#
         );
     }
 }

@@ -256,7 +256,7 @@ impl Single {
         layer.respond(single, execute, |single, written| single.body(&written))
     }
 
-    fn body(&self, written: &Written) -> String {
+    fn body(&self, written: &Written) -> Vec<u8> {
         Writer::object(|writer| {
             let paths: Vec<Path> = match &self.write.action {
                 Action::Update { update, .. } => update.written().into_iter().cloned().collect(),
@@ -276,14 +276,14 @@ impl Single {
 
 /// The size of an item collection is not kept: the range says what is true of all that fit.
 pub fn write_collection_metrics(writer: &mut Writer, table: &Table, key: &Item) {
-    writer.open('{');
+    writer.open(b'{');
     writer.nested("ItemCollectionKey", |writer| {
         key[&table.hash.name].write(&mut writer.name(&table.hash.name).text);
     });
     writer.list("SizeEstimateRangeGB", [0.0, 1.0], |writer, bound| {
         writer.raw(format_args!("{bound:?}"))
     });
-    writer.close('}');
+    writer.close(b'}');
 }
 
 pub fn put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {

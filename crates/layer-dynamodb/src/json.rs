@@ -1,7 +1,7 @@
 //! JSON as requests carry it: a tree that borrows its strings from the body; and writing JSON.
 //!
-//! Objects keep their members in order; of two with the same name the last one counts, as in DynamoDB. The parser
-//! refuses more than 128 levels, so a tree can be walked by recursion.
+//! Objects keep their members in order; of two with the same name the last one counts, as in DynamoDB: the parser drops the
+//! others. It refuses more than 128 levels, so a tree can be walked by recursion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,11 @@ pub enum Json<'a> {
 
 impl<'a> Json<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Json<'a>, serde_json::Error> {
-        serde_json::from_slice(body)
+        match std::str::from_utf8(body) {
+            // Looking at the whole once is cheaper than at each string.
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(body),
+        }
     }
 
     /// True for one JSON document. Nothing is kept of it.
@@ -78,17 +82,24 @@ impl<'a> Json<'a> {
             Json::Object(members) => members.as_slice(),
             _ => &[],
         };
-        let counts =
-            |index: usize, name: &str| members.len() < 2 || !members[index + 1..].iter().any(|later| later.0 == name);
-        let filtered = members.iter().enumerate().filter(move |(index, (name, value))| {
-            *value != Json::Null && (members.len() > DUPLICATES_SEARCHED || counts(*index, name))
-        });
-        filtered.map(|(_, (name, value))| (name.as_ref(), value))
+        let present = members.iter().filter(|(_, value)| !matches!(value, Json::Null));
+        present.map(|(name, value)| (name.as_ref(), value))
     }
 }
 
 /// Larger objects are collected into maps by their readers, where the last one wins by itself.
 const DUPLICATES_SEARCHED: usize = 32;
+
+/// Drops the members that do not count.
+fn drop_repeated(members: &mut Vec<(Cow<'_, str>, Json<'_>)>) {
+    let counts = |index: usize| !members[index + 1..].iter().any(|later| later.0 == members[index].0);
+    if members.len() > DUPLICATES_SEARCHED || (0..members.len()).all(counts) {
+        return;
+    }
+    let counting: Vec<bool> = (0..members.len()).map(counts).collect();
+    let mut counting = counting.into_iter();
+    members.retain(|_| counting.next().unwrap_or(true));
+}
 
 impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json<'de>, D::Error> {
@@ -142,10 +153,16 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
-        let mut members = Vec::new();
+        let Some(Name(name)) = access.next_key()? else {
+            return Ok(Json::Object(Vec::new()));
+        };
+        // Most objects are attribute values: they have one member, and no room for others.
+        let mut members = Vec::with_capacity(1);
+        members.push((name, access.next_value()?));
         while let Some(Name(name)) = access.next_key()? {
             members.push((name, access.next_value()?));
         }
+        drop_repeated(&mut members);
         Ok(Json::Object(members))
     }
 }
@@ -181,33 +198,33 @@ const OBJECT_BYTES: usize = 256;
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
 #[derive(Default)]
 pub struct Writer {
-    pub text: String,
+    pub text: Vec<u8>,
 }
 
 impl Writer {
-    pub fn object(write: impl FnOnce(&mut Writer)) -> String {
+    pub fn object(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut writer = Writer {
-            text: String::with_capacity(OBJECT_BYTES),
+            text: Vec::with_capacity(OBJECT_BYTES),
         };
-        writer.open('{');
+        writer.open(b'{');
         write(&mut writer);
-        writer.close('}');
+        writer.close(b'}');
         writer.text
     }
 
-    pub fn open(&mut self, bracket: char) {
+    pub fn open(&mut self, bracket: u8) {
         self.comma();
         self.text.push(bracket);
     }
 
-    pub fn close(&mut self, bracket: char) {
+    pub fn close(&mut self, bracket: u8) {
         self.text.push(bracket);
     }
 
     /// Starts a member; its value follows.
     pub fn name(&mut self, name: &str) -> &mut Writer {
         self.string(name);
-        self.text.push(':');
+        self.text.push(b':');
         self
     }
 
@@ -218,15 +235,15 @@ impl Writer {
 
     /// A number, a boolean, or JSON that is ready.
     pub fn raw(&mut self, value: impl fmt::Display) {
-        use fmt::Write;
+        use std::io::Write;
         self.comma();
         let _ = write!(self.text, "{value}");
     }
 
     pub fn nested(&mut self, name: &str, write: impl FnOnce(&mut Writer)) {
-        self.name(name).open('{');
+        self.name(name).open(b'{');
         write(self);
-        self.close('}');
+        self.close(b'}');
     }
 
     pub fn list<T>(
@@ -235,11 +252,11 @@ impl Writer {
         elements: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Writer, T),
     ) {
-        self.name(name).open('[');
+        self.name(name).open(b'[');
         for element in elements {
             write(self, element);
         }
-        self.close(']');
+        self.close(b']');
     }
 
     pub fn member(&mut self, name: &str, text: &str) {
@@ -248,61 +265,70 @@ impl Writer {
 
     /// Separates from what stands before, unless that is an opening or a name.
     pub fn comma(&mut self) {
-        if !matches!(self.text.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
-            self.text.push(',');
+        if !matches!(self.text.last(), None | Some(b'{' | b'[' | b':')) {
+            self.text.push(b',');
         }
     }
+}
+
+/// What a [`Writer`] has written, as text.
+pub fn json_text(written: Vec<u8>) -> String {
+    String::from_utf8(written).expect("JSON is UTF-8")
 }
 
 /// Appends `text` in quotes.
-pub fn write_string(out: &mut String, text: &str) {
-    out.reserve(text.len() + 2);
-    out.push('"');
-    let mut rest = text;
-    loop {
-        let plain = plain_bytes(rest.as_bytes());
-        out.push_str(&rest[..plain]);
-        let Some(&byte) = rest.as_bytes().get(plain) else { break };
-        write_escaped(out, byte);
-        rest = &rest[plain + 1..];
-    }
-    out.push('"');
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    write_text(out, text.as_bytes());
 }
 
-fn write_escaped(out: &mut String, byte: u8) {
-    match byte {
-        b'"' => out.push_str("\\\""),
-        b'\\' => out.push_str("\\\\"),
-        b'\n' => out.push_str("\\n"),
-        b'\r' => out.push_str("\\r"),
-        b'\t' => out.push_str("\\t"),
-        _ => {
-            use fmt::Write;
-            let _ = write!(out, "\\u{byte:04x}");
+/// The same for a text that is known to be UTF-8.
+///
+/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words hold nothing to be
+/// escaped, and copying a length that is known costs one instruction.
+pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut rest = text;
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        out.extend_from_slice(word);
+        rest = tail;
+        let marks = must_escape(u64::from_le_bytes(*word));
+        if marks != 0 {
+            let plain = marks.trailing_zeros() as usize / 8;
+            out.truncate(out.len() - (8 - plain));
+            write_escaped(out, word[plain]);
+            rest = &text[text.len() - tail.len() - (7 - plain)..];
         }
     }
+    for &byte in rest {
+        match byte {
+            b'"' | b'\\' | 0..0x20 => write_escaped(out, byte),
+            plain => out.push(plain),
+        }
+    }
+    out.push(b'"');
 }
 
-/// How many bytes stand before the first that must be escaped, eight at a time.
-fn plain_bytes(text: &[u8]) -> usize {
+fn write_escaped(out: &mut Vec<u8>, byte: u8) {
+    match byte {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+    }
+}
+
+/// The high bit of each byte that must be escaped; the lowest one is right, those above it may be wrong.
+fn must_escape(word: u64) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     // The high bit of each byte that is below `limit`, if `limit` is at most 0x80; of those above 0x7f it is cleared.
     let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
-    let (words, _) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let quote = below(word ^ (LOW * u64::from(b'"')), 1);
-        let backslash = below(word ^ (LOW * u64::from(b'\\')), 1);
-        let found = quote | backslash | below(word, 0x20);
-        if found != 0 {
-            return index * 8 + found.trailing_zeros() as usize / 8;
-        }
-    }
-    let start = words.len() * 8;
-    let must_escape = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\');
-    let found = text[start..].iter().position(must_escape);
-    found.map_or(text.len(), |at| start + at)
+    let quote = below(word ^ (LOW * u64::from(b'"')), 1);
+    let backslash = below(word ^ (LOW * u64::from(b'\\')), 1);
+    quote | backslash | below(word, 0x20)
 }
 
 #[cfg(test)]
@@ -332,11 +358,11 @@ mod tests {
             for before in 0..20 {
                 let text =
                     "é".repeat(before / 2) + &"x".repeat(before) + &char::from(byte).to_string() + "\u{80}tail \"";
-                let mut written = String::new();
+                let mut written = Vec::new();
                 write_string(&mut written, &text);
-                assert_eq!(Json::parse(written.as_bytes()).unwrap().text(), Some(text.as_str()));
+                assert_eq!(Json::parse(&written).unwrap().text(), Some(text.as_str()));
                 assert_eq!(
-                    written,
+                    json_text(written),
                     serde_json::to_string(&text)
                         .unwrap()
                         .replace("\\b", "\\u0008")
@@ -354,7 +380,7 @@ mod tests {
             writer.list("list", [1, 2], |writer, element| writer.raw(element));
             writer.nested("empty", |_| {});
         });
-        let json = Json::parse(written.as_bytes()).unwrap();
+        let json = Json::parse(&written).unwrap();
         assert_eq!(json.get("text").unwrap().text(), Some(text));
         assert_eq!(json.get("list").unwrap().elements().len(), 2);
     }

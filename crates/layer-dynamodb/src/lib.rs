@@ -73,15 +73,15 @@ pub struct DynamoDb {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
-    pub body: String,
+    pub body: Vec<u8>,
     pub hold: Hold,
 }
 
 /// The body of a reply, or why there is none, and what either depends on.
-pub(crate) type Outcome = (Result<String, Failure>, Hold);
+pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Hold);
 
 /// A request that can be judged without looking at the state depends on nothing.
-pub(crate) fn settled(result: Result<String, Failure>) -> Outcome {
+pub(crate) fn settled(result: Result<Vec<u8>, Failure>) -> Outcome {
     (result, Hold::ZERO)
 }
 
@@ -139,7 +139,7 @@ impl DynamoDb {
         &self,
         parsed: Result<P, Failure>,
         execute: impl FnOnce(&mut Transaction<'_>, &P) -> Result<R, Failure>,
-        write: impl FnOnce(P, R) -> String,
+        write: impl FnOnce(P, R) -> Vec<u8>,
     ) -> Outcome {
         let parsed = match parsed {
             Ok(parsed) => parsed,

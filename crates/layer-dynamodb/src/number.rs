@@ -162,28 +162,28 @@ impl Number {
     }
 
     /// Appends the normal form: no exponent, no leading plus, no trailing zeros.
-    pub fn write(self, text: &mut String) {
+    pub fn write(self, text: &mut Vec<u8>) {
         if self.negative {
-            text.push('-');
+            text.push(b'-');
         }
         let mut buffer = [0; DIGITS_MAX as usize];
         let digits = decimal(self.coefficient, &mut buffer);
         if self.exponent >= 0 {
-            text.push_str(digits);
-            text.extend(std::iter::repeat_n('0', self.exponent as usize));
+            text.extend_from_slice(digits);
+            text.extend(std::iter::repeat_n(b'0', self.exponent as usize));
             return;
         }
         let fraction = usize::from(self.exponent.unsigned_abs());
         match digits.len().checked_sub(fraction) {
             Some(whole) if whole > 0 => {
-                text.push_str(&digits[..whole]);
-                text.push('.');
-                text.push_str(&digits[whole..]);
+                text.extend_from_slice(&digits[..whole]);
+                text.push(b'.');
+                text.extend_from_slice(&digits[whole..]);
             }
             _ => {
-                text.push_str("0.");
-                text.extend(std::iter::repeat_n('0', fraction - digits.len()));
-                text.push_str(digits);
+                text.extend_from_slice(b"0.");
+                text.extend(std::iter::repeat_n(b'0', fraction - digits.len()));
+                text.extend_from_slice(digits);
             }
         }
     }
@@ -237,9 +237,9 @@ impl Number {
 
 impl std::fmt::Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut text = String::new();
+        let mut text = Vec::new();
         self.write(&mut text);
-        f.write_str(&text)
+        f.write_str(&String::from_utf8_lossy(&text))
     }
 }
 
@@ -286,7 +286,7 @@ fn divided(number: u128, divisor: u8) -> (u128, u8) {
 }
 
 /// The digits of a coefficient.
-fn decimal(mut coefficient: u128, buffer: &mut [u8; DIGITS_MAX as usize]) -> &str {
+fn decimal(mut coefficient: u128, buffer: &mut [u8; DIGITS_MAX as usize]) -> &[u8] {
     let mut start = buffer.len();
     loop {
         let (rest, digit) = divided(coefficient, 10);
@@ -297,7 +297,7 @@ fn decimal(mut coefficient: u128, buffer: &mut [u8; DIGITS_MAX as usize]) -> &st
             break;
         }
     }
-    std::str::from_utf8(&buffer[start..]).expect("digits")
+    &buffer[start..]
 }
 
 fn digit_count(coefficient: u128) -> u32 {

@@ -68,13 +68,13 @@ impl Get {
     }
 
     /// Writes a row as the projection wants it.
-    pub fn write(&self, row: &Row, out: &mut String) {
+    pub fn write(&self, row: &Row, out: &mut Vec<u8>) {
         write_projected(self.projection.as_deref(), row.value(), out);
     }
 }
 
 /// Writes a stored item, or the parts of it that `projection` names.
-pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mut String) {
+pub fn write_projected(projection: Option<&[Path]>, stored_item: &[u8], out: &mut Vec<u8>) {
     match projection {
         None => stored::write_json(stored_item, out),
         Some(paths) => write_item(&project(&stored::decode(stored_item), paths), out),

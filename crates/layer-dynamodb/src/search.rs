@@ -357,7 +357,7 @@ pub enum Match<'p> {
 }
 
 impl Match<'_> {
-    pub fn write(&self, out: &mut String) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Match::Stored(stored) => stored::write_json(stored, out),
             Match::Decoded(item) => write_item(item, out),
@@ -473,19 +473,19 @@ impl Page {
         }
     }
 
-    fn body(&self, search: &Search, report: Report) -> String {
+    fn body(&self, search: &Search, report: Report) -> Vec<u8> {
         Writer::object(|writer| {
             let mut count = 0;
             if search.select == Select::Count {
                 search.each_match(self, |_| count += 1);
             } else {
-                writer.name("Items").open('[');
+                writer.name("Items").open(b'[');
                 search.each_match(self, |item| {
                     writer.comma();
                     item.write(&mut writer.text);
                     count += 1;
                 });
-                writer.close(']');
+                writer.close(b']');
             }
             writer.name("Count").raw(count);
             writer.name("ScannedCount").raw(self.rows.len());

@@ -164,7 +164,7 @@ fn change_by_arn(
             layer.store_table(transaction, &table);
             Ok(())
         },
-        |(), ()| String::new(),
+        |(), ()| Vec::new(),
     )
 }
 
@@ -210,10 +210,10 @@ pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 .collect();
             Writer::object(|writer| {
                 writer.list("Tags", rest.iter().take(TAGS_PAGE), |writer, (key, value)| {
-                    writer.open('{');
+                    writer.open(b'{');
                     writer.member("Key", key);
                     writer.member("Value", value);
-                    writer.close('}');
+                    writer.close(b'}');
                 });
                 if let (true, Some((last, _))) = (rest.len() > TAGS_PAGE, rest.iter().nth(TAGS_PAGE - 1)) {
                     writer.member("NextToken", last);
@@ -292,10 +292,10 @@ pub fn limits(_: &DynamoDb, _: &Json<'_>) -> Outcome {
 pub fn endpoints(layer: &DynamoDb, _: &Json<'_>) -> Outcome {
     settled(Ok(Writer::object(|writer| {
         writer.list("Endpoints", [&layer.endpoint], |writer, endpoint| {
-            writer.open('{');
+            writer.open(b'{');
             writer.member("Address", endpoint);
             writer.name("CachePeriodInMinutes").raw(1440);
-            writer.close('}');
+            writer.close(b'}');
         });
     })))
 }

@@ -10,7 +10,7 @@
 //! The size is the one that the service counts, kept so that a page can be measured without decoding. Bytes come from our
 //! own log, whose checksums were verified: a wrong byte here is a broken invariant and panics.
 
-use crate::json::write_string;
+use crate::json::write_text;
 use crate::number::Number;
 use crate::value::{Item, Value, item_size, write_binary, write_number};
 
@@ -56,7 +56,7 @@ pub fn decode_some(stored: &[u8], is_wanted: impl Fn(&str) -> bool) -> Item {
 }
 
 /// Appends a stored item as JSON without building it.
-pub fn write_json(stored: &[u8], out: &mut String) {
+pub fn write_json(stored: &[u8], out: &mut Vec<u8>) {
     out.reserve(stored.len() * 2);
     Reader {
         rest: &stored[SIZE_BYTES..],
@@ -238,62 +238,61 @@ impl<'a> Reader<'a> {
         self.length();
     }
 
-    fn write_members(&mut self, out: &mut String) {
-        out.push('{');
+    fn write_members(&mut self, out: &mut Vec<u8>) {
+        out.push(b'{');
         for index in 0..self.count() {
             if index > 0 {
-                out.push(',');
+                out.push(b',');
             }
-            write_string(out, self.text());
-            out.push(':');
+            write_text(out, self.bytes());
+            out.push(b':');
             self.write_value(out);
         }
-        out.push('}');
+        out.push(b'}');
     }
 
-    fn write_value(&mut self, out: &mut String) {
+    fn write_value(&mut self, out: &mut Vec<u8>) {
         let tag = self.take(1)[0];
         match tag {
             b'S' => {
-                out.push_str("{\"S\":");
-                write_string(out, self.text());
+                out.extend_from_slice(b"{\"S\":");
+                write_text(out, self.bytes());
             }
             b'N' => {
-                out.push_str("{\"N\":");
+                out.extend_from_slice(b"{\"N\":");
                 write_number(out, self.number());
             }
             b'B' => {
-                out.push_str("{\"B\":");
+                out.extend_from_slice(b"{\"B\":");
                 write_binary(out, self.bytes());
             }
-            b'?' => out.push_str(if self.take(1)[0] != 0 {
-                "{\"BOOL\":true"
-            } else {
-                "{\"BOOL\":false"
+            b'?' => out.extend_from_slice(match self.take(1)[0] {
+                0 => b"{\"BOOL\":false",
+                _ => b"{\"BOOL\":true",
             }),
-            b'0' => out.push_str("{\"NULL\":true"),
+            b'0' => out.extend_from_slice(b"{\"NULL\":true"),
             b'M' => {
-                out.push_str("{\"M\":");
+                out.extend_from_slice(b"{\"M\":");
                 self.write_members(out);
             }
-            b'L' => self.write_elements("{\"L\":[", out, |reader, out| reader.write_value(out)),
-            b's' => self.write_elements("{\"SS\":[", out, |reader, out| write_string(out, reader.text())),
-            b'n' => self.write_elements("{\"NS\":[", out, |reader, out| write_number(out, reader.number())),
-            b'b' => self.write_elements("{\"BS\":[", out, |reader, out| write_binary(out, reader.bytes())),
+            b'L' => self.write_elements(b"{\"L\":[", out, |reader, out| reader.write_value(out)),
+            b's' => self.write_elements(b"{\"SS\":[", out, |reader, out| write_text(out, reader.bytes())),
+            b'n' => self.write_elements(b"{\"NS\":[", out, |reader, out| write_number(out, reader.number())),
+            b'b' => self.write_elements(b"{\"BS\":[", out, |reader, out| write_binary(out, reader.bytes())),
             other => panic!("no stored value begins with {other}"),
         }
-        out.push('}');
+        out.push(b'}');
     }
 
-    fn write_elements(&mut self, opening: &str, out: &mut String, mut write: impl FnMut(&mut Self, &mut String)) {
-        out.push_str(opening);
+    fn write_elements(&mut self, opening: &[u8], out: &mut Vec<u8>, mut write: impl FnMut(&mut Self, &mut Vec<u8>)) {
+        out.extend_from_slice(opening);
         for index in 0..self.count() {
             if index > 0 {
-                out.push(',');
+                out.push(b',');
             }
             write(self, out);
         }
-        out.push(']');
+        out.push(b']');
     }
 }
 
@@ -312,9 +311,9 @@ mod tests {
         let stored = encode(&item);
         assert_eq!(decode(&stored), item);
         assert_eq!(size(&stored), item_size(&item));
-        let mut json = String::new();
+        let mut json = Vec::new();
         write_json(&stored, &mut json);
-        assert_eq!(json, item_json(&item));
+        assert_eq!(String::from_utf8(json).unwrap(), item_json(&item));
         for wanted in ["", "a", "k", "adfk", "bcegij"] {
             let mut part = item.clone();
             part.retain(|name, _| wanted.contains(name.as_str()));

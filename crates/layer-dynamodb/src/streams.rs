@@ -324,11 +324,11 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         |(), (page, more)| {
             Writer::object(|writer| {
                 writer.list("Streams", &page, |writer, stream| {
-                    writer.open('{');
+                    writer.open(b'{');
                     writer.member("StreamArn", &layer.stream_arn(stream));
                     writer.member("TableName", &stream.table);
                     writer.member("StreamLabel", &stream.label);
-                    writer.close('}');
+                    writer.close(b'}');
                 });
                 if let (Some(last), true) = (page.last(), more) {
                     writer.member("LastEvaluatedStreamArn", &layer.stream_arn(last));
@@ -372,7 +372,7 @@ fn write_description(layer: &DynamoDb, stream: &Stream, shards: &[u8], writer: &
     writer.member("TableName", &stream.table);
     write_key_schema(writer, std::slice::from_ref(&stream.hash), stream.range.as_slice());
     writer.list("Shards", shards, |writer, shard| {
-        writer.open('{');
+        writer.open(b'{');
         writer.member("ShardId", &shard_id(stream, *shard));
         writer.nested("SequenceNumberRange", |writer| {
             writer.member("StartingSequenceNumber", &sequence_number(stream.start()));
@@ -384,7 +384,7 @@ fn write_description(layer: &DynamoDb, stream: &Stream, shards: &[u8], writer: &
                 writer.member("EndingSequenceNumber", &sequence_number(end));
             }
         });
-        writer.close('}');
+        writer.close(b'}');
     });
 }
 
@@ -545,7 +545,7 @@ fn read_page(transaction: &mut Transaction<'_>, cursor: &Cursor, limit: usize) -
 fn write_record(layer: &DynamoDb, position: Position, event: &Event, view: StreamView, writer: &mut Writer) {
     let sequence = sequence_number(position);
     let id = xxh3_128(sequence.as_bytes());
-    writer.open('{');
+    writer.open(b'{');
     writer.member("eventID", &format!("{id:032x}"));
     writer.member("eventName", event.kind.name());
     writer.member("eventVersion", "1.1");
@@ -575,7 +575,7 @@ fn write_record(layer: &DynamoDb, position: Position, event: &Event, view: Strea
         writer.name("SizeBytes").raw(event.size());
         writer.member("StreamViewType", view.name());
     });
-    writer.close('}');
+    writer.close(b'}');
 }
 
 #[cfg(test)]
@@ -650,9 +650,8 @@ mod tests {
         // A stream outlives its table as long.
         fixture.ask("DeleteTable", r#"{"TableName":"tab"}"#);
         let describe = || {
-            fixture
-                .ask("DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#))
-                .body
+            let reply = fixture.ask("DescribeStream", &format!(r#"{{"StreamArn":"{arn}"}}"#));
+            String::from_utf8(reply.body).unwrap()
         };
         pass(23 * HOUR);
         assert!(describe().contains("DISABLED"));

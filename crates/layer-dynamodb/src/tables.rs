@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::attributes::{Definitions, index_from, projected_names};
 use crate::catalog::{next_number, table_name};
 use crate::failure::{Exception, Failure};
-use crate::json::{Json, Writer};
+use crate::json::{Json, Writer, json_text};
 use crate::key::{self, KeyPart};
 use crate::maintenance;
 use crate::settings::{check_tags, parse_tags};
@@ -201,12 +201,12 @@ fn parse_encryption(request: &Json<'_>) -> Option<String> {
     let given = request.get("SSESpecification")?;
     flag(given, "Enabled").filter(|enabled| *enabled)?;
     let text = |name| given.get(name).and_then(Json::text);
-    Some(Writer::object(|writer| {
+    Some(json_text(Writer::object(|writer| {
         writer.member("Status", "ENABLED");
         writer.member("SSEType", text("SSEType").unwrap_or("KMS"));
         let default = "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-000000000000";
         writer.member("KMSMasterKeyArn", text("KMSMasterKeyId").unwrap_or(default));
-    }))
+    })))
 }
 
 fn parse_indexes(
@@ -355,10 +355,10 @@ fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, 
     if status != "DELETING" {
         write_seconds(writer, "CreationDateTime", table.created_micros);
         writer.list("AttributeDefinitions", &table.definitions, |writer, part| {
-            writer.open('{');
+            writer.open(b'{');
             writer.member("AttributeName", &part.name);
             writer.member("AttributeType", part.kind.name());
-            writer.close('}');
+            writer.close(b'}');
         });
         write_key_schema(writer, std::slice::from_ref(&table.hash), table.range.as_slice());
     }
@@ -445,7 +445,7 @@ fn describe_index(
     (count, bytes): (u64, u64),
     writer: &mut Writer,
 ) {
-    writer.open('{');
+    writer.open(b'{');
     writer.member("IndexName", &index.name);
     write_key_schema(writer, &index.hash, &index.range);
     writer.nested("Projection", |writer| {
@@ -469,7 +469,7 @@ fn describe_index(
         "IndexArn",
         &format!("{}/index/{}", layer.table_arn(&table.name), index.name),
     );
-    writer.close('}');
+    writer.close(b'}');
 }
 
 fn write_throughput(writer: &mut Writer, capacity: &Capacity) {
@@ -492,10 +492,10 @@ pub fn write_key_schema(writer: &mut Writer, hash: &[KeyPart], range: &[KeyPart]
     let hash = hash.iter().map(|part| (part, "HASH"));
     let parts = hash.chain(range.iter().map(|part| (part, "RANGE")));
     writer.list("KeySchema", parts, |writer, (part, kind)| {
-        writer.open('{');
+        writer.open(b'{');
         writer.member("AttributeName", &part.name);
         writer.member("KeyType", kind);
-        writer.close('}');
+        writer.close(b'}');
     });
 }
 

@@ -58,7 +58,8 @@ fn run_script(path: &Path) {
         if let Some(request) = line.strip_prefix("> ") {
             let (operation, body) = request.split_once(' ').unwrap_or((request, "{}"));
             let reply = fixture.ask(operation, body);
-            observed.push_str(&format!("{line}\n{} {}\n", reply.status, reply.body));
+            let body = String::from_utf8(reply.body).unwrap();
+            observed.push_str(&format!("{line}\n{} {body}\n", reply.status));
         } else if let Some(seconds) = line.strip_prefix("+ ") {
             fixture.clock.advance(seconds.parse::<u64>().unwrap() * 1_000_000);
             fixture.layer.maintain();

@@ -16,7 +16,7 @@ use quartet_engine::Transaction;
 use crate::DynamoDb;
 use crate::capacity::Consumed;
 use crate::failure::{Exception, Failure};
-use crate::json::Writer;
+use crate::json::{Writer, json_text};
 use crate::table::{Index, Table};
 use crate::value::Item;
 use crate::write::Found;
@@ -247,13 +247,13 @@ impl DynamoDb {
             false => "ProvisionedThroughputExceeded",
         };
         let mut writer = Writer::default();
-        writer.open('[');
-        writer.open('{');
+        writer.open(b'[');
+        writer.open(b'{');
         writer.member("reason", &format!("{kind}{use_:?}{why}"));
         writer.member("resource", &resource);
-        writer.close('}');
-        writer.close(']');
-        writer.text
+        writer.close(b'}');
+        writer.close(b']');
+        json_text(writer.text)
     }
 }
 

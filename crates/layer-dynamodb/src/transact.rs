@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::capacity::{Consumed, Kind, Report, read_units, write_list};
 use crate::failure::{Exception, Failure};
 use crate::items::{Write, parse_check, parse_delete, parse_put, parse_update_item, write_collection_metrics};
-use crate::json::{Json, Writer};
+use crate::json::{Json, Writer, json_text};
 use crate::key;
 use crate::read::Get;
 use crate::table::Table;
@@ -37,18 +37,18 @@ pub fn cancelled(reasons: &[Reason]) -> Failure {
         ),
     );
     let mut writer = Writer::default();
-    writer.open('[');
+    writer.open(b'[');
     for reason in reasons {
-        writer.open('{');
+        writer.open(b'{');
         writer.member("Code", reason.as_ref().map_or("None", code));
         if let Some(reason) = reason {
             writer.member("Message", &reason.message);
             reason.write_item(&mut writer);
         }
-        writer.close('}');
+        writer.close(b'}');
     }
-    writer.close(']');
-    failure.extra = Some(("CancellationReasons", writer.text));
+    writer.close(b']');
+    failure.extra = Some(("CancellationReasons", json_text(writer.text)));
     failure
 }
 
@@ -151,18 +151,18 @@ pub fn refuse_repeated(keys: impl Iterator<Item = Vec<u8>>) -> Result<(), Failur
     Ok(())
 }
 
-fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> String {
+fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> Vec<u8> {
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
     for (get, row) in gets.iter().zip(rows) {
         consumed.entry(get.table.clone()).or_default().table += transact_units(row.as_ref());
     }
     Writer::object(|writer| {
         writer.list("Responses", gets.iter().zip(rows), |writer, (get, row)| {
-            writer.open('{');
+            writer.open(b'{');
             if let Some(row) = row {
                 get.write(row, &mut writer.name("Item").text);
             }
-            writer.close('}');
+            writer.close(b'}');
         });
         write_list(writer, &consumed, report, Kind::Read);
     })
@@ -193,34 +193,34 @@ fn parse_writes(request: &Json<'_>) -> Result<Writes, Failure> {
 
 /// Equal for equal requests.
 pub fn fingerprint(request: &Json<'_>) -> u128 {
-    let mut text = String::new();
+    let mut text = Vec::new();
     for name in ["TransactItems", "TransactStatements"] {
         if let Some(items) = request.get(name) {
             write_canonical(items, &mut text);
         }
     }
-    xxh3_128(text.as_bytes())
+    xxh3_128(&text)
 }
 
 /// Writes JSON so that the order of members does not matter.
-fn write_canonical(json: &Json<'_>, text: &mut String) {
+fn write_canonical(json: &Json<'_>, text: &mut Vec<u8>) {
     match json {
         Json::Object(_) => {
             let members: BTreeMap<&str, &Json<'_>> = json.members().collect();
-            text.push('{');
+            text.push(b'{');
             for (name, value) in members {
                 crate::json::write_string(text, name);
                 write_canonical(value, text);
             }
-            text.push('}');
+            text.push(b'}');
         }
         Json::List(elements) => {
-            text.push('[');
+            text.push(b'[');
             elements.iter().for_each(|element| write_canonical(element, text));
-            text.push(']');
+            text.push(b']');
         }
         Json::Text(scalar) => crate::json::write_string(text, scalar),
-        scalar => text.push_str(&format!("{scalar:?}")),
+        scalar => text.extend_from_slice(format!("{scalar:?}").as_bytes()),
     }
 }
 
@@ -388,8 +388,9 @@ impl AllWritten {
         let mut writer = Writer::default();
         write_collection_metrics(&mut writer, table, key);
         let collections = self.collections.entry(name.to_owned()).or_default();
-        if !collections.contains(&writer.text) {
-            collections.push(writer.text);
+        let metrics = json_text(writer.text);
+        if !collections.contains(&metrics) {
+            collections.push(metrics);
         }
     }
 }

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::failure::Failure;
-use crate::json::{Json, write_string};
+use crate::json::{Json, json_text, write_string};
 use crate::kind::{ATTRIBUTES, Kind, Place};
 use crate::number::{Number, NumberError};
 
@@ -76,50 +76,50 @@ impl Value {
     }
 
     /// Appends it as JSON.
-    pub fn write(&self, out: &mut String) {
-        out.push_str("{\"");
-        out.push_str(self.type_name());
-        out.push_str("\":");
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"");
+        out.extend_from_slice(self.type_name().as_bytes());
+        out.extend_from_slice(b"\":");
         match self {
             Value::S(text) => write_string(out, text),
             Value::N(number) => write_number(out, *number),
             Value::B(bytes) => write_binary(out, bytes),
-            Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Value::Null => out.push_str("true"),
+            Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Value::Null => out.extend_from_slice(b"true"),
             Value::M(members) => write_item(members, out),
             Value::L(elements) => write_list(out, elements, |out, value| value.write(out)),
             Value::SS(set) => write_list(out, set, |out, text| write_string(out, text)),
             Value::NS(set) => write_list(out, set, |out, number| write_number(out, *number)),
             Value::BS(set) => write_list(out, set, |out, bytes| write_binary(out, bytes)),
         }
-        out.push('}');
+        out.push(b'}');
     }
 
     pub fn to_json(&self) -> String {
-        let mut out = String::new();
+        let mut out = Vec::new();
         self.write(&mut out);
-        out
+        json_text(out)
     }
 }
 
 /// Appends an item, or any map, as JSON.
-pub fn write_item(item: &Item, out: &mut String) {
-    out.push('{');
+pub fn write_item(item: &Item, out: &mut Vec<u8>) {
+    out.push(b'{');
     for (index, (name, value)) in item.iter().enumerate() {
         if index > 0 {
-            out.push(',');
+            out.push(b',');
         }
         write_string(out, name);
-        out.push(':');
+        out.push(b':');
         value.write(out);
     }
-    out.push('}');
+    out.push(b'}');
 }
 
 pub fn item_json(item: &Item) -> String {
-    let mut out = String::new();
+    let mut out = Vec::new();
     write_item(item, &mut out);
-    out
+    json_text(out)
 }
 
 /// What the service counts for a whole item.
@@ -127,27 +127,27 @@ pub fn item_size(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value.size()).sum()
 }
 
-fn write_list<T>(out: &mut String, elements: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut String, T)) {
-    out.push('[');
+fn write_list<T>(out: &mut Vec<u8>, elements: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+    out.push(b'[');
     for (index, element) in elements.into_iter().enumerate() {
         if index > 0 {
-            out.push(',');
+            out.push(b',');
         }
         write(out, element);
     }
-    out.push(']');
+    out.push(b']');
 }
 
-pub fn write_number(out: &mut String, number: Number) {
-    out.push('"');
+pub fn write_number(out: &mut Vec<u8>, number: Number) {
+    out.push(b'"');
     number.write(out);
-    out.push('"');
+    out.push(b'"');
 }
 
-pub fn write_binary(out: &mut String, bytes: &[u8]) {
-    out.push('"');
-    STANDARD.encode_string(bytes, out);
-    out.push('"');
+pub fn write_binary(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+    out.push(b'"');
 }
 
 /// Reads a map of attributes, such as an item or a key.

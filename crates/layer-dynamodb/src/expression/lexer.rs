@@ -44,7 +44,8 @@ impl Token<'_> {
 
 /// All tokens, the last of which is `End`.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
+    // Blanks and words of a few letters leave about so many.
+    let mut tokens = Vec::with_capacity(source.len() / 4 + 2);
     let mut start = 0;
     while start < source.len() {
         let rest = &source[start..];

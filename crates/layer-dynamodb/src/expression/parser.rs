@@ -80,13 +80,16 @@ impl Placeholders {
                 "ExpressionAttributeNames can only be specified when using expressions",
             ));
         }
+        if request.get("ExpressionAttributeValues").is_none() {
+            return Ok(());
+        }
         // A projection alone cannot use values.
         let takes_values: Vec<&str> = expressions
             .iter()
             .copied()
             .filter(|name| *name != "ProjectionExpression")
             .collect();
-        if request.get("ExpressionAttributeValues").is_none() || given(&takes_values) {
+        if given(&takes_values) {
             return Ok(());
         }
         let absent = match takes_values.as_slice() {

@@ -2,8 +2,8 @@
 
 /// True for a reserved word in any letter case.
 pub fn is_reserved(name: &str) -> bool {
-    let upper = name.to_ascii_uppercase();
-    RESERVED.binary_search(&upper.as_str()).is_ok()
+    let upper = || name.bytes().map(|byte| byte.to_ascii_uppercase());
+    RESERVED.binary_search_by(|word| word.bytes().cmp(upper())).is_ok()
 }
 
 /// Sorted.

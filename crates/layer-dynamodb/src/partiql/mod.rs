@@ -313,12 +313,12 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     };
     layer.respond(parse(), execute, |(asked, _), answer| {
         Writer::object(|writer| {
-            writer.name("Items").open('[');
+            writer.name("Items").open(b'[');
             answer.each_item(|item| {
                 writer.comma();
                 item.write(&mut writer.text);
             });
-            writer.close(']');
+            writer.close(b']');
             if let Answer::Page(_, page) = &answer
                 && let Some(last) = page.last()
             {
@@ -364,7 +364,7 @@ pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
             Writer::object(|writer| {
                 writer.list("Responses", all.iter().zip(&answers), |writer, (asked, answer)| {
-                    writer.open('{');
+                    writer.open(b'{');
                     match answer {
                         Ok(answer) => {
                             write_first(writer, answer);
@@ -374,7 +374,7 @@ pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                         Err(failure) => write_error(writer, failure),
                     }
                     writer.member("TableName", asked.statement.table());
-                    writer.close('}');
+                    writer.close(b'}');
                 });
                 write_list(writer, &consumed, report, Kind::Plain);
             })
@@ -440,9 +440,9 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 // A transaction that was done before answers with nothing for each statement.
                 let answers = answers.iter().map(Some).chain(std::iter::repeat(None));
                 writer.list("Responses", all.iter().zip(answers), |writer, (asked, answer)| {
-                    writer.open('{');
+                    writer.open(b'{');
                     answer.inspect(|answer| write_first(writer, answer));
-                    writer.close('}');
+                    writer.close(b'}');
                     let Some(answer) = answer else { return };
                     let total = consumed.entry(asked.statement.table().to_owned()).or_default();
                     total.add(&answer.consumed().doubled());

@@ -91,9 +91,11 @@ pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option
 
 /// A lone LF ends a line for some readers and not for others.
 fn has_bare_line_feed(head: &[u8]) -> bool {
+    // Whole vectors of bytes are compared at once, which they are not if each line feed is looked for.
     let feeds = head.iter().filter(|byte| **byte == b'\n').count();
-    let pairs = head.windows(2).filter(|pair| *pair == b"\r\n").count();
-    feeds != pairs
+    let next_to_each_other = head.iter().zip(head.get(1..).unwrap_or_default());
+    let pairs = next_to_each_other.filter(|(first, second)| (**first == b'\r') & (**second == b'\n'));
+    feeds != pairs.count()
 }
 
 /// Path and query of a target that a client gave as to a proxy.

@@ -3,6 +3,7 @@
 //! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
 //! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -509,7 +510,9 @@ fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
     let reason = known.and_then(|status| status.canonical_reason());
     out.extend_from_slice(reason.unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
-    for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
+    // What is written in the program needs no look.
+    let is_fit = |value: &Cow<'_, str>| matches!(value, Cow::Borrowed(_)) || is_header_value(value);
+    for (name, value) in headers.iter().filter(|(_, value)| is_fit(value)) {
         write_header(name, value, out);
     }
     write_date(out);

@@ -59,8 +59,16 @@ pub struct Window {
 impl Axis {
     /// The parts that hold what lies between two values, which may be beyond the ends.
     fn parts_between(self, (from, to): (f64, f64)) -> (u32, u32) {
-        let first = if from > self.min { self.part(from.min(self.max), STEPS_MAX) } else { 0 };
-        let last = if to < self.max { self.part(to.max(self.min), STEPS_MAX) } else { u32::MAX };
+        let first = if from > self.min {
+            self.part(from.min(self.max), STEPS_MAX)
+        } else {
+            0
+        };
+        let last = if to < self.max {
+            self.part(to.max(self.min), STEPS_MAX)
+        } else {
+            u32::MAX
+        };
         (first, last)
     }
 

@@ -7,6 +7,10 @@ use super::*;
 const NOW: i64 = 1_700_000_000;
 const BODY: &[u8] = b"{}";
 
+fn shown(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A request as a client makes it.
 #[derive(Clone)]
 struct Client {
@@ -82,8 +86,7 @@ impl Client {
                 format!("{}:{}\n", name.to_lowercase(), values.join(","))
             })
             .collect();
-        let mut body_hash = String::new();
-        write_hexadecimal(&Sha256::digest(&self.body), &mut body_hash);
+        let body_hash = shown(&Sha256::digest(&self.body));
         let canonical = format!(
             "{}\n{}\n{}\n{lines}\n{}\n{body_hash}",
             self.method,
@@ -91,8 +94,7 @@ impl Client {
             query.canonical(),
             names.join(";").to_lowercase()
         );
-        let mut hash = String::new();
-        write_hexadecimal(&Sha256::digest(canonical), &mut hash);
+        let hash = shown(&Sha256::digest(canonical));
         let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", self.date, self.scope());
         let mut key = format!("AWS4{}", self.secret).into_bytes();
         for part in [&self.scope_date, &self.region, &self.service, &self.terminator] {
@@ -102,10 +104,7 @@ impl Client {
                 .into_bytes()
                 .to_vec();
         }
-        let mut signature = String::new();
-        let signed = signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes();
-        write_hexadecimal(&signed, &mut signature);
-        signature
+        shown(&signer_of(&key).chain_update(to_sign.as_bytes()).finalize().into_bytes())
     }
 
     fn authorization(&self) -> String {
