@@ -38,10 +38,10 @@ class Outcome:
     def add_failed(self, name: str, told: str) -> None:
         self.failed[self.distinct(name)] = told
 
-    def with_second_run(self, second: Outcome) -> Outcome:
+    def with_another_run(self, other: Outcome) -> Outcome:
         """A test that passes once passes: the other time was the machine's."""
-        passed = self.passed + [name for name in second.passed if name not in self.passed]
-        failed = {name: told for name, told in (self.failed | second.failed).items() if name not in passed}
+        passed = self.passed + [name for name in other.passed if name not in self.passed]
+        failed = {name: told for name, told in (self.failed | other.failed).items() if name not in passed}
         return Outcome(passed, failed, self.ignored)
 
 

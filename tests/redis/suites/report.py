@@ -22,9 +22,9 @@ class Unit:
     redis: Outcome | None
     quartet: Outcome
 
-    def with_second_run(self, second: Unit) -> Unit:
-        redis = self.redis.with_second_run(second.redis) if self.redis and second.redis else self.redis
-        return Unit(self.name, redis, self.quartet.with_second_run(second.quartet))
+    def with_another_run(self, other: Unit) -> Unit:
+        redis = self.redis.with_another_run(other.redis) if self.redis and other.redis else self.redis
+        return Unit(self.name, redis, self.quartet.with_another_run(other.quartet))
 
     def differences(self) -> dict[str, str]:
         """Tests which Redis passes and Quartet does not, with what the suite said; without a Redis, all that failed."""

@@ -1,8 +1,8 @@
 """`python tests/redis/suites/run.py SUITE CHECKOUT [UNIT...]`: a public suite against Quartet, beside redis-server if there is one.
 
 SUITE is a module beside this one: tcl (Redis' own), bullmq, redis_py, ioredis, go_redis; it says what its CHECKOUT has to hold. Nothing of
-a checkout is kept here. Each unit gets a fresh server of each kind. A unit with a difference that has no reason is run twice, on both
-servers; a test that passes once counts as passed. Ends with an error unless Quartet passes what Redis passes, apart from `exceptions/SUITE.txt`.
+a checkout is kept here. Each unit gets a fresh server of each kind. A unit with a difference that has no reason is run again, on both
+servers, up to three times in all; a test that passes once counts as passed. Ends with an error unless Quartet passes what Redis passes, apart from `exceptions/SUITE.txt`.
 
     --report FILE     writes the outcome as Markdown; a run of some units replaces what FILE says of them
     --output FOLDER   keeps what the suite printed: FOLDER/SERVER/UNIT.txt
@@ -32,6 +32,7 @@ from outcome import Outcome  # noqa: E402
 from report import Exceptions, Report, Unit, faults  # noqa: E402
 
 SUITES = ["tcl", "bullmq", "redis_py", "ioredis", "go_redis"]
+RUNS_MAX = 3
 OWN_NETWORK = "QUARTET_SUITE_HAS_OWN_NETWORK"
 
 
@@ -72,8 +73,9 @@ def enter_own_network() -> None:
 
 def judge(suite, name: str, options: argparse.Namespace, exceptions: Exceptions) -> Unit:
     unit = compare(suite, name, options, exceptions)
-    if not exceptions.explain(unit):
-        unit = unit.with_second_run(compare(suite, name, options, exceptions))
+    for _ in range(RUNS_MAX - 1):
+        if not exceptions.explain(unit):
+            unit = unit.with_another_run(compare(suite, name, options, exceptions))
     beside = f"Redis {len(unit.redis.passed)}, " if unit.redis else ""
     print(f"{name}: {beside}Quartet {len(unit.quartet.passed)} passed, {len(unit.differences())} differences", flush=True)
     if options.report:
