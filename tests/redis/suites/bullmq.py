@@ -4,7 +4,8 @@
      × …                                                              failed; ` FAIL  …` at the end says how
      ↓ …                                                              skipped
 
-The checkout has its packages (`npm ci`) and its scripts (`npm run pretest`). The files of other clients, of PostgreSQL and of
+The checkout has its packages (`npm ci`), its scripts (`npm run pretest`) and, for child processes, `dist/cjs` (`npm run tsc:all`, `copy:lua`,
+`copy:includes:lua`). The files of other clients, of PostgreSQL and of
 clusters are left out, as BullMQ leaves them out itself.
 """
 

@@ -1,6 +1,6 @@
 //! Streams: the table, and what other families use.
 //!
-//! [`stream`] knows how entries are stored and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
+//! [`stream`] knows how entries are stored, [`node`] how Redis would pack them, and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
 //! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]; [`references`] joins deleting with acknowledging; [`portable`] is
 //! for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and the time of a consumer's last delivery are those of 7.4.
 
@@ -9,6 +9,7 @@ mod group_commands;
 mod groups;
 mod id;
 mod info;
+mod node;
 mod pending;
 mod portable;
 mod range;

@@ -163,13 +163,7 @@ pub fn xdelex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-fn delete(
-    stream: &mut Stream,
-    tx: &mut Transaction<'_>,
-    references: &References,
-    policy: Policy,
-    id: StreamId,
-) -> i64 {
+fn delete(stream: &mut Stream, tx: &mut Transaction<'_>, references: &References, policy: Policy, id: StreamId) -> i64 {
     match policy {
         Policy::Keep => {}
         Policy::Drop => references.forget(tx, id),
@@ -236,7 +230,9 @@ fn request(words: Arguments<'_>) -> Result<(Policy, Vec<StreamId>), Failure> {
 
 fn counted_ids(words: Arguments<'_>) -> Result<Vec<StreamId>, Failure> {
     let count = words.get(0).ok_or(errors::SYNTAX)?;
-    let count = parse::required_integer(count).ok().and_then(|count| usize::try_from(count).ok());
+    let count = parse::required_integer(count)
+        .ok()
+        .and_then(|count| usize::try_from(count).ok());
     let count = count
         .filter(|&count| count > 0)
         .ok_or("ERR Number of IDs must be a positive integer")?;

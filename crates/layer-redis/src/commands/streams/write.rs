@@ -54,7 +54,9 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     };
     let id = choose_id(wanted, stream.last, now_ms)?;
     stream.append(keys.tx, config, id, words);
-    let trimmed = trim.map_or(0, |trim| stream.trim_by(keys.tx, &trim, options.policy.unwrap_or_default()));
+    let trimmed = trim.map_or(0, |trim| {
+        stream.trim_by(keys.tx, &trim, options.policy.unwrap_or_default())
+    });
     stream.write(&mut keys, name);
     if trimmed > 0 {
         keys.changes.note(keys.db, name, What::Trimmed);
