@@ -40,11 +40,18 @@ class Server:
     """`durability` is always | interval | none. `port` (RESP), `http_port`, `dynamodb_port` and
     `fauna_port` may change with each start.
 
-    `options` go to the command line of the target as they are."""
+    `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
+    """
 
     def __init__(
-        self, durability: str = "none", data: str | None = None, target: str = TARGET, options: Sequence[str] = ()
+        self,
+        durability: str = "none",
+        data: str | None = None,
+        target: str = TARGET,
+        options: Sequence[str] = (),
+        fixed_port: int = 0,
     ):
+        self.fixed_port = fixed_port
         self.target = target
         self.options = options
         self.durability = durability
@@ -95,7 +102,8 @@ class Server:
 
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]
-        for listener in ("redis", "http", "dynamodb", "fauna"):
+        command += ["--listen-redis", f"127.0.0.1:{self.fixed_port}"]
+        for listener in ("http", "dynamodb", "fauna"):
             command += [f"--listen-{listener}", "127.0.0.1:0"]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
@@ -128,7 +136,7 @@ class Server:
     def _start_redis(self) -> None:
         append = {"always": "always", "interval": "everysec", "none": "no"}[self.durability]
         for _ in range(5):
-            self.port = free_port()
+            self.port = self.fixed_port or free_port()
             command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.data]
             command += ["--save", "", "--appendonly", "no" if append == "no" else "yes"]
             command += ["--appendfsync", append, "--aof-use-rdb-preamble", "no", "--logfile", "log", *self.options]

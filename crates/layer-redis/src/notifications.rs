@@ -150,6 +150,8 @@ const RULES: &[(&str, Rule)] = &[
     ("xadd", Rule::Each(STREAM, "xadd")),
     ("xtrim", Rule::Each(STREAM, "xtrim")),
     ("xdel", Rule::Each(STREAM, "xdel")),
+    ("xdelex", Rule::Each(STREAM, "xdel")),
+    ("xackdel", Rule::Each(STREAM, "xdel")),
     ("xsetid", Rule::Each(STREAM, "xsetid")),
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),

@@ -26,7 +26,12 @@ pub async fn talk(migration: &Migration) -> (Vec<Value>, Option<Broken>) {
 async fn exchange(migration: &Migration, replies: &mut Vec<Value>) -> Result<(), Broken> {
     let timeout = Duration::from_millis(migration.timeout_ms);
     let connecting = TcpStream::connect((migration.host.as_str(), migration.port));
-    let mut socket = within(timeout, connecting).await.ok_or(Broken::Connecting)?;
+    let mut socket = match tokio::time::timeout(timeout, connecting).await {
+        Ok(Ok(socket)) => socket,
+        // Redis learns that it was refused when it writes.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Broken::Writing),
+        _ => return Err(Broken::Connecting),
+    };
     let writing = socket.write_all(&migration.requests);
     within(timeout, writing).await.ok_or(Broken::Writing)?;
     let mut unread = Vec::new();

@@ -280,6 +280,17 @@ def test_monitor_shows_commands_of_others(raw, connect):
     assert float(line.split()[0]) > 1e9
 
 
+def test_monitor_shows_scripts_that_are_not_there(raw, connect):
+    """ioredis' own suite counts what MONITOR shows. EVALSHA was not shown when its script was unknown, alone and in a transaction."""
+    watching = connect()
+    watching.do("MONITOR")
+    digest = "0" * 40
+    assert raw.do("EVALSHA", digest, 0).startswith("NOSCRIPT")
+    raw.pipeline(["MULTI"], ["EVALSHA", digest, 0], ["EXEC"])
+    shown = [watching.read().split('"')[1] for _ in range(4)]
+    assert shown == ["EVALSHA", "MULTI", "EVALSHA", "EXEC"]
+
+
 def test_monitor_hides_passwords(raw, connect):
     watching = connect()
     watching.do("MONITOR")

@@ -102,14 +102,14 @@ def fill_stream(connection, seed: int, key: str) -> None:
 
 
 def described(connection, key: str):
-    """All of a stream but what is Redis' inside, and when consumers were seen."""
+    """All of a stream but what is Redis' inside, when consumers were seen, and the lag: it follows from the rest, since 7.4 otherwise."""
 
     def without(pairs, names):
         found = dict(zip(pairs[::2], pairs[1::2]))
         return {name: value for name, value in found.items() if name not in names}
 
     stream = without(connection.do("XINFO", "STREAM", key, "FULL", "COUNT", 0), ["radix-tree-keys", "radix-tree-nodes"])
-    stream["groups"] = [without(group, ["consumers"]) | {"consumers": consumers(group)} for group in stream["groups"]]
+    stream["groups"] = [without(group, ["consumers", "lag"]) | {"consumers": consumers(group)} for group in stream["groups"]]
     return stream
 
 

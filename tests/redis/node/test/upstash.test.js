@@ -32,6 +32,15 @@ describe("@upstash/redis", { skip: !httpPort }, () => {
     assert.deepEqual(await redis.geoadd("g", { longitude: 13.4, latitude: 52.5, member: "Berlin" }), 1);
   });
 
+  test("entries of a stream are deleted as groups let them go", async () => {
+    const ids = [await redis.xadd("x", "*", { a: 1 }), await redis.xadd("x", "*", { a: 2 })];
+    await redis.xgroup("x", { type: "CREATE", group: "g", id: "0" });
+    await redis.xreadgroup("g", "c", "x", ">");
+    assert.deepEqual(await redis.xackdel("x", "g", "DELREF", ids[0], "9-9"), [1, -1]);
+    assert.deepEqual(await redis.xdelex("x", "ACKED", ids[1]), [2]);
+    assert.deepEqual(await redis.xdelex("x", undefined, ids[1]), [1]);
+  });
+
   test("pipelines, transactions, automatic pipelines", async () => {
     assert.deepEqual(await redis.pipeline().set("a", 1).incr("a").get("a").exec(), ["OK", 2, 2]);
     assert.deepEqual(await redis.multi().set("b", 1).incr("b").exec(), ["OK", 2]);

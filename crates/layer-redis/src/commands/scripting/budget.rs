@@ -67,8 +67,9 @@ impl LongScripts {
         self.busy.store(false, Ordering::SeqCst);
     }
 
+    /// Not once it is killed: then it ends at its next look at the clock, and the others wait for that.
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::SeqCst)
+        self.busy.load(Ordering::SeqCst) && !self.kill.load(Ordering::SeqCst)
     }
 
     /// The script, if it is this database's.

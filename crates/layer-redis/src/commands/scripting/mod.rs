@@ -157,23 +157,19 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = find_or_add(context.layer, &arguments[1])?;
-    run_script(context, &script, arguments, false)
+    run_script(context, arguments, find_or_add, false)
 }
 
 fn eval_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = find_or_add(context.layer, &arguments[1])?;
-    run_script(context, &script, arguments, true)
+    run_script(context, arguments, find_or_add, true)
 }
 
 fn evalsha(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = find_cached(context.layer, &arguments[1])?;
-    run_script(context, &script, arguments, false)
+    run_script(context, arguments, find_cached, false)
 }
 
 fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let script = find_cached(context.layer, &arguments[1])?;
-    run_script(context, &script, arguments, true)
+    run_script(context, arguments, find_cached, true)
 }
 
 fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, Failure> {
@@ -224,11 +220,12 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
 
 fn run_script(
     context: &mut Context<'_, '_>,
-    script: &Arc<Script>,
     arguments: Arguments<'_>,
+    find: fn(&Redis, &[u8]) -> Result<Arc<Script>, Failure>,
     read_only: bool,
 ) -> Result<(), Failure> {
     session::tell_monitors_of_script(context, arguments);
+    let script = find(context.layer, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
     let (keys, values) = split(arguments, count)?;
     let run = Run {

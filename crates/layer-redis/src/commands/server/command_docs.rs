@@ -1,9 +1,10 @@
 //! COMMAND: the table of commands as clients see it. Everything is derived from the table; the flags of keys stand beside it
-//! in `key_flags`.
+//! in `key_flags`, and what else Redis tells of commands in `tips`.
 
 use quartet_wire_resp::Arguments;
 
 use super::key_flags::{key_flags, request_key_flags};
+use super::tips::tips;
 use crate::command::*;
 use crate::commands::help::help_command;
 use crate::commands::{find, table};
@@ -90,7 +91,9 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     reply.integer(step.into());
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.simple(&format!("@{name}")));
-    reply.array(0);
+    let tips = tips(command).split_ascii_whitespace();
+    reply.array(tips.clone().count());
+    tips.for_each(|tip| reply.bulk(tip.as_bytes()));
     describe_keys(context, command);
     context.reply.array(command.subcommands.len());
     command

@@ -12,6 +12,7 @@ pub mod latency;
 pub mod memory;
 pub mod persistence;
 pub mod slowlog;
+mod tips;
 
 use quartet_engine::Durability;
 use quartet_wire_resp::Arguments;

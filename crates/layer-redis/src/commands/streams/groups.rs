@@ -110,7 +110,11 @@ impl Stream {
     }
 
     /// How many entries the group has not been given yet; `None` if nobody can tell.
+    /// All of them if the group stands before the first and none is missing behind it, whatever count it was given: since 7.4.
     pub fn lag(&self, group: &Group) -> Option<i64> {
+        if self.length > 0 && group.last < self.first && self.max_deleted < self.first {
+            return Some(self.length as i64);
+        }
         let read = match group.entries_read {
             _ if self.entries_added == 0 => Some(0),
             Some(read) if !self.has_gap_from(group.last) => Some(read),

@@ -1,18 +1,20 @@
 //! Streams: the table, and what other families use.
 //!
-//! [`stream`] knows how entries are stored and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
-//! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]; [`portable`] is for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and
-//! the time of a consumer's last delivery are those of 7.4.
+//! [`stream`] knows how entries are stored, [`node`] how Redis would pack them, and [`groups`] how consumer groups are; the commands are in [`write`], [`range`],
+//! [`read`], [`group_commands`], [`pending`], [`claim`] and [`info`]; [`references`] joins deleting with acknowledging; [`portable`] is
+//! for DUMP and RESTORE. The commands follow Redis 7.0; `+` of XREAD and the time of a consumer's last delivery are those of 7.4.
 
 mod claim;
 mod group_commands;
 mod groups;
 mod id;
 mod info;
+mod node;
 mod pending;
 mod portable;
 mod range;
 mod read;
+mod references;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,7 @@ pub const COMMANDS: &[Command] = &[
     command("xadd", -5, WRITE | DENYOOM | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N); O(N) in the number of entries trimmed", "Appends an entry to a stream, creating it if needed.", write::xadd),
     command("xtrim", -4, WRITE, ONE_KEY, Group::Stream, "5.0.0", "O(N) in the number of entries trimmed", "Removes the oldest entries of a stream.", write::xtrim),
     command("xdel", -3, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Removes entries from a stream.", write::xdel),
+    command("xdelex", -5, WRITE | FAST, ONE_KEY, Group::Stream, "8.2.0", "O(log N) for each ID and group", "Removes entries from a stream, as far as consumer groups let them go.", references::xdelex),
     command("xsetid", -3, WRITE | DENYOOM | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(1)", "Sets the last ID of a stream.", write::xsetid),
     command("xlen", 2, READONLY | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(1)", "Counts the entries of a stream.", range::xlen),
     command("xrange", -4, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries returned", "Returns the entries of a range of IDs.", range::xrange),
@@ -49,6 +52,7 @@ pub const COMMANDS: &[Command] = &[
     command("xread", -4, READONLY | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(log N + M) for each stream with M entries returned", "Returns entries behind given IDs of several streams, and waits if there are none.", read::xread),
     command("xreadgroup", -7, WRITE | BLOCKING | MOVABLE_KEYS, READ_KEYS, Group::Stream, "5.0.0", "O(M log N) for each stream with M entries returned", "Gives a consumer of a group entries that nobody of it was given, and waits if there are none.", read::xreadgroup),
     command("xack", -4, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Acknowledges pending entries of a group.", pending::xack),
+    command("xackdel", -6, WRITE | FAST, ONE_KEY, Group::Stream, "8.2.0", "O(log N) for each ID and group", "Acknowledges pending entries of a group and removes them from the stream.", references::xackdel),
     command("xpending", -3, READONLY, ONE_KEY, Group::Stream, "5.0.0", "O(log N + M) with M entries looked at or consumers counted", "Tells what a group was given and did not acknowledge.", pending::xpending),
     command("xclaim", -6, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Gives pending entries to another consumer.", claim::xclaim),
     command("xautoclaim", -6, WRITE | FAST, ONE_KEY, Group::Stream, "6.2.0", "O(M log N) with M entries looked at", "Gives entries that have been pending for long to another consumer.", claim::xautoclaim),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! payload = id (10 bytes), length, last ID, first ID, greatest deleted ID, entries ever added, next group's number,
-//!           entries and bytes ever added to the last node, entries in the first; numbers are big-endian
+//!           entries and bytes ever added to the last node, entries in the first, the last node's first ID and names;
+//!           numbers are big-endian. Before the last two were there, a payload ended without them
 //! e ID                      -> the fields and values, packed
 //! n ID                      -> nothing; a node begins here. The first node begins nowhere
 //! g ... o                   -> consumer groups, see `groups`
@@ -22,6 +23,7 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{ID_BYTES, StreamId};
+use super::node::Node;
 use crate::command::Failure;
 use crate::config::Config;
 use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
@@ -29,12 +31,9 @@ use crate::packed;
 
 const ENTRY: u8 = b'e';
 const NODE: u8 = b'n';
-const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 * 4;
-/// What an entry takes in Redis' node besides its words, and a word besides its bytes: estimates.
-const ENTRY_OVERHEAD_BYTES: usize = 10;
+const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 * 4 + ID_BYTES + 8;
+/// What a word takes in a row besides its bytes, mostly.
 const WORD_OVERHEAD_BYTES: usize = 2;
-/// The last node takes no more entries.
-const FULL: u32 = u32::MAX;
 
 /// A stream as it was found, or as it is to be written.
 pub struct Stream {
@@ -48,8 +47,8 @@ pub struct Stream {
     pub entries_added: u64,
     /// Numbers of groups, each given once.
     pub next_group: u32,
-    node_entries: u32,
-    node_bytes: u32,
+    /// The last one.
+    node: Node,
     /// Zero: not known, or the first node is the last.
     first_node_entries: u32,
 }
@@ -84,15 +83,14 @@ impl Stream {
             max_deleted: StreamId::ZERO,
             entries_added: 0,
             next_group: 0,
-            node_entries: 0,
-            node_bytes: 0,
+            node: Node::default(),
             first_node_entries: 0,
         }
     }
 
     pub fn of(entry: &Entry) -> Stream {
         let mut fields = Fields(entry.large_payload());
-        Stream {
+        let mut stream = Stream {
             elements: entry.elements(),
             header: Header::of(entry),
             length: fields.number(),
@@ -101,10 +99,17 @@ impl Stream {
             max_deleted: fields.id(),
             entries_added: fields.number(),
             next_group: fields.short(),
-            node_entries: fields.short(),
-            node_bytes: fields.short(),
+            node: Node {
+                entries: fields.short(),
+                bytes: fields.short(),
+                ..Node::default()
+            },
             first_node_entries: fields.short(),
+        };
+        if !fields.0.is_empty() {
+            (stream.node.first, stream.node.names) = (fields.id(), fields.number());
         }
+        stream
     }
 
     /// The stream that a writer finds; an error if the key holds something else.
@@ -124,12 +129,14 @@ impl Stream {
         payload.extend_from_slice(&self.entries_added.to_be_bytes());
         for number in [
             self.next_group,
-            self.node_entries,
-            self.node_bytes,
+            self.node.entries,
+            self.node.bytes,
             self.first_node_entries,
         ] {
             payload.extend_from_slice(&number.to_be_bytes());
         }
+        payload.extend_from_slice(&self.node.first.to_bytes());
+        payload.extend_from_slice(&self.node.names.to_be_bytes());
         keys.put(name, self.header.flags(LARGE), &payload);
     }
 
@@ -138,7 +145,8 @@ impl Stream {
         let words_bytes: usize = words.iter().map(<[u8]>::len).sum();
         let mut fields = Vec::with_capacity(words_bytes + WORD_OVERHEAD_BYTES * words.len());
         words.iter().for_each(|word| packed::push(&mut fields, word));
-        self.choose_node(tx, config, id, words_bytes + WORD_OVERHEAD_BYTES * words.len());
+        self.choose_node(tx, config, id, words_bytes);
+        self.node.add(id, words.iter());
         self.elements.set(tx, &row_key(ENTRY, id), &fields);
         self.length += 1;
         self.entries_added += 1;
@@ -177,40 +185,31 @@ impl Stream {
         tx: &mut Transaction<'_>,
         entries: impl Iterator<Item = (StreamId, &'a [Vec<u8>])>,
     ) {
-        (self.node_entries, self.node_bytes) = (0, 0);
+        self.node = Node::default();
         for (id, words) in entries {
             if self.length == 0 {
                 self.first = id;
-            } else if self.node_entries == 0 {
+            } else if self.node.entries == 0 {
                 self.elements.set(tx, &row_key(NODE, id), b"");
             }
             let mut fields = Vec::new();
             words.iter().for_each(|word| packed::push(&mut fields, word));
             self.elements.set(tx, &row_key(ENTRY, id), &fields);
-            self.count_into_node(fields.len());
+            self.node.add(id, words.iter().map(Vec::as_slice));
             self.length += 1;
             self.last = id;
         }
     }
 
-    /// Counts an entry into the last node, or begins another if that is full.
+    /// Begins another node if the last one has no room.
     fn choose_node(&mut self, tx: &mut Transaction<'_>, config: &Config, id: StreamId, words_bytes: usize) {
         let limit = |value: i64| u64::try_from(value).ok().filter(|&limit| limit > 0).unwrap_or(u64::MAX);
         let entries_max = limit(config.stream_node_max_entries.load(Ordering::Relaxed));
         let bytes_max = limit(config.stream_node_max_bytes.load(Ordering::Relaxed));
-        let is_full = u64::from(self.node_entries) >= entries_max.min(u64::from(FULL))
-            || u64::from(self.node_bytes) + words_bytes as u64 >= bytes_max;
-        if is_full && self.node_entries > 0 {
+        if self.node.is_full_for(words_bytes, entries_max, bytes_max) {
             self.elements.set(tx, &row_key(NODE, id), b"");
-            (self.node_entries, self.node_bytes) = (0, 0);
+            self.node = Node::default();
         }
-        self.count_into_node(words_bytes);
-    }
-
-    fn count_into_node(&mut self, words_bytes: usize) {
-        self.node_entries = self.node_entries.saturating_add(1);
-        let entry_bytes = u32::try_from(words_bytes + ENTRY_OVERHEAD_BYTES).unwrap_or(u32::MAX);
-        self.node_bytes = self.node_bytes.saturating_add(entry_bytes);
     }
 
     /// The fields and values of an entry, packed.
@@ -289,7 +288,7 @@ impl Stream {
         }
         if next.is_none() {
             // The node before it was closed because it was full.
-            (self.node_entries, self.node_bytes) = (FULL, FULL);
+            self.node = Node::FULL;
         }
         if let Some(begins) = start.or(next) {
             self.elements.clear(tx, &row_key(NODE, begins));
@@ -399,7 +398,7 @@ impl Stream {
         self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
         self.first_node_entries = 0;
         if self.length == 0 {
-            (self.node_entries, self.node_bytes) = (0, 0);
+            self.node = Node::default();
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 
 use super::id::{self, NewId, StreamId};
+use super::references::Policy;
 use super::stream::{Keep, Stream, Trim, write_id};
 use crate::changes::What;
 use crate::command::Failure;
@@ -22,6 +23,7 @@ struct Options {
     approximate: bool,
     limit: Option<u64>,
     no_stream: bool,
+    policy: Option<Policy>,
     /// How many words were options.
     length: usize,
 }
@@ -52,7 +54,9 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     };
     let id = choose_id(wanted, stream.last, now_ms)?;
     stream.append(keys.tx, config, id, words);
-    let trimmed = trim.map_or(0, |trim| stream.trim(keys.tx, &trim));
+    let trimmed = trim.map_or(0, |trim| {
+        stream.trim_by(keys.tx, &trim, options.policy.unwrap_or_default())
+    });
     stream.write(&mut keys, name);
     if trimmed > 0 {
         keys.changes.note(keys.db, name, What::Trimmed);
@@ -89,6 +93,9 @@ fn options(words: Arguments<'_>, adds: bool) -> Result<Options, Failure> {
             let limit = parse::required_integer(&value[0])?;
             options.limit = Some(u64::try_from(limit).map_err(|_| "ERR The LIMIT argument must be >= 0.")?);
             options.length += 2;
+        } else if let Some(policy) = Policy::of(word).filter(|_| options.policy.is_none()) {
+            options.policy = Some(policy);
+            options.length += 1;
         } else if adds && parse::is(word, "nomkstream") {
             options.no_stream = true;
             options.length += 1;
@@ -151,7 +158,7 @@ pub fn xtrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(mut stream) = Stream::find(&mut keys, &arguments[1])? {
-        removed = stream.trim(keys.tx, &trim);
+        removed = stream.trim_by(keys.tx, &trim, options.policy.unwrap_or_default());
         if removed > 0 {
             stream.write(&mut keys, &arguments[1]);
         }

@@ -1,6 +1,6 @@
 """Compares the outcomes of two servers unit by unit, explains each difference, and prints that as Markdown.
 
-The bar is Redis: a test which Redis passes and Quartet does not is a difference, and needs a line in `exceptions.txt`
+The bar is Redis: a test which Redis passes and Quartet does not is a difference, and needs a line in `exceptions/SUITE.txt`
 with its reason (`unit | * | reason` covers a whole unit). A difference without a line, or a line without
 its difference, is a fault of the run: so the list can neither hide a regression nor outlive its reason.
 """
@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite import Outcome
+from outcome import Outcome
 
 NOT_RUN = "was not reached"
 
@@ -21,6 +21,10 @@ class Unit:
     name: str
     redis: Outcome | None
     quartet: Outcome
+
+    def with_another_run(self, other: Unit) -> Unit:
+        redis = self.redis.with_another_run(other.redis) if self.redis and other.redis else self.redis
+        return Unit(self.name, redis, self.quartet.with_another_run(other.quartet))
 
     def differences(self) -> dict[str, str]:
         """Tests which Redis passes and Quartet does not, with what the suite said; without a Redis, all that failed."""
@@ -46,6 +50,9 @@ class Exceptions:
     def reason(self, unit: str, test: str) -> str | None:
         return self.reasons.get((unit, test)) or self.reasons.get((unit, "*"))
 
+    def explain(self, unit: Unit) -> bool:
+        return all(self.reason(unit.name, test) for test in unit.differences())
+
     def tests(self, unit: str) -> list[str]:
         return [test for name, test in self.reasons if name == unit and test != "*"]
 
@@ -69,7 +76,7 @@ def indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines()[:12])
 
 
-COLUMNS = ["unit", "Redis passed", "Quartet passed", "differences", "left out by tags", "run on"]
+COLUMNS = ["unit", "Redis passed", "Quartet passed", "differences", "left out", "run on"]
 
 
 @dataclass

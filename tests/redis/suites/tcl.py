@@ -1,4 +1,4 @@
-"""Runs one unit of Redis' own TCL suite against a server, and reads what became of each test.
+"""Redis' own TCL suite in its external mode, one unit at a time.
 
     [ok]: NAME (3 ms)             passed
     [err]: NAME in tests/unit/…   failed; the lines after it say how
@@ -15,27 +15,32 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
-import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcome import Outcome, checked, run_program
+
+TITLE = "Redis' own TCL suite"
+ABOUT = "the suite of Redis 7.0.15 against a running server, `--tags \"-slow\"`"
+PORT = 0
+OPTIONS = {
+    "quartet": [],
+    "redis": ["--enable-debug-command", "yes", "--enable-protected-configs", "yes", "--enable-module-command", "yes"],
+}
+UNITS = """
+unit/type/string unit/type/incr unit/type/list unit/type/list-2 unit/type/list-3 unit/type/set unit/type/zset unit/type/hash
+unit/type/stream unit/type/stream-cgroups
+unit/geo unit/sort unit/scan unit/keyspace unit/expire unit/multi unit/protocol unit/bitops unit/bitfield unit/hyperloglog unit/other unit/auth
+unit/scripting unit/functions unit/dump
+unit/introspection unit/introspection-2 unit/slowlog unit/info unit/info-command unit/quit unit/lazyfree unit/pause unit/latency-monitor
+unit/pubsub unit/pubsubshard unit/tracking unit/acl unit/acl-v2 unit/querybuf unit/replybufsize unit/violations unit/obuf-limits unit/limits unit/client-eviction
+integration/redis-cli integration/redis-benchmark
+""".split()
+
 TOOLS = ["redis-cli", "redis-benchmark", "redis-server"]
-UNIT_SECONDS_MAX = 900
 # The suite's own processes talk over a port of the 32 below this one. It looks for a free one, but two runs at once could find the
 # same. All of them are below 32768, from where the system takes ports for connections.
 BASE_PORT = 20032 + os.getpid() % 390 * 32
 LINE = re.compile(r"\[(\w+)\]: (.*)")
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@dataclass
-class Outcome:
-    """`passed` and `failed` keep the order of the run; a failed test carries what the suite said about it."""
-
-    passed: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    ignored: int = 0
 
 
 def copy_of(checkout: Path, folder: Path) -> Path:
@@ -56,28 +61,21 @@ def copy_of(checkout: Path, folder: Path) -> Path:
     return folder
 
 
-def run_unit(suite: Path, unit: str, port: int, tags: str, skipped: list[str]) -> tuple[Outcome, str]:
+def run_unit(suite: Path, unit: str, port: int, skipped: list[str]) -> tuple[Outcome, str]:
     """The outcome, and the raw output for whoever wants to look closer. Tests called as in `skipped` are not run."""
     names = suite / "skipped-tests"
     names.write_text("".join(f"{name}\n" for name in skipped))
     command = ["./runtest", "--host", "127.0.0.1", "--port", str(port), "--baseport", str(BASE_PORT)]
-    command += ["--durable", "--tags", tags, "--skipfile", str(names), "--single", unit]
-    process = subprocess.Popen(
-        command, cwd=suite, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        output, _ = process.communicate(timeout=UNIT_SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        output += f"\n[exception]: no end after {UNIT_SECONDS_MAX} seconds\n".encode()
-    text = COLOUR.sub("", output.decode("utf-8", "replace"))
-    return parse(text), text
+    command += ["--durable", "--tags", "-slow", "--skipfile", str(names), "--single", unit]
+    text, ended = run_program(command, suite)
+    outcome = parse(text)
+    return (outcome if "[skip]: " in text and ended else checked(outcome, text, ended)), text
 
 
 def parse(text: str) -> Outcome:
     outcome = Outcome()
     told: list[str] = []
+    lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         found = LINE.match(line)
         if not found:
@@ -86,14 +84,14 @@ def parse(text: str) -> Outcome:
         told = []
         kind, rest = found.groups()
         if kind == "ok":
-            outcome.passed.append(distinct(re.sub(r" \(\d+ ms\)$", "", rest), outcome))
+            outcome.add_passed(re.sub(r" \(\d+ ms\)$", "", rest))
         elif kind in ("err", "exception"):
-            outcome.failed[distinct(failed_name(kind, rest), outcome)] = told
+            name = outcome.distinct(failed_name(kind, rest))
+            outcome.failed[name] = ""
+            lines[name] = told
         elif kind == "ignore":
             outcome.ignored += 1
-    if not (outcome.passed or outcome.failed or outcome.ignored or "[skip]: " in text):
-        raise RuntimeError(f"the suite did not run:\n{text}")
-    outcome.failed = {name: "\n".join(lines).split("\n!!! WARNING")[0].strip() for name, lines in outcome.failed.items()}
+    outcome.failed = {name: "\n".join(lines[name]).split("\n!!! WARNING")[0].strip() for name in outcome.failed}
     return outcome
 
 
@@ -103,13 +101,3 @@ def failed_name(kind: str, rest: str) -> str:
     if found := re.match(r"(.*) in tests/\S+\.tcl$", rest):
         return found.group(1)
     return f"(outside a test: {rest[:80]})"
-
-
-def distinct(name: str, outcome: Outcome) -> str:
-    """Some tests run several times under one name; the second is `NAME (2)`."""
-    seen = 1
-    numbered = name
-    while numbered in outcome.failed or numbered in outcome.passed:
-        seen += 1
-        numbered = f"{name} ({seen})"
-    return numbered
