@@ -242,8 +242,8 @@ def paged(server, reads, expected):
     items, elapsed = sum(items for _, items in results), time.perf_counter() - started
     if items != expected:
         raise SystemExit(f"{server.name}: {items} items instead of {expected}")
-    # The last page may be a short one.
-    middle = lambda part: statistics.median(seconds for whole, _ in results for seconds in part(whole[:-1]))
+    # The last page may be a short one, unless it is the only one.
+    middle = lambda part: statistics.median(seconds for whole, _ in results for seconds in part(whole[:-1] or whole))
     first = middle(lambda whole: whole[:max(1, len(whole) // 5)])
     last = middle(lambda whole: whole[-max(1, len(whole) // 5):])
     return {"items": items, "items_per_second": items / elapsed, "cpu_us_per_item": (server.cpu_seconds() - before) / items * 1e6,
