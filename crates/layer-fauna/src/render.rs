@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 
-use crate::codec::set_parts;
+use crate::codec::{Decoder, Part, set_parts};
+use crate::contents::Contents;
 use crate::error::{Error, Errors, Step};
 use crate::json::{self, Json, write_string};
 use crate::number::write_double;
@@ -157,13 +158,74 @@ impl Renderer {
             Timestamp::PENDING => self.micros(self.transaction_micros),
             Timestamp(micros) => self.micros(micros),
         }
-        for (key, value) in &document.fields.entries {
-            self.out.push(',');
-            write_string(key, &mut self.out);
-            self.out.push(':');
-            self.value(value);
+        match &document.contents {
+            Contents::Known(fields) => {
+                for (key, value) in &fields.entries {
+                    self.out.push(',');
+                    write_string(key, &mut self.out);
+                    self.out.push(':');
+                    self.value(value);
+                }
+            }
+            Contents::Stored(stored) => self.stored_fields(&mut stored.decoder()),
         }
         self.out.push('}');
+    }
+
+    /// The fields of a document, from its row.
+    fn stored_fields(&mut self, row: &mut Decoder<'_>) {
+        let Some(Part::Object(count)) = row.next_part() else {
+            return;
+        };
+        for _ in 0..count {
+            self.out.push(',');
+            self.stored_field(row);
+        }
+    }
+
+    /// Writes a key and its value; true if the key begins with `@`.
+    fn stored_field(&mut self, row: &mut Decoder<'_>) -> bool {
+        let key = row.key().unwrap_or_default();
+        write_string(key, &mut self.out);
+        self.out.push(':');
+        self.stored_value(row);
+        key.starts_with('@')
+    }
+
+    fn stored_value(&mut self, row: &mut Decoder<'_>) {
+        match row.next_part() {
+            Some(Part::Text(text)) => write_string(text, &mut self.out),
+            Some(Part::Whole(value)) => self.value(&value),
+            Some(Part::Array(count)) => {
+                self.out.push('[');
+                for index in 0..count {
+                    if index > 0 {
+                        self.out.push(',');
+                    }
+                    self.stored_value(row);
+                }
+                self.out.push(']');
+            }
+            Some(Part::Object(count)) => self.stored_object(count, row),
+            None => self.out.push_str("null"),
+        }
+    }
+
+    fn stored_object(&mut self, count: usize, row: &mut Decoder<'_>) {
+        let start = self.out.len();
+        let mut has_marked = false;
+        self.out.push('{');
+        for index in 0..count {
+            if index > 0 {
+                self.out.push(',');
+            }
+            has_marked |= self.stored_field(row);
+        }
+        self.out.push('}');
+        if has_marked {
+            self.out.insert_str(start, "{\"@obj\":");
+            self.out.push('}');
+        }
     }
 
     fn reference(&mut self, reference: &Ref) {
