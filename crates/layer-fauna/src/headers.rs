@@ -37,18 +37,18 @@ impl<'r> RequestHeaders<'r> {
     }
 
     /// What was presented as secret, by either scheme.
-    pub fn secret(&self) -> Option<String> {
+    pub fn secret(&self) -> Option<Cow<'r, str>> {
         let (scheme, rest) = self.get("authorization")?.split_once(' ')?;
         let rest = rest.trim();
         if scheme.eq_ignore_ascii_case("bearer") {
-            return Some(rest.to_owned());
+            return Some(rest.into());
         }
         if !scheme.eq_ignore_ascii_case("basic") {
             return None;
         }
         let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
         let decoded = String::from_utf8(decoded).ok()?;
-        Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
+        Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned().into())
     }
 
     /// What is not a number is ignored: a driver sends `None` before its first query.

@@ -148,7 +148,7 @@ impl Fauna {
         drop(evaluation);
         let mut stream = Stream {
             fauna: self.clone(),
-            secret,
+            secret: secret.into_owned(),
             target,
             fields,
             changed,

@@ -194,8 +194,10 @@ impl Worker for YcsbWorker {
         self.number = self.shared.choice.choose(&mut self.random, present);
         self.scanned = 1 + self.random.below(SCAN_RECORDS_MAX) as usize;
         self.field = self.random.below(FIELD_NAMES.len() as u64) as usize;
-        self.value.clear();
-        self.random.text(FIELD_BYTES, &mut self.value);
+        if matches!(self.operation, Operation::Update | Operation::ReadModifyWrite) {
+            self.value.clear();
+            self.random.text(FIELD_BYTES, &mut self.value);
+        }
     }
 
     async fn operate(&mut self) -> Result<(), OperationError> {
