@@ -409,3 +409,79 @@ impl Renderer {
         self.out.push(']');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Encoder;
+    use crate::definitions::NoNames;
+    use crate::expression::Effect;
+    use crate::parse;
+    use crate::value::Fields;
+
+    /// Fields are shown alike from their row and decoded, and are of the same size.
+    fn check(query: &str) {
+        let json = json::parse(query.as_bytes()).unwrap();
+        let fields = Arc::new(Fields::new(vec![
+            ("data".into(), parse::quoted(&json)),
+            ("ttl".into(), Value::TransactionTime),
+        ]));
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        let decoder = || Decoder::new(&encoded.bytes, &NoNames);
+        let (size, found) = decoder().survey("ttl").unwrap();
+        let decoded = decoder().fields().unwrap();
+        assert_eq!(
+            (size.depth, size.bytes),
+            (decoded.size().depth, decoded.size().bytes),
+            "{query}"
+        );
+        assert!(matches!(found, Some(Value::TransactionTime)), "{query}");
+        let mut shown = Renderer::new(7);
+        shown.stored_fields(&mut decoder());
+        let expected = render(&Value::Object(Arc::new(decoded)), 7);
+        assert_eq!(format!("{{{}}}", &shown.out[1..]), expected);
+    }
+
+    #[test]
+    fn rows_are_shown_as_what_they_hold() {
+        for query in [
+            "{}",
+            "[]",
+            r#"{"a":1,"b":-2.5,"c":[true,false,null,"x\"y\n\u0001é",{"d":{}}]}"#,
+            r#"{"@ref":{"id":"7","collection":{"@ref":{"id":"things","collection":{"@ref":{"id":"collections"}}}}}}"#,
+            r#"[{"@ts":"2020-01-01T00:00:00.5Z"},{"@date":"2020-01-01"}]"#,
+            r#"{"@odd":1,"other":{"@set":{"plain":[{"@odd":{"@odder":[]}}]}}}"#,
+        ] {
+            check(query);
+        }
+    }
+
+    #[test]
+    fn a_lambda_is_of_the_size_it_has_decoded() {
+        let source = json::parse(br#"{"lambda":"x","expr":{"add":[1,{"var":"x"}]}}"#).unwrap();
+        let closure = Closure {
+            lambda: parse::lambda(&source, Effect::Write).unwrap(),
+            variables: Arc::from([]),
+            api_version: "4".into(),
+        };
+        let fields = Fields::new(vec![("body".into(), Value::Query(Arc::new(closure)))]);
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        let (size, _) = Decoder::new(&encoded.bytes, &NoNames).survey("ttl").unwrap();
+        assert_eq!((size.depth, size.bytes), (fields.size().depth, fields.size().bytes));
+    }
+
+    #[test]
+    fn a_broken_row_is_seen_before_it_is_shown() {
+        let fields = Fields::new(vec![(
+            "data".into(),
+            Value::array(vec![Value::string("text"), Value::Int(1)]),
+        )]);
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        for end in 0..encoded.bytes.len() {
+            assert!(Decoder::new(&encoded.bytes[..end], &NoNames).survey("ttl").is_none());
+        }
+    }
+}
