@@ -5,7 +5,7 @@
 //!                                          ^ timed ^
 //! ```
 //!
-//! One warm connection and one histogram a worker, merged at the end: nothing is shared while the clock runs. The workers are
+//! One warm connection a worker, one histogram a thread, merged at the end: nothing is shared between threads while the clock runs. The workers are
 //! dealt out to a few threads, each of which is an event loop, as load generators for many connections are built: with a thread
 //! a worker the machine would be busy changing threads, and the server's CPU would be spent on waking them. A reply that waits
 //! for its thread counts as not yet there. A closed loop hides queueing that an open one would show (coordinated omission); it is what
@@ -16,6 +16,8 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -67,7 +69,9 @@ pub fn closed_loop(
     progress: &ProgressBar,
     at_start: impl FnOnce(),
 ) -> anyhow::Result<Measured> {
-    let threads = workers.min(available_parallelism().map_or(1, |cores| cores.get() as u64));
+    // A server on this machine needs the other half: a thread too many would take its turns.
+    let threads = available_parallelism().map_or(1, |cores| (cores.get() as u64 / 2).max(1));
+    let threads = threads.min(workers);
     let (ready, reports) = mpsc::channel();
     let parts = std::thread::scope(|scope| {
         let crews = (0..threads).map(|first| {
@@ -109,7 +113,7 @@ impl Crew {
         self,
         indices: impl Iterator<Item = u64>,
         make: &impl AsyncFn(u64) -> anyhow::Result<Box<dyn Worker>>,
-    ) -> Vec<Part> {
+    ) -> Option<Part> {
         let runtime = match event_loop() {
             Ok(runtime) => runtime,
             Err(error) => return self.report(Err(error)),
@@ -124,22 +128,24 @@ impl Crew {
             }
             self.report(Ok(()));
             if self.gone.recv().is_err() {
-                return Vec::new();
+                return None;
             }
-            let tasks = workers.into_iter().map(|worker| work(worker, self.duration));
+            let part = Rc::new(RefCell::new(Part::new()));
+            let tasks = workers
+                .into_iter()
+                .map(|worker| work(worker, self.duration, part.clone()));
             let tasks: Vec<_> = tasks.map(tokio::task::spawn_local).collect();
-            let mut parts = Vec::with_capacity(tasks.len());
             for task in tasks {
-                parts.push(task.await.expect("a worker does not panic"));
+                task.await.expect("a worker does not panic");
             }
-            parts
+            Rc::into_inner(part).map(RefCell::into_inner)
         })
     }
 
     /// Who is to hear it may have given up.
-    fn report(&self, result: anyhow::Result<()>) -> Vec<Part> {
+    fn report(&self, result: anyhow::Result<()>) -> Option<Part> {
         let _ = self.ready.send(result);
-        Vec::new()
+        None
     }
 }
 
@@ -149,7 +155,7 @@ pub fn event_loop() -> anyhow::Result<tokio::runtime::Runtime> {
     builder.enable_all().build().context("cannot start an event loop")
 }
 
-/// One worker's share of the result.
+/// One thread's share of the result.
 struct Part {
     latency: Histogram<u64>,
     started: Instant,
@@ -159,6 +165,24 @@ struct Part {
 }
 
 impl Part {
+    fn new() -> Part {
+        let now = Instant::now();
+        Part {
+            latency: histogram(),
+            started: now,
+            finished: now,
+            errors: 0,
+            first_error: None,
+        }
+    }
+
+    /// Notes a request that succeeded.
+    fn finish(&mut self, sent: Instant, finished: Instant) {
+        self.finished = self.finished.max(finished);
+        let latency = (finished - sent).as_micros().max(1) as u64;
+        self.latency.saturating_record(latency);
+    }
+
     /// Whether the worker can go on.
     fn note(&mut self, error: &OperationError) -> bool {
         self.errors += 1;
@@ -167,32 +191,24 @@ impl Part {
     }
 }
 
-async fn work(mut worker: Box<dyn Worker>, duration: Duration) -> Part {
-    let now = Instant::now();
-    let mut part = Part {
-        latency: histogram(),
-        started: now,
-        finished: now,
-        errors: 0,
-        first_error: None,
-    };
-    while part.finished - part.started < duration {
+/// The workers of a thread have one part between them: thousands of histograms would be most of what the generator touches.
+async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<Part>>) {
+    let started = part.borrow().started;
+    while started.elapsed() < duration {
         worker.prepare();
         let sent = Instant::now();
         let mut outcome = worker.operate().await;
-        part.finished = Instant::now();
+        let finished = Instant::now();
         if outcome.is_ok() {
-            let latency = (part.finished - sent).as_micros().max(1) as u64;
-            part.latency.saturating_record(latency);
+            part.borrow_mut().finish(sent, finished);
             outcome = worker.settle().await;
         }
         if let Err(error) = outcome
-            && !part.note(&error)
+            && !part.borrow_mut().note(&error)
         {
             break;
         }
     }
-    part
 }
 
 fn histogram() -> Histogram<u64> {
