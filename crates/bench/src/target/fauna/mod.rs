@@ -227,7 +227,11 @@ fn push_string(text: &str, out: &mut String) {
 
 /// How many fields the objects of a reply have, all together. None of the workloads' texts looks like the end of a name.
 fn fields(body: &str) -> usize {
-    body.as_bytes().windows(2).filter(|pair| pair == b"\":").count()
+    // Without a branch, so that the compiler takes many bytes at once.
+    let pairs = body.as_bytes().iter().zip(body.as_bytes().iter().skip(1));
+    pairs
+        .map(|(quote, colon)| usize::from((*quote == b'"') & (*colon == b':')))
+        .sum()
 }
 
 /// The ref of an article: its id, hashed to a document's number.

@@ -35,12 +35,7 @@ impl FaunaConnection {
     /// Sends the query and checks that so many whole records came.
     async fn expect_records(&mut self, expected: std::ops::RangeInclusive<usize>) -> Result<(), OperationError> {
         let body = self.ask().await?.ok()?;
-        // Of other names none has a digit at its end.
-        let numbered = body
-            .as_bytes()
-            .windows(3)
-            .filter(|end| end[0].is_ascii_digit() && end[1..] == *b"\":");
-        let fields = numbered.count();
+        let fields = numbered_fields(body.as_bytes());
         let whole = fields.is_multiple_of(FIELD_NAMES.len()) && expected.contains(&(fields / FIELD_NAMES.len()));
         match whole {
             true => Ok(()),
@@ -49,6 +44,14 @@ impl FaunaConnection {
             ))),
         }
     }
+}
+
+/// How many names end with a digit: those of a record's fields, and no others. Without a branch, so that the compiler takes many
+/// bytes at once.
+fn numbered_fields(body: &[u8]) -> usize {
+    let ends = body.iter().zip(body.iter().skip(1)).zip(body.iter().skip(2));
+    ends.map(|((digit, quote), colon)| usize::from(digit.is_ascii_digit() & (*quote == b'"') & (*colon == b':')))
+        .sum()
 }
 
 #[async_trait(?Send)]
