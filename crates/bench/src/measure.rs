@@ -177,10 +177,8 @@ impl Part {
     }
 
     /// Notes a request that succeeded.
-    fn finish(&mut self, sent: Instant, finished: Instant) {
-        self.finished = self.finished.max(finished);
-        let latency = (finished - sent).as_micros().max(1) as u64;
-        self.latency.saturating_record(latency);
+    fn record(&mut self, latency: Duration) {
+        self.latency.saturating_record(latency.as_micros().max(1) as u64);
     }
 
     /// Whether the worker can go on.
@@ -194,13 +192,15 @@ impl Part {
 /// The workers of a thread have one part between them: thousands of histograms would be most of what the generator touches.
 async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<Part>>) {
     let started = part.borrow().started;
-    while started.elapsed() < duration {
+    let mut finished = started;
+    while finished - started < duration {
         worker.prepare();
         let sent = Instant::now();
         let mut outcome = worker.operate().await;
-        let finished = Instant::now();
+        finished = Instant::now();
+        part.borrow_mut().finished = finished;
         if outcome.is_ok() {
-            part.borrow_mut().finish(sent, finished);
+            part.borrow_mut().record(finished - sent);
             outcome = worker.settle().await;
         }
         if let Err(error) = outcome

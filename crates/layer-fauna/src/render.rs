@@ -32,9 +32,10 @@ pub fn render(value: &Value, transaction_micros: u64) -> String {
 /// The body of a good reply.
 pub fn resource(value: &Value, transaction_micros: u64) -> String {
     let mut renderer = Renderer::new(transaction_micros);
-    renderer
-        .out
-        .reserve(value.size().bytes.min(BODY_BYTES_RESERVED) as usize);
+    // Refs, times and escapes take more than a value's size says; growing would copy the whole.
+    let bytes = value.size().bytes;
+    let expected = bytes.saturating_add(bytes / 4).saturating_add(256);
+    renderer.out.reserve(expected.min(BODY_BYTES_RESERVED) as usize);
     renderer.out.push_str("{\"resource\":");
     renderer.value(value);
     renderer.out.push('}');
