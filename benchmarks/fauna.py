@@ -67,10 +67,13 @@ class FaunaServer(Server):
 def cell(settings, name, workers, workload, *options):
     """One row: the median of the rounds' figures."""
     rounds = []
+    # Loading, connecting and clearing take seconds; a cell that hangs must not hold up the run.
+    timeout = 2 * settings.seconds + 120
     for _ in range(settings.rounds):
         server = FaunaServer()
         try:
-            measured = bench(server, workload, "--parallelism", str(workers), "--seconds", str(settings.seconds), *options)
+            measured = bench(server, workload, "--parallelism", str(workers), "--seconds", str(settings.seconds), *options,
+                             timeout=timeout)
             rounds.append(figures(measured[0]))
         finally:
             server.stop()

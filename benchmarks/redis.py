@@ -100,12 +100,12 @@ class Server:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def bench(server, workload, *options, db=0):
+def bench(server, workload, *options, db=0, timeout=None):
     """One run of `quartet bench`; returns its cells."""
     with tempfile.TemporaryDirectory() as report:
         command = [str(QUARTET), "bench", workload, "--target", server.url(db), "--flush", "--report", report,
                    "--server-pid", str(server.process.pid), *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=timeout)
         return json.loads((Path(report) / f"{workload}.json").read_text())["cells"]
 
 

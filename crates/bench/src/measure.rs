@@ -1,39 +1,46 @@
 //! The closed loop: each worker has one request under way, and starts the next when it is answered.
 //!
 //! ```text
-//! worker:  barrier | prepare [operate] settle | prepare [operate] settle | ... until the time is over
-//!                            ^ timed ^
+//! worker:  connect, wait for all | prepare [operate] settle | prepare [operate] settle | ... until the time is over
+//!                                          ^ timed ^
 //! ```
 //!
-//! One thread and one warm connection a worker, one histogram a worker, merged at the end: nothing is shared while the
-//! clock runs. A closed loop hides queueing that an open one would show (coordinated omission); it is what the
-//! published benchmarks did. Throughput is completed requests over the time from the first start to the last finish.
+//! One warm connection a worker, one histogram a thread, merged at the end: nothing is shared between threads while the clock runs. The workers are
+//! dealt out to a few threads, each of which is an event loop, as load generators for many connections are built: with a thread
+//! a worker the machine would be busy changing threads, and the server's CPU would be spent on waking them. A reply that waits
+//! for its thread counts as not yet there. A closed loop hides queueing that an open one would show (coordinated omission); it is what
+//! the published benchmarks did. Throughput is completed requests over the time from the first start to the last finish.
 
 use crate::target::OperationError;
 use anyhow::{Context, bail};
+use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
-use std::sync::Barrier;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
+use tokio::task::LocalSet;
 
 /// Latencies from one microsecond to two minutes, to three significant digits. A shorter one counts as one, a longer
 /// one as the longest.
 const LATENCY_US_MAX: u64 = 120_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-const STACK_BYTES: usize = 256 * 1024;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What one thread repeats.
-pub trait Worker: Send {
+/// What is repeated.
+#[async_trait(?Send)]
+pub trait Worker {
     /// Chooses and makes the data of the next request. Not timed.
     fn prepare(&mut self) {}
 
     /// The request, until its reply is complete and understood. Timed.
-    fn operate(&mut self) -> Result<(), OperationError>;
+    async fn operate(&mut self) -> Result<(), OperationError>;
 
     /// What has to follow a request that succeeded. Not timed.
-    fn settle(&mut self) -> Result<(), OperationError> {
+    async fn settle(&mut self) -> Result<(), OperationError> {
         Ok(())
     }
 }
@@ -49,41 +56,106 @@ pub struct Measured {
     pub first_error: Option<String>,
 }
 
-/// Runs all workers for `duration`. `at_start` is called when all of them are ready, just before they are let go.
+/// Makes so many workers, on the threads they will run on, and runs them for `duration`. `at_start` is called when all of them
+/// are ready, just before they are let go.
 ///
 /// # Errors
 ///
-/// Threads could not be started, or not one request succeeded.
+/// A worker could not be made, or not one request succeeded.
 pub fn closed_loop(
-    workers: Vec<Box<dyn Worker>>,
+    workers: u64,
+    make: &(impl AsyncFn(u64) -> anyhow::Result<Box<dyn Worker>> + Sync),
     duration: Duration,
     progress: &ProgressBar,
     at_start: impl FnOnce(),
 ) -> anyhow::Result<Measured> {
-    let barrier = Barrier::new(workers.len() + 1);
+    // A server on this machine needs the other half: a thread too many would take its turns.
+    let threads = available_parallelism().map_or(1, |cores| (cores.get() as u64 / 2).max(1));
+    let threads = threads.min(workers);
+    let (ready, reports) = mpsc::channel();
     let parts = std::thread::scope(|scope| {
-        let mut threads = Vec::with_capacity(workers.len());
-        for worker in workers {
-            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            // Threads already waiting at the barrier would wait for ever, so this cannot be reported and survived.
-            threads.push(
-                thread
-                    .spawn_scoped(scope, || work(worker, duration, &barrier))
-                    .expect("a thread a worker"),
-            );
-        }
+        let crews = (0..threads).map(|first| {
+            let (go, gone) = mpsc::channel();
+            let crew = Crew {
+                ready: ready.clone(),
+                gone,
+                duration,
+            };
+            let indices = (first..workers).step_by(threads as usize);
+            (go, scope.spawn(move || crew.run(indices, make)))
+        });
+        let crews: Vec<_> = crews.collect();
+        // Without a word to go the other crews end, too.
+        reports.iter().take(crews.len()).collect::<anyhow::Result<()>>()?;
         at_start();
-        barrier.wait();
+        for (go, _) in &crews {
+            go.send(()).context("a thread ended before the start")?;
+        }
         show(progress, duration);
-        threads
+        let parts = crews
             .into_iter()
-            .map(|thread| thread.join().expect("a worker does not panic"))
-            .collect::<Vec<_>>()
-    });
+            .flat_map(|(_, crew)| crew.join().expect("a worker does not panic"));
+        anyhow::Ok(parts.collect::<Vec<_>>())
+    })?;
     merge(parts)
 }
 
-/// One worker's share of the result.
+/// The workers of one thread.
+struct Crew {
+    /// Told once that they are ready, or why not.
+    ready: mpsc::Sender<anyhow::Result<()>>,
+    gone: mpsc::Receiver<()>,
+    duration: Duration,
+}
+
+impl Crew {
+    fn run(
+        self,
+        indices: impl Iterator<Item = u64>,
+        make: &impl AsyncFn(u64) -> anyhow::Result<Box<dyn Worker>>,
+    ) -> Option<Part> {
+        let runtime = match event_loop() {
+            Ok(runtime) => runtime,
+            Err(error) => return self.report(Err(error)),
+        };
+        LocalSet::new().block_on(&runtime, async {
+            let mut workers = Vec::new();
+            for index in indices {
+                match make(index).await {
+                    Ok(worker) => workers.push(worker),
+                    Err(error) => return self.report(Err(error)),
+                }
+            }
+            self.report(Ok(()));
+            if self.gone.recv().is_err() {
+                return None;
+            }
+            let part = Rc::new(RefCell::new(Part::new()));
+            let tasks = workers
+                .into_iter()
+                .map(|worker| work(worker, self.duration, part.clone()));
+            let tasks: Vec<_> = tasks.map(tokio::task::spawn_local).collect();
+            for task in tasks {
+                task.await.expect("a worker does not panic");
+            }
+            Rc::into_inner(part).map(RefCell::into_inner)
+        })
+    }
+
+    /// Who is to hear it may have given up.
+    fn report(&self, result: anyhow::Result<()>) -> Option<Part> {
+        let _ = self.ready.send(result);
+        None
+    }
+}
+
+/// What drives the sockets of one thread.
+pub fn event_loop() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("cannot start an event loop")
+}
+
+/// One thread's share of the result.
 struct Part {
     latency: Histogram<u64>,
     started: Instant,
@@ -93,6 +165,22 @@ struct Part {
 }
 
 impl Part {
+    fn new() -> Part {
+        let now = Instant::now();
+        Part {
+            latency: histogram(),
+            started: now,
+            finished: now,
+            errors: 0,
+            first_error: None,
+        }
+    }
+
+    /// Notes a request that succeeded.
+    fn record(&mut self, latency: Duration) {
+        self.latency.saturating_record(latency.as_micros().max(1) as u64);
+    }
+
     /// Whether the worker can go on.
     fn note(&mut self, error: &OperationError) -> bool {
         self.errors += 1;
@@ -101,35 +189,26 @@ impl Part {
     }
 }
 
-fn work(mut worker: Box<dyn Worker>, duration: Duration, barrier: &Barrier) -> Part {
-    let now = Instant::now();
-    let mut part = Part {
-        latency: histogram(),
-        started: now,
-        finished: now,
-        errors: 0,
-        first_error: None,
-    };
-    barrier.wait();
-    part.started = Instant::now();
-    part.finished = part.started;
-    while part.finished - part.started < duration {
+/// The workers of a thread have one part between them: thousands of histograms would be most of what the generator touches.
+async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<Part>>) {
+    let started = part.borrow().started;
+    let mut finished = started;
+    while finished - started < duration {
         worker.prepare();
         let sent = Instant::now();
-        let outcome = worker.operate();
-        part.finished = Instant::now();
-        let outcome = outcome.and_then(|()| {
-            part.latency
-                .saturating_record((part.finished - sent).as_micros().max(1) as u64);
-            worker.settle()
-        });
+        let mut outcome = worker.operate().await;
+        finished = Instant::now();
+        part.borrow_mut().finished = finished;
+        if outcome.is_ok() {
+            part.borrow_mut().record(finished - sent);
+            outcome = worker.settle().await;
+        }
         if let Err(error) = outcome
-            && !part.note(&error)
+            && !part.borrow_mut().note(&error)
         {
             break;
         }
     }
-    part
 }
 
 fn histogram() -> Histogram<u64> {
@@ -190,12 +269,13 @@ mod tests {
         lost_at: u64,
     }
 
+    #[async_trait(?Send)]
     impl Worker for Scripted {
         fn prepare(&mut self) {
             self.number += 1;
         }
 
-        fn operate(&mut self) -> Result<(), OperationError> {
+        async fn operate(&mut self) -> Result<(), OperationError> {
             match self.number {
                 number if number == self.lost_at => Err(OperationError::Lost("gone".to_owned())),
                 number if number.is_multiple_of(self.refused_every) => Err(OperationError::Refused("no".to_owned())),
@@ -205,20 +285,16 @@ mod tests {
     }
 
     fn check(workers: u64, refused_every: u64, lost_at: u64) -> anyhow::Result<Measured> {
-        let worker = || {
-            Box::new(Scripted {
+        let make = async |_| {
+            let worker = Scripted {
                 number: 0,
                 refused_every,
                 lost_at,
-            }) as Box<dyn Worker>
+            };
+            Ok(Box::new(worker) as Box<dyn Worker>)
         };
         let duration = Duration::from_millis(20);
-        closed_loop(
-            (0..workers).map(|_| worker()).collect(),
-            duration,
-            &ProgressBar::hidden(),
-            || (),
-        )
+        closed_loop(workers, &make, duration, &ProgressBar::hidden(), || ())
     }
 
     #[test]

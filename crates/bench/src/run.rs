@@ -5,7 +5,7 @@
 //! workers stand ready and again when the last has finished, so loading is not in it.
 
 use crate::arguments::{NewsArguments, ProductArguments, RunArguments, YcsbArguments};
-use crate::measure::{Worker, closed_loop};
+use crate::measure::{Worker, closed_loop, event_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::target::{Connection, Target};
 use crate::workload::calvin::CalvinWorker;
@@ -26,8 +26,8 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
     for test in arguments.tests {
         bench.run_test(
             test.name(),
-            |connection, seed| match test.is_preloaded() {
-                true => Ok(product::load(connection, seed)?),
+            async |connection, seed| match test.is_preloaded() {
+                true => Ok(product::load(connection, seed).await?),
                 false => Ok(()),
             },
             || |connection, seed, index, workers| Box::new(ProductWorker::new(test, connection, seed, index, workers)),
@@ -61,7 +61,7 @@ pub fn ycsb(arguments: YcsbArguments, start_embedded: StartEmbedded) -> anyhow::
     for workload in arguments.workloads {
         bench.run_test(
             workload.name(),
-            |connection, seed| Ok(ycsb::load(connection, seed, arguments.records)?),
+            async |connection, seed| Ok(ycsb::load(connection, seed, arguments.records).await?),
             || {
                 let shared = ycsb::Shared::new(workload, arguments.distribution, arguments.records);
                 move |connection, seed, index, workers| {
@@ -77,7 +77,7 @@ pub fn ycsb(arguments: YcsbArguments, start_embedded: StartEmbedded) -> anyhow::
 pub fn calvin(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
     let start = || start_embedded(Protocol::Fauna);
     let mut bench = Bench::open("calvin", CALVIN_REQUEST, vec!["insert".to_owned()], arguments, start)?;
-    let nothing = |_: &mut dyn Connection, _| Ok(());
+    let nothing = async |_: &mut dyn Connection, _| Ok(());
     bench.run_test("insert", nothing, || {
         |connection, seed, index, workers| Box::new(CalvinWorker::new(connection, seed, index, workers))
     })?;
@@ -96,8 +96,9 @@ const CALVIN_REQUEST: &str = "A request is one authenticated query, one transact
 struct Bench {
     arguments: RunArguments,
     target: Box<dyn Target>,
-    /// For what happens between the tests.
+    /// For what happens between the tests, and its event loop.
     control: Box<dyn Connection>,
+    runtime: tokio::runtime::Runtime,
     results: Results,
     /// Held until the benchmark is over.
     embedded: Option<EmbeddedServer>,
@@ -120,14 +121,15 @@ impl Bench {
             .map(|server| server.url.as_str())
             .or(arguments.target.as_deref());
         let target = crate::target::of_url(url.context("a target")?)?;
-        let mut control = target.connect()?;
-        if embedded.is_none() && !arguments.flush && !control.is_empty()? {
+        let runtime = event_loop()?;
+        let mut control = runtime.block_on(target.connect())?;
+        if embedded.is_none() && !arguments.flush && !runtime.block_on(control.is_empty())? {
             bail!(
                 "{} holds data, and the benchmark clears its database: --flush allows that",
                 target.address()
             );
         }
-        let described = control.describe()?;
+        let described = runtime.block_on(control.describe())?;
         let found_pid = described
             .pid
             .filter(|&pid| target.is_loopback() && cpu::is_server(pid, described.executable.as_deref()));
@@ -157,41 +159,51 @@ impl Bench {
             arguments,
             target,
             control,
+            runtime,
             results,
             embedded,
         })
     }
 
     /// Runs one test at every parallelism. `cell` gives what makes the workers of one cell.
-    fn run_test<W: Worker + 'static, M: Fn(Box<dyn Connection>, u64, u64, u64) -> Box<W>>(
+    fn run_test<W: Worker + 'static, M: Fn(Box<dyn Connection>, u64, u64, u64) -> Box<W> + Sync>(
         &mut self,
         test: &str,
-        load: impl Fn(&mut dyn Connection, u64) -> anyhow::Result<()>,
+        load: impl AsyncFn(&mut dyn Connection, u64) -> anyhow::Result<()>,
         cell: impl Fn() -> M,
     ) -> anyhow::Result<()> {
         let seed = self.arguments.seed;
         for parallelism in self.arguments.parallelism.clone() {
-            self.control.clear().context("cannot clear the database")?;
-            load(&mut *self.control, seed).context("cannot load the data")?;
-            let worker = cell();
-            let connect = |index| -> anyhow::Result<Box<dyn Worker>> {
-                Ok(worker(self.target.connect()?, seed, index, parallelism.into()))
+            let prepared = async {
+                let control = &mut *self.control;
+                control.clear().await.context("cannot clear the database")?;
+                load(control, seed).await.context("cannot load the data")
             };
-            let workers: Vec<Box<dyn Worker>> = (0..parallelism.into()).map(connect).collect::<anyhow::Result<_>>()?;
-            let cell = self
-                .run_cell(test, parallelism, workers)
-                .with_context(|| format!("in {test}"))?;
+            self.runtime.block_on(prepared)?;
+            let (worker, target) = (cell(), &*self.target);
+            let make = async |index| {
+                let worker: Box<dyn Worker> = worker(target.connect().await?, seed, index, parallelism.into());
+                anyhow::Ok(worker)
+            };
+            let cell = self.run_cell(test, parallelism, &make);
+            let cell = cell.with_context(|| format!("in {test}"))?;
             println!("{}", report::cell(&cell));
             self.results.cells.push(cell);
         }
         Ok(())
     }
 
-    fn run_cell(&self, test: &str, parallelism: u32, workers: Vec<Box<dyn Worker>>) -> anyhow::Result<Cell> {
+    fn run_cell(
+        &self,
+        test: &str,
+        parallelism: u32,
+        make: &(impl AsyncFn(u64) -> anyhow::Result<Box<dyn Worker>> + Sync),
+    ) -> anyhow::Result<Cell> {
         let progress = progress(test, parallelism);
         let duration = Duration::from_secs(self.arguments.seconds);
         let mut before = CpuUsed::default();
-        let measured = closed_loop(workers, duration, &progress, || before = self.cpu_used());
+        let at_start = || before = self.cpu_used();
+        let measured = closed_loop(parallelism.into(), make, duration, &progress, at_start);
         let after = self.cpu_used();
         progress.finish_and_clear();
         let used = CpuUsed {
@@ -209,9 +221,8 @@ impl Bench {
     }
 
     fn close(mut self) -> anyhow::Result<()> {
-        self.control
-            .clear()
-            .context("cannot clear the database after the benchmark")?;
+        let cleared = self.runtime.block_on(self.control.clear());
+        cleared.context("cannot clear the database after the benchmark")?;
         if let Some(directory) = &self.arguments.report {
             write_report(&self.results, directory)?;
         }

@@ -41,7 +41,7 @@ pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
 pub use optimistic::{CommitError, CommitRequest, Mutation, OptimisticTransaction, RunError, Stamp, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
-pub use reader::Reader;
+pub use reader::{Reader, RowValue};
 pub use transaction::{SPACE_BYTES, Transaction, UniqueId};
 pub use watch::WatchId;
 

@@ -13,6 +13,7 @@ use quartet_model::{KeyRange, Version};
 use quartet_store::Snapshot;
 
 use crate::home::{ExecuteError, HomeState};
+use crate::reader::RowValue;
 use crate::transaction::{SPACE_BYTES, Transaction};
 use crate::{Durability, Engine, Hold, Space};
 
@@ -219,14 +220,22 @@ impl OptimisticTransaction {
     }
 
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        match self.get_row(key)? {
+            RowValue::Stored(row) => Some(row.value().to_vec()),
+            RowValue::Written(value) => Some(value),
+        }
+    }
+
+    /// Like `get`, without copying what is stored.
+    pub fn get_row(&mut self, key: &[u8]) -> Option<RowValue> {
         let attempt = &mut self.attempt;
         let key = attempt.points_read.push(&self.prefix, key);
         if let Some(written) = attempt.writes.get(key) {
             let value = written.value.clone();
             attempt.points_read.pop();
-            return value;
+            return value.map(RowValue::Written);
         }
-        self.snapshot.get(key).map(|row| row.value().to_vec())
+        self.snapshot.get(key).map(RowValue::Stored)
     }
 
     /// Like `get`, but a later change of the row is no conflict.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use quartet_model::Version;
-use quartet_store::Snapshot;
+use quartet_store::{Row, Snapshot};
 
 use crate::optimistic::Visit;
 use crate::transaction::SPACE_BYTES;
@@ -24,10 +24,34 @@ pub struct Reader {
     pub now_micros: u64,
 }
 
+/// The value of a row, where it lies. Holding it holds the row, but no snapshot.
+#[derive(Clone)]
+pub enum RowValue {
+    Stored(Row),
+    /// What a transaction has written itself, so far.
+    Written(Vec<u8>),
+}
+
+impl std::ops::Deref for RowValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            RowValue::Stored(row) => row.value(),
+            RowValue::Written(value) => value,
+        }
+    }
+}
+
 impl Reader {
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get_row(key).map(|value| value.to_vec())
+    }
+
+    /// Like `get`, without copying.
+    pub fn get_row(&self, key: &[u8]) -> Option<RowValue> {
         let row = self.snapshot.get(&[&self.prefix, key].concat());
-        row.map(|row| row.value().to_vec())
+        row.map(RowValue::Stored)
     }
 
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks.

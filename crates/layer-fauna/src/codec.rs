@@ -15,7 +15,7 @@ use crate::parse;
 use crate::render;
 use crate::rows;
 use crate::time::{Date, Time};
-use crate::value::{Closure, Fields, Native, Ref, Set, Target, Timestamp, Value};
+use crate::value::{Closure, Fields, Native, Ref, Set, Size, Target, Timestamp, Value};
 
 /// Numbers of named things, and back.
 pub trait Names {
@@ -172,6 +172,14 @@ pub struct Decoder<'a> {
     depth: usize,
 }
 
+/// A value on its way from a row to a reply. Of a container first the number of its elements comes, then these.
+pub enum Part<'a> {
+    Text(&'a str),
+    Array(usize),
+    Object(usize),
+    Whole(Value),
+}
+
 /// Beyond what can be written: guards against broken rows.
 const DEPTH_MAX: usize = 2000;
 
@@ -273,6 +281,86 @@ impl<'a> Decoder<'a> {
     /// The fields of a document.
     pub fn fields(&mut self) -> Option<Fields> {
         (self.byte()? == OBJECT).then(|| self.entries()).flatten()
+    }
+
+    /// Walks through the fields of a document: how large they are, and the value of one of them.
+    pub fn survey(&mut self, key: &str) -> Option<(Size, Option<Value>)> {
+        let (mut size, mut found) = (Size::empty(), None);
+        if self.byte()? != OBJECT {
+            return None;
+        }
+        for _ in 0..self.length()? {
+            let name = self.text()?;
+            if name == key {
+                found = Some(Decoder::new(self.bytes, self.names).value()?);
+            }
+            size = size.holding(self.skip()?, Some(name.len()));
+        }
+        Some((size, found))
+    }
+
+    /// Passes over a value; its size is that of the value decoded.
+    fn skip(&mut self) -> Option<Size> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
+        }
+        let tag = self.byte()?;
+        let size = match tag {
+            STRING | BYTES => {
+                let length = self.length()?;
+                self.take(length)?;
+                Size::leaf(length)
+            }
+            ARRAY | OBJECT => {
+                let mut size = Size::empty();
+                for _ in 0..self.length()? {
+                    let key_bytes = match tag {
+                        OBJECT => Some(self.text()?.len()),
+                        _ => None,
+                    };
+                    size = size.holding(self.skip()?, key_bytes);
+                }
+                size
+            }
+            NULL | FALSE | TRUE => Size::leaf(8),
+            INT | DOUBLE | DATE => self.take(8).map(|_| Size::leaf(8))?,
+            TIME => self.take(12).map(|_| Size::leaf(8))?,
+            UUID => self.take(16).map(|_| Size::leaf(8))?,
+            REF => self.reference().map(|_| Size::leaf(8))?,
+            QUERY => {
+                self.text()?;
+                self.text()?;
+                Size::leaf(64).deeper()
+            }
+            _ => return None,
+        };
+        self.depth -= 1;
+        Some(size)
+    }
+
+    /// What comes next, taken apart only as far as it must be to be shown.
+    pub fn next_part(&mut self) -> Option<Part<'a>> {
+        match *self.bytes.first()? {
+            STRING => {
+                self.byte()?;
+                self.text().map(Part::Text)
+            }
+            ARRAY => {
+                self.byte()?;
+                self.length().map(Part::Array)
+            }
+            OBJECT => {
+                self.byte()?;
+                self.length().map(Part::Object)
+            }
+            _ => self.value().map(Part::Whole),
+        }
+    }
+
+    /// The next key of an object.
+    pub fn key(&mut self) -> Option<&'a str> {
+        self.text()
     }
 
     fn query(&mut self) -> Option<Value> {
@@ -382,7 +470,11 @@ impl crate::value::Document {
             ("ref".into(), Value::Ref(self.reference.clone())),
             ("ts".into(), self.ts.value()),
         ];
-        Value::object(head.into_iter().chain(self.fields.entries.iter().cloned()).collect())
+        Value::object(
+            head.into_iter()
+                .chain(self.contents.fields().entries.iter().cloned())
+                .collect(),
+        )
     }
 }
 

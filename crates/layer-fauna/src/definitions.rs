@@ -710,7 +710,7 @@ pub fn change(
     let place = evaluation.resolve(reference).within(key)?;
     let native = place.native().ok_or_else(Errors::document_not_found).within(key)?;
     let (ts, old) = evaluation
-        .live(&place)
+        .live_fields(&place)
         .ok_or_else(Errors::document_not_found)
         .within(key)?;
     let arguments = [
@@ -730,7 +730,7 @@ pub fn change(
         native,
         Version {
             ts,
-            fields: Some(old.clone()),
+            contents: Some(old.clone().into()),
         },
         &old,
         params,
@@ -784,11 +784,8 @@ fn changed(
     }
     match native {
         Native::Keys => {
-            let row = evaluation
-                .view
-                .get(&Key::global(b'K').number(place.id).0)
-                .unwrap_or_default();
-            let hash = row.get(16..48).unwrap_or_default().to_vec();
+            let row = evaluation.view.get(&Key::global(b'K').number(place.id).0);
+            let hash = row.and_then(|row| Some(row.get(16..48)?.to_vec())).unwrap_or_default();
             register_key(evaluation, &place, &fields, &hash)?;
         }
         Native::AccessProviders => take_issuer(evaluation, &place, &fields)?,
@@ -900,13 +897,13 @@ pub fn delete(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value>
     evaluation.check_may_write(reference).within("delete")?;
     let place = evaluation.resolve(reference).within("delete")?;
     let native = place.native().ok_or_else(Errors::document_not_found)?;
-    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let (ts, fields) = evaluation.live_fields(&place).ok_or_else(Errors::document_not_found)?;
     evaluation
         .permit("delete", reference, &[Value::Ref(reference.clone())])
         .within("delete")?;
     let version = Version {
         ts,
-        fields: Some(fields.clone()),
+        contents: Some(fields.clone().into()),
     };
     evaluation
         .write_version(&place, Some(&version), None)
@@ -1004,7 +1001,7 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
     evaluation.permit("write", &Ref::native(Native::Databases), &[])?;
     let place = evaluation.resolve(from)?;
     let target = evaluation.resolve(to)?;
-    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let (ts, fields) = evaluation.live_fields(&place).ok_or_else(Errors::document_not_found)?;
     let mut above = Some(target.id);
     while let Some(number) = above {
         if number == place.id {
@@ -1026,7 +1023,7 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
     take_name(evaluation, &moved)?;
     let version = Version {
         ts,
-        fields: Some(fields.clone()),
+        contents: Some(fields.clone().into()),
     };
     evaluation.write_version(&place, Some(&version), None)?;
     evaluation

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::codec;
+use crate::contents::Contents;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::rows::{self, DatabaseNumber, Key};
@@ -35,7 +36,14 @@ pub struct Place {
 pub struct Version {
     pub ts: Timestamp,
     /// `None`: deleted.
-    pub fields: Option<Arc<Fields>>,
+    pub contents: Option<Contents>,
+}
+
+impl Version {
+    /// `None`: deleted.
+    pub fn fields(&self) -> Option<&Arc<Fields>> {
+        self.contents.as_ref().map(Contents::fields)
+    }
 }
 
 impl Place {
@@ -95,13 +103,19 @@ impl Evaluation<'_> {
     }
 
     /// The live version that reads see at this moment.
-    pub fn live(&mut self, place: &Place) -> Option<(Timestamp, Arc<Fields>)> {
+    pub fn live(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
         let version = match self.at {
             None => self.current(place),
             Some(at) => self.version_at(place, at),
         }?;
-        let fields = version.fields?;
-        (!self.is_expired(place, version.ts, &fields)).then_some((version.ts, fields))
+        let contents = version.contents?;
+        (!self.is_expired(place, version.ts, &contents)).then_some((version.ts, contents))
+    }
+
+    /// Its fields.
+    pub fn live_fields(&mut self, place: &Place) -> Option<(Timestamp, Arc<Fields>)> {
+        let (ts, contents) = self.live(place)?;
+        Some((ts, contents.fields().clone()))
     }
 
     pub fn current(&mut self, place: &Place) -> Option<Version> {
@@ -109,10 +123,9 @@ impl Evaluation<'_> {
             .view
             .get(&rows::document(place.database(), place.collection, place.id).0)?;
         self.cost.bytes_read += row.len() as u64;
-        let (ts, fields) = codec::decode_version(&row, place.schema.as_ref());
         Some(Version {
-            ts,
-            fields: Some(fields),
+            ts: Timestamp(rows::number_at(&row, 0)),
+            contents: Some(Contents::of_row(row, 16, &place.schema)),
         })
     }
 
@@ -160,18 +173,18 @@ impl Evaluation<'_> {
         former.chain(current).collect()
     }
 
-    fn is_expired(&self, place: &Place, ts: Timestamp, fields: &Fields) -> bool {
-        let expiry = expiry_micros(place, ts, fields, self.now_micros);
+    fn is_expired(&self, place: &Place, ts: Timestamp, contents: &Contents) -> bool {
+        let expiry = expiry_micros(place, ts, contents.ttl(), self.now_micros);
         expiry != 0 && expiry <= self.now_micros
     }
 
     /// The document that reads see.
     pub fn document(&mut self, place: &Place) -> Option<Value> {
-        let (ts, fields) = self.live(place)?;
+        let (ts, contents) = self.live(place)?;
         Some(Value::Document(Arc::new(Document {
             reference: place.reference.clone(),
             ts,
-            fields,
+            contents,
         })))
     }
 
@@ -217,7 +230,7 @@ impl Evaluation<'_> {
         let now = self.now_micros;
         match &new {
             Some(fields) => {
-                let expiry = expiry_micros(place, Timestamp::PENDING, fields, now);
+                let expiry = expiry_micros(place, Timestamp::PENDING, fields.get("ttl"), now);
                 let row = codec::encode_version(Timestamp::PENDING, expiry, fields, place.schema.as_ref());
                 self.cost.bytes_written += row.bytes.len() as u64;
                 let transaction = self.view.writing();
@@ -241,9 +254,10 @@ impl Evaluation<'_> {
     /// Puts a version with a known time into the history.
     pub fn put_former(&mut self, place: &Place, version: &Version) {
         let key = rows::history(place.database(), place.collection, place.id).number(version.ts.0);
-        let row = match &version.fields {
+        let row = match &version.contents {
             None => vec![0],
-            Some(fields) => {
+            Some(Contents::Stored(stored)) => [&[1], stored.bytes()].concat(),
+            Some(Contents::Known(fields)) => {
                 let mut encoded = codec::Encoder::default();
                 encoded.bytes.push(1);
                 encoded.fields(fields, place.schema.as_ref());
@@ -301,13 +315,13 @@ fn former_version(prefix: &Key, key: &[u8], row: &[u8], schema: &Schema) -> Vers
     };
     Version {
         ts: Timestamp(rows::number_at(key, prefix.0.len())),
-        fields: fields.map(Arc::new),
+        contents: fields.map(|fields| Arc::new(fields).into()),
     }
 }
 
 /// When a version ends, in microseconds; 0: never.
-pub fn expiry_micros(place: &Place, ts: Timestamp, fields: &Fields, now_micros: u64) -> u64 {
-    if let Some(Value::Time(time)) = fields.get("ttl") {
+pub fn expiry_micros(place: &Place, ts: Timestamp, ttl: Option<&Value>, now_micros: u64) -> u64 {
+    if let Some(Value::Time(time)) = ttl {
         return time.micros().max(1) as u64;
     }
     let days = place

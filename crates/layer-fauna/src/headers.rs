@@ -20,18 +20,18 @@ X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Dr
 X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";
 
 /// The secret in the value of the header Authorization.
-pub fn presented_secret(authorization: &str) -> Option<String> {
+pub fn presented_secret(authorization: &str) -> Option<Cow<'_, str>> {
     let (scheme, rest) = authorization.split_once(' ')?;
     let rest = rest.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.to_owned());
+        return Some(rest.into());
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
-    Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned())
+    Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned().into())
 }
 
 /// The headers of a request, by names in any case.
@@ -52,7 +52,7 @@ impl<'r> RequestHeaders<'r> {
     }
 
     /// What was presented as secret, by either scheme.
-    pub fn secret(&self) -> Option<String> {
+    pub fn secret(&self) -> Option<Cow<'r, str>> {
         presented_secret(self.get("authorization")?)
     }
 

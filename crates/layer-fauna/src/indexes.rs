@@ -11,6 +11,7 @@ use quartet_engine::Stamp;
 use sha2::{Digest, Sha256};
 
 use crate::codec::{self, Encoder};
+use crate::contents::Contents;
 use crate::documents::{Place, Version, expiry_micros};
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
@@ -67,7 +68,7 @@ pub fn former_prefix(database: DatabaseNumber, index: &Index, terms_key: &[u8]) 
 
 impl Evaluation<'_> {
     /// The entries of a version.
-    pub fn entries(&mut self, index: &Index, place: &Place, ts: Timestamp, fields: &Arc<Fields>) -> Result<Vec<Entry>> {
+    pub fn entries(&mut self, index: &Index, place: &Place, ts: Timestamp, contents: &Contents) -> Result<Vec<Entry>> {
         let covers = |source: &&Source| source.collection.is_none_or(|covered| covered == place.collection);
         let Some(source) = index.sources.iter().find(covers) else {
             return Ok(Vec::new());
@@ -75,7 +76,7 @@ impl Evaluation<'_> {
         let document = Value::Document(Arc::new(Document {
             reference: place.reference.clone(),
             ts,
-            fields: fields.clone(),
+            contents: contents.clone(),
         }));
         let terms = self.combinations(&index.terms, source, &document);
         let values = self.combinations(&index.values, source, &document);
@@ -172,25 +173,33 @@ impl Evaluation<'_> {
         let Some(collection) = place.schema.collection_of(place.collection).cloned() else {
             return Ok(());
         };
+        let new = new.map(|fields| Contents::from(fields.clone()));
         for index in &collection.indexes {
             let before = match old {
                 Some(Version {
                     ts,
-                    fields: Some(fields),
-                }) => self.entries(index, place, *ts, fields)?,
+                    contents: Some(contents),
+                }) => self.entries(index, place, *ts, contents)?,
                 _ => Vec::new(),
             };
-            let after = match new {
-                Some(fields) => self.entries(index, place, Timestamp::PENDING, fields)?,
+            let after = match &new {
+                Some(contents) => self.entries(index, place, Timestamp::PENDING, contents)?,
                 None => Vec::new(),
             };
-            let expiry = new.map_or(0, |fields| {
-                expiry_micros(place, Timestamp::PENDING, fields, self.now_micros)
+            let expiry = new.as_ref().map_or(0, |contents| {
+                expiry_micros(place, Timestamp::PENDING, contents.ttl(), self.now_micros)
             });
             self.change_entries(index, place, &before, &after, expiry)?;
             if expiry
                 != old
-                    .and_then(|old| Some(expiry_micros(place, old.ts, old.fields.as_ref()?, self.now_micros)))
+                    .and_then(|old| {
+                        Some(expiry_micros(
+                            place,
+                            old.ts,
+                            old.contents.as_ref()?.ttl(),
+                            self.now_micros,
+                        ))
+                    })
                     .unwrap_or(0)
             {
                 self.change_expiry(index, place, &after, expiry);
@@ -225,13 +234,13 @@ impl Evaluation<'_> {
     pub fn index_document(&mut self, index: &Index, place: &Place) -> Result<()> {
         let Some(Version {
             ts,
-            fields: Some(fields),
+            contents: Some(contents),
         }) = self.current(place)
         else {
             return Ok(());
         };
-        let expiry = expiry_micros(place, ts, &fields, self.now_micros);
-        for entry in self.entries(index, place, ts, &fields)? {
+        let expiry = expiry_micros(place, ts, contents.ttl(), self.now_micros);
+        for entry in self.entries(index, place, ts, &contents)? {
             self.add_entry(index, place, &entry, ts, expiry)?;
         }
         Ok(())
@@ -245,10 +254,11 @@ impl Evaluation<'_> {
                 .bytes(&entry.values_key)
                 .number(place.collection)
                 .number(place.id);
-            if let Some(mut row) = self.view.get(&key.0)
+            if let Some(row) = self.view.get(&key.0)
                 && rows::number_at(&row, 0) != Timestamp::PENDING.0
                 && row.len() >= 16
             {
+                let mut row = row.to_vec();
                 row[8..16].copy_from_slice(&expiry.to_be_bytes());
                 self.view.writing().set(&key.0, &row);
             }
@@ -362,8 +372,8 @@ impl Evaluation<'_> {
         let mut open: Vec<Span> = Vec::new();
         let mut spans = Vec::new();
         for version in versions {
-            let entries = match &version.fields {
-                Some(fields) => self.entries(index, place, version.ts, fields)?,
+            let entries = match &version.contents {
+                Some(contents) => self.entries(index, place, version.ts, contents)?,
                 None => Vec::new(),
             };
             let stays = |span: &Span| entries.iter().any(|entry| span.is(entry));
@@ -472,7 +482,7 @@ fn extract(value: &Value, path: &[Value], found: &mut Vec<Value>) {
             "ref" => extract(&Value::Ref(document.reference.clone()), rest, found),
             "ts" => extract(&document.ts.value(), rest, found),
             _ => {
-                if let Some(inner) = document.fields.get(key) {
+                if let Some(inner) = document.contents.fields().get(key) {
                     extract(inner, rest, found);
                 }
             }

@@ -18,6 +18,7 @@
 //! | `functions/`     | the one table of functions, and the functions by family           |
 //! | `definitions`    | schema objects: databases, collections, indexes, keys, roles …    |
 //! | `documents`      | versions of documents                                             |
+//! | `contents`       | their fields, decoded when somebody looks                         |
 //! | `indexes`        | entries and their history                                         |
 //! | `sets`, `pages`  | elements in order; cursors; events                                |
 //! | `jwt/`           | tokens of other issuers, and the keys that verify them            |
@@ -32,6 +33,7 @@
 mod authorization;
 mod callers;
 mod codec;
+mod contents;
 mod definitions;
 mod documents;
 mod error;

@@ -164,11 +164,11 @@ fn activate(evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, index: &Index
         id: index.number,
         reference: Ref::named(Native::Indexes, index.name.clone()),
     };
-    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let (ts, fields) = evaluation.live_fields(&place).ok_or_else(Errors::document_not_found)?;
     let active = Arc::new(fields.with("active", Value::Bool(true)));
     let old = Version {
         ts,
-        fields: Some(fields),
+        contents: Some(fields.into()),
     };
     evaluation.write_version(&place, Some(&old), Some(active))?;
     let stamp = rows::schema_stamp(schema.database());

@@ -224,7 +224,7 @@ impl Evaluation<'_> {
         let mut events = Vec::new();
         let mut former: Option<Arc<Fields>> = None;
         for version in versions {
-            let (action, data) = match (&former, &version.fields) {
+            let (action, data) = match (&former, version.fields()) {
                 (None, Some(new)) => ("create", shown_data(new)),
                 (Some(old), Some(new)) => {
                     let (old, new) = (data_of(old), data_of(new));
@@ -233,7 +233,7 @@ impl Evaluation<'_> {
                 (_, None) => ("delete", Value::Null),
             };
             events.push(self.event(&version, action, document, Some(data)));
-            former = version.fields;
+            former = version.fields().cloned();
         }
         Ok(events)
     }
@@ -319,7 +319,7 @@ impl Evaluation<'_> {
             let mut push = |micros: u64, action| {
                 let version = Version {
                     ts: Timestamp(micros),
-                    fields: None,
+                    contents: None,
                 };
                 if self.at.is_none_or(|at| version.ts <= at) {
                     events.push(self.event(&version, action, &document, data.clone()));
@@ -340,7 +340,7 @@ impl Evaluation<'_> {
         let mut present = false;
         let mut events = Vec::new();
         for version in self.versions(&place) {
-            let is_present = version.fields.is_some();
+            let is_present = version.contents.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };
                 events.push(self.event(&version, action, document, None));

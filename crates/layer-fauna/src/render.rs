@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 
-use crate::codec::set_parts;
+use crate::codec::{Decoder, Part, set_parts};
+use crate::contents::Contents;
 use crate::error::{Error, Errors, Step};
 use crate::json::{self, Json, write_string};
 use crate::number::write_double;
@@ -31,9 +32,10 @@ pub fn render(value: &Value, transaction_micros: u64) -> String {
 /// The body of a good reply.
 pub fn resource(value: &Value, transaction_micros: u64) -> String {
     let mut renderer = Renderer::new(transaction_micros);
-    renderer
-        .out
-        .reserve(value.size().bytes.min(BODY_BYTES_RESERVED) as usize);
+    // Refs, times and escapes take more than a value's size says; growing would copy the whole.
+    let bytes = value.size().bytes;
+    let expected = bytes.saturating_add(bytes / 4).saturating_add(256);
+    renderer.out.reserve(expected.min(BODY_BYTES_RESERVED) as usize);
     renderer.out.push_str("{\"resource\":");
     renderer.value(value);
     renderer.out.push('}');
@@ -157,13 +159,74 @@ impl Renderer {
             Timestamp::PENDING => self.micros(self.transaction_micros),
             Timestamp(micros) => self.micros(micros),
         }
-        for (key, value) in &document.fields.entries {
-            self.out.push(',');
-            write_string(key, &mut self.out);
-            self.out.push(':');
-            self.value(value);
+        match &document.contents {
+            Contents::Known(fields) => {
+                for (key, value) in &fields.entries {
+                    self.out.push(',');
+                    write_string(key, &mut self.out);
+                    self.out.push(':');
+                    self.value(value);
+                }
+            }
+            Contents::Stored(stored) => self.stored_fields(&mut stored.decoder()),
         }
         self.out.push('}');
+    }
+
+    /// The fields of a document, from its row.
+    fn stored_fields(&mut self, row: &mut Decoder<'_>) {
+        let Some(Part::Object(count)) = row.next_part() else {
+            return;
+        };
+        for _ in 0..count {
+            self.out.push(',');
+            self.stored_field(row);
+        }
+    }
+
+    /// Writes a key and its value; true if the key begins with `@`.
+    fn stored_field(&mut self, row: &mut Decoder<'_>) -> bool {
+        let key = row.key().unwrap_or_default();
+        write_string(key, &mut self.out);
+        self.out.push(':');
+        self.stored_value(row);
+        key.starts_with('@')
+    }
+
+    fn stored_value(&mut self, row: &mut Decoder<'_>) {
+        match row.next_part() {
+            Some(Part::Text(text)) => write_string(text, &mut self.out),
+            Some(Part::Whole(value)) => self.value(&value),
+            Some(Part::Array(count)) => {
+                self.out.push('[');
+                for index in 0..count {
+                    if index > 0 {
+                        self.out.push(',');
+                    }
+                    self.stored_value(row);
+                }
+                self.out.push(']');
+            }
+            Some(Part::Object(count)) => self.stored_object(count, row),
+            None => self.out.push_str("null"),
+        }
+    }
+
+    fn stored_object(&mut self, count: usize, row: &mut Decoder<'_>) {
+        let start = self.out.len();
+        let mut has_marked = false;
+        self.out.push('{');
+        for index in 0..count {
+            if index > 0 {
+                self.out.push(',');
+            }
+            has_marked |= self.stored_field(row);
+        }
+        self.out.push('}');
+        if has_marked {
+            self.out.insert_str(start, "{\"@obj\":");
+            self.out.push('}');
+        }
     }
 
     fn reference(&mut self, reference: &Ref) {
@@ -345,5 +408,81 @@ impl Renderer {
             }
         }
         self.out.push(']');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Encoder;
+    use crate::definitions::NoNames;
+    use crate::expression::Effect;
+    use crate::parse;
+    use crate::value::Fields;
+
+    /// Fields are shown alike from their row and decoded, and are of the same size.
+    fn check(query: &str) {
+        let json = json::parse(query.as_bytes()).unwrap();
+        let fields = Arc::new(Fields::new(vec![
+            ("data".into(), parse::quoted(&json)),
+            ("ttl".into(), Value::TransactionTime),
+        ]));
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        let decoder = || Decoder::new(&encoded.bytes, &NoNames);
+        let (size, found) = decoder().survey("ttl").unwrap();
+        let decoded = decoder().fields().unwrap();
+        assert_eq!(
+            (size.depth, size.bytes),
+            (decoded.size().depth, decoded.size().bytes),
+            "{query}"
+        );
+        assert!(matches!(found, Some(Value::TransactionTime)), "{query}");
+        let mut shown = Renderer::new(7);
+        shown.stored_fields(&mut decoder());
+        let expected = render(&Value::Object(Arc::new(decoded)), 7);
+        assert_eq!(format!("{{{}}}", &shown.out[1..]), expected);
+    }
+
+    #[test]
+    fn rows_are_shown_as_what_they_hold() {
+        for query in [
+            "{}",
+            "[]",
+            r#"{"a":1,"b":-2.5,"c":[true,false,null,"x\"y\n\u0001é",{"d":{}}]}"#,
+            r#"{"@ref":{"id":"7","collection":{"@ref":{"id":"things","collection":{"@ref":{"id":"collections"}}}}}}"#,
+            r#"[{"@ts":"2020-01-01T00:00:00.5Z"},{"@date":"2020-01-01"}]"#,
+            r#"{"@odd":1,"other":{"@set":{"plain":[{"@odd":{"@odder":[]}}]}}}"#,
+        ] {
+            check(query);
+        }
+    }
+
+    #[test]
+    fn a_lambda_is_of_the_size_it_has_decoded() {
+        let source = json::parse(br#"{"lambda":"x","expr":{"add":[1,{"var":"x"}]}}"#).unwrap();
+        let closure = Closure {
+            lambda: parse::lambda(&source, Effect::Write).unwrap(),
+            variables: Arc::from([]),
+            api_version: "4".into(),
+        };
+        let fields = Fields::new(vec![("body".into(), Value::Query(Arc::new(closure)))]);
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        let (size, _) = Decoder::new(&encoded.bytes, &NoNames).survey("ttl").unwrap();
+        assert_eq!((size.depth, size.bytes), (fields.size().depth, fields.size().bytes));
+    }
+
+    #[test]
+    fn a_broken_row_is_seen_before_it_is_shown() {
+        let fields = Fields::new(vec![(
+            "data".into(),
+            Value::array(vec![Value::string("text"), Value::Int(1)]),
+        )]);
+        let mut encoded = Encoder::default();
+        encoded.fields(&fields, &NoNames);
+        for end in 0..encoded.bytes.len() {
+            assert!(Decoder::new(&encoded.bytes[..end], &NoNames).survey("ttl").is_none());
+        }
     }
 }

@@ -19,7 +19,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{OptimisticTransaction, Reader, Stamp, Visit};
+use quartet_engine::{OptimisticTransaction, Reader, RowValue, Stamp, Visit};
 use quartet_model::Version;
 
 use crate::value::Timestamp;
@@ -37,10 +37,10 @@ pub enum View<'a> {
 }
 
 impl View<'_> {
-    pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    pub fn get(&mut self, key: &[u8]) -> Option<RowValue> {
         match self {
-            View::Reader(reader) => reader.get(key),
-            View::Transaction(transaction) => transaction.get(key),
+            View::Reader(reader) => reader.get_row(key),
+            View::Transaction(transaction) => transaction.get_row(key),
         }
     }
 

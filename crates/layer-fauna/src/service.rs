@@ -191,13 +191,14 @@ impl Fauna {
 
     /// The compiled schema of a database, as the view sees it.
     pub fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
-        let stamp = view.get(&rows::schema_stamp(database).0).unwrap_or_default();
+        let row = view.get(&rows::schema_stamp(database).0);
+        let stamp = row.as_deref().unwrap_or_default();
         if let Some(known) = self.schemas.lock().get(&database.0)
             && known.stamp == stamp
         {
             return known.clone();
         }
-        let schema = Arc::new(Schema::load(view, database, stamp));
+        let schema = Arc::new(Schema::load(view, database, stamp.to_vec()));
         // What an open transaction has written is nobody else's.
         if rows::number_at(&schema.stamp, 0) != Timestamp::PENDING.0 {
             self.schemas.lock().insert(database.0, schema.clone());

@@ -148,7 +148,7 @@ impl Fauna {
         drop(evaluation);
         let mut stream = Stream {
             fauna: self.clone(),
-            secret,
+            secret: secret.into_owned(),
             target,
             fields,
             changed,
@@ -364,10 +364,10 @@ impl Stream {
     fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
         let mut former: Option<Version> = None;
         for version in evaluation.versions_since(place, self.told) {
-            let before = former.as_ref().and_then(|former| former.fields.clone());
+            let before = former.as_ref().and_then(Version::fields).cloned();
             let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
             let empty = Fields::default();
-            let (action, shown, diff, prev) = match (&before, &version.fields) {
+            let (action, shown, diff, prev) = match (&before, version.fields()) {
                 (None, Some(new)) => ("create", document(version.ts, new), document(version.ts, new), None),
                 (Some(old), Some(new)) => {
                     let changes = difference(old, new);
@@ -422,7 +422,7 @@ impl Stream {
         };
         let mut present = false;
         for version in evaluation.versions_since(&place, self.told) {
-            let is_present = version.fields.is_some();
+            let is_present = version.contents.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };
                 let source = document.collection().map_or(Value::Null, Value::Ref);

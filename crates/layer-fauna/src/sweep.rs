@@ -11,7 +11,7 @@ use std::sync::Arc;
 use quartet_engine::OptimisticTransaction;
 
 use crate::authorization::{Authorization, Rights};
-use crate::documents::{Place, Version, native_of};
+use crate::documents::{Place, native_of};
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::indexes::is_expired;
@@ -195,10 +195,11 @@ fn move_on(evaluation: &mut Evaluation<'_>, walk: &mut Walk) {
 impl Evaluation<'_> {
     fn end_if_expired(&mut self, place: &Place) -> Result<()> {
         let key = rows::document(place.database(), place.collection, place.id);
-        let row = self.view.get(&key.0).unwrap_or_default();
-        let is_over = is_expired(&row, self.now_micros);
+        let row = self.view.get(&key.0);
+        let row = row.as_deref().unwrap_or_default();
+        let is_over = is_expired(row, self.now_micros);
         match self.current(place) {
-            Some(Version { ts, fields }) if is_over => self.write_version(place, Some(&Version { ts, fields }), None),
+            Some(version) if is_over => self.write_version(place, Some(&version), None),
             _ => Ok(()),
         }
     }

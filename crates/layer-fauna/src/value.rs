@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::contents::Contents;
 use crate::expression::Lambda;
 use crate::time::{Date, Time};
 
@@ -63,7 +64,7 @@ pub struct Size {
 pub struct Document {
     pub reference: Ref,
     pub ts: Timestamp,
-    pub fields: Arc<Fields>,
+    pub contents: Contents,
 }
 
 /// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.
@@ -261,16 +262,24 @@ pub struct Closure {
 
 impl Items {
     pub fn new(values: Vec<Value>) -> Items {
-        let size = Size::of(values.iter(), 0);
+        let size = values
+            .iter()
+            .fold(Size::empty(), |size, value| size.holding(value.size(), None));
         Items { values, size }
     }
 }
 
 impl Fields {
     pub fn new(entries: Vec<(Arc<str>, Value)>) -> Fields {
-        let keys = entries.iter().map(|(key, _)| key.len() as u64 + 4).sum();
-        let size = Size::of(entries.iter().map(|(_, value)| value), keys);
+        let empty = Size::empty();
+        let size = entries
+            .iter()
+            .fold(empty, |size, (key, value)| size.holding(value.size(), Some(key.len())));
         Fields { entries, size }
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
     }
 
     /// About what they take when written out.
@@ -309,17 +318,28 @@ impl Fields {
 }
 
 impl Size {
-    fn of<'v>(values: impl Iterator<Item = &'v Value>, extra: u64) -> Size {
-        let mut size = Size {
-            depth: 1,
-            bytes: extra + 2,
-        };
-        for value in values {
-            let inner = value.size();
-            size.depth = size.depth.max(inner.depth + 1);
-            size.bytes = size.bytes.saturating_add(inner.bytes + 1);
+    /// Of what holds nothing, itself so many bytes.
+    pub fn leaf(bytes: usize) -> Size {
+        Size {
+            depth: 0,
+            bytes: bytes as u64 + 8,
         }
-        size
+    }
+
+    /// Of a container that holds nothing yet.
+    pub fn empty() -> Size {
+        Size { depth: 1, bytes: 2 }
+    }
+
+    /// With one thing more in it, under a key of so many bytes.
+    pub fn holding(self, inner: Size, key_bytes: Option<usize>) -> Size {
+        Size {
+            depth: self.depth.max(inner.depth + 1),
+            bytes: self
+                .bytes
+                .saturating_add(inner.bytes + 1)
+                .saturating_add(key_bytes.map_or(0, |bytes| bytes as u64 + 4)),
+        }
     }
 
     fn and(self, other: Size) -> Size {
@@ -329,7 +349,7 @@ impl Size {
         }
     }
 
-    fn deeper(self) -> Size {
+    pub fn deeper(self) -> Size {
         Size {
             depth: self.depth + 1,
             bytes: self.bytes + 16,
@@ -397,10 +417,7 @@ impl Value {
     }
 
     pub fn size(&self) -> Size {
-        let leaf = |bytes: usize| Size {
-            depth: 0,
-            bytes: bytes as u64 + 8,
-        };
+        let leaf = Size::leaf;
         match self {
             Value::String(text) => leaf(text.len()),
             Value::Bytes(bytes) => leaf(bytes.len()),
@@ -411,7 +428,7 @@ impl Value {
                 .flatten()
                 .fold(page.data.size, |size, cursor| size.and(cursor.size()))
                 .deeper(),
-            Value::Document(document) => document.fields.size.deeper(),
+            Value::Document(document) => document.contents.size().deeper(),
             Value::Set(set) => set.size(),
             Value::Query(closure) => closure
                 .variables

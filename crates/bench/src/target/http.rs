@@ -1,17 +1,14 @@
-//! HTTP/1.1 on a blocking socket that stays open: one request, one reply, buffers reused.
+//! HTTP/1.1 on a socket that stays open: one request, one reply, buffers reused.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use super::OperationError;
+use super::socket::{Socket, Source};
 
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 8 * 1024;
 
 pub struct HttpSocket {
-    stream: TcpStream,
+    socket: Socket,
     /// Received so far are the first `received` bytes.
     reply: Vec<u8>,
     received: usize,
@@ -33,30 +30,26 @@ impl<'c> Reply<'c> {
 }
 
 impl HttpSocket {
-    pub fn open(address: &SocketAddr) -> std::io::Result<HttpSocket> {
-        let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    pub async fn open(address: SocketAddr) -> std::io::Result<HttpSocket> {
         Ok(HttpSocket {
-            stream,
+            socket: Socket::open(address).await?,
             reply: Vec::new(),
             received: 0,
         })
     }
 
     /// Sends a whole request and reads the whole reply.
-    pub fn exchange(&mut self, request: &[u8]) -> Result<Reply<'_>, OperationError> {
-        self.stream.write_all(request).map_err(lost)?;
-        self.read_reply()
+    pub async fn exchange(&mut self, request: &[u8]) -> Result<Reply<'_>, OperationError> {
+        self.socket.send(request).await.map_err(lost)?;
+        self.read_reply().await
     }
 
-    fn read_reply(&mut self) -> Result<Reply<'_>, OperationError> {
+    async fn read_reply(&mut self) -> Result<Reply<'_>, OperationError> {
         self.received = 0;
         let head_bytes = loop {
             // The end of a head can lie across two reads.
             let searched = self.received.saturating_sub(3);
-            self.read_more()?;
+            self.read_more().await?;
             let unsearched = &self.reply[searched..self.received];
             if let Some(end) = unsearched.windows(4).position(|window| window == b"\r\n\r\n") {
                 break searched + end + 4;
@@ -68,24 +61,20 @@ impl HttpSocket {
             return Err(OperationError::Lost(format!("an unexpected reply: {head}")));
         };
         while self.received < head_bytes + length {
-            self.read_more()?;
+            self.read_more().await?;
         }
         let body = std::str::from_utf8(&self.reply[head_bytes..self.received]);
         let body = body.map_err(|error| OperationError::Lost(error.to_string()))?;
         Ok(Reply { status, body })
     }
 
-    fn read_more(&mut self) -> Result<(), OperationError> {
+    async fn read_more(&mut self) -> Result<(), OperationError> {
         if self.reply.len() - self.received < READ_BYTES {
             self.reply.resize(self.received + 2 * READ_BYTES, 0);
         }
-        match self.stream.read(&mut self.reply[self.received..]).map_err(lost)? {
-            0 => Err(OperationError::Lost("the server closed the connection".into())),
-            count => {
-                self.received += count;
-                Ok(())
-            }
-        }
+        let room = &mut self.reply[self.received..];
+        self.received += self.socket.receive(room).await.map_err(lost)?;
+        Ok(())
     }
 }
 

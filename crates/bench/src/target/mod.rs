@@ -1,23 +1,27 @@
 //! How a database does what the workloads ask. One file a protocol.
 //!
-//! A connection is blocking and belongs to one worker thread. Its operations reuse their buffers: on a machine shared
-//! with the server, whatever the load generator burns is missing from the measured throughput.
+//! A connection belongs to the event loop of the thread that opened it. Its operations reuse their buffers: on a machine
+//! shared with the server, whatever the load generator burns is missing from the measured throughput.
 
 mod dynamodb;
 mod fauna;
 mod http;
 mod redis;
 mod reply;
+mod socket;
 mod url;
+
+use async_trait::async_trait;
 
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::Product;
 use crate::workload::ycsb::Record;
 
 /// A database that can be connected to any number of times.
+#[async_trait(?Send)]
 pub trait Target: Sync {
     /// An open, authenticated connection that has already answered a request.
-    fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
+    async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
 
     /// Where it is, without credentials.
     fn address(&self) -> String;
@@ -36,67 +40,69 @@ pub fn of_url(url: &str) -> anyhow::Result<Box<dyn Target>> {
 }
 
 /// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.
-pub trait Connection: Send {
+#[async_trait(?Send)]
+pub trait Connection {
     /// Who is answering.
-    fn describe(&mut self) -> Result<ServerDescription, OperationError>;
+    async fn describe(&mut self) -> Result<ServerDescription, OperationError>;
 
-    fn is_empty(&mut self) -> Result<bool, OperationError>;
+    async fn is_empty(&mut self) -> Result<bool, OperationError>;
 
     /// Removes everything from the logical database.
-    fn clear(&mut self) -> Result<(), OperationError>;
+    async fn clear(&mut self) -> Result<(), OperationError>;
 
     /// Reads all fields of a product and checks that they came.
-    fn read(&mut self, pid: u64) -> Result<(), OperationError>;
+    async fn read(&mut self, pid: u64) -> Result<(), OperationError>;
 
     /// Stores a product whose pid is not there yet.
-    fn insert(&mut self, product: &Product) -> Result<(), OperationError>;
+    async fn insert(&mut self, product: &Product) -> Result<(), OperationError>;
 
     /// Replaces all fields of a product that is there.
-    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError>;
+    async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError>;
 
     /// Replaces the `UPDATED_FIELD_NAMES` of a product that is there.
-    fn update(&mut self, product: &Product) -> Result<(), OperationError>;
+    async fn update(&mut self, product: &Product) -> Result<(), OperationError>;
 
-    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+    async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
 
     /// Gives an article that is there a new score.
-    fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
+    async fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
 
     /// The `count` members with the highest scores, best first; fewer if the section has fewer.
-    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError>;
+    async fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError>;
 
     /// The operations of YCSB.
     fn records(&mut self) -> &mut dyn Records;
 
     /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no secondary indexes that
     /// commit with what they index.
-    fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
+    async fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
         let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
         Err(OperationError::Lost(reason.to_owned()))
     }
 }
 
 /// Records of ten fields under their keys, in the order of the keys.
+#[async_trait(?Send)]
 pub trait Records {
     /// Stores records that are not there yet, in as few requests as the protocol allows.
-    fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError>;
+    async fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError>;
 
     /// Stores a record that is not there yet.
-    fn insert(&mut self, record: &Record) -> Result<(), OperationError>;
+    async fn insert(&mut self, record: &Record) -> Result<(), OperationError>;
 
     /// Reads all fields and checks that they came.
-    fn read(&mut self, key: u64) -> Result<(), OperationError>;
+    async fn read(&mut self, key: u64) -> Result<(), OperationError>;
 
     /// Replaces one field of a record that is there.
-    fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError>;
+    async fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError>;
 
     /// Reads all fields of `count` records from `key` on; fewer if there are fewer.
-    fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError>;
+    async fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError>;
 
     /// Reads all fields, then replaces one.
-    fn read_modify_write(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
-        self.read(key)?;
-        self.update(key, field, value)
+    async fn read_modify_write(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
+        self.read(key).await?;
+        self.update(key, field, value).await
     }
 }
 

@@ -1,9 +1,11 @@
-//! Reads RESP2 replies, one element at a time, from anything that can be read.
+//! Reads RESP2 replies, one element at a time, from anything that they come from.
 //!
 //! An array is given as its length; its elements follow as the next elements. Small on purpose and to be replaced by
 //! the decoder of `quartet-wire-resp`. Every length is checked before it is believed.
 
-use std::io::{self, Read};
+use std::io;
+
+use super::socket::Source;
 
 /// The longest element of an honest server: Redis' `proto-max-bulk-len`.
 const ELEMENT_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -22,16 +24,16 @@ pub enum Element<'a> {
     Array(usize),
 }
 
-pub struct ReplyReader<R> {
-    source: R,
+pub struct ReplyReader<S> {
+    pub source: S,
     buffer: Vec<u8>,
     /// What is received and not yet taken is `buffer[start..end]`.
     start: usize,
     end: usize,
 }
 
-impl<R: Read> ReplyReader<R> {
-    pub fn new(source: R) -> ReplyReader<R> {
+impl<S: Source> ReplyReader<S> {
+    pub fn new(source: S) -> ReplyReader<S> {
         ReplyReader {
             source,
             buffer: vec![0; READ_BYTES],
@@ -41,11 +43,11 @@ impl<R: Read> ReplyReader<R> {
     }
 
     /// The next element. An error means that the connection is of no more use.
-    pub fn next(&mut self) -> io::Result<Element<'_>> {
+    pub async fn next(&mut self) -> io::Result<Element<'_>> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        let line_bytes = self.line()?;
+        let line_bytes = self.line().await?;
         let line = self.start + 1..self.start + line_bytes;
         let kind = self.buffer[self.start];
         self.start += line_bytes + 2;
@@ -55,7 +57,7 @@ impl<R: Read> ReplyReader<R> {
             b':' => Ok(Element::Integer(number(&self.buffer[line])?)),
             b'$' => match number(&self.buffer[line])? {
                 -1 => Ok(Element::Null),
-                length => self.bulk(length),
+                length => self.bulk(length).await,
             },
             b'*' => match number(&self.buffer[line])? {
                 -1 => Ok(Element::Null),
@@ -65,10 +67,10 @@ impl<R: Read> ReplyReader<R> {
         }
     }
 
-    fn bulk(&mut self, length: i64) -> io::Result<Element<'_>> {
+    async fn bulk(&mut self, length: i64) -> io::Result<Element<'_>> {
         let length = length_checked(length)?;
         while self.end - self.start < length + 2 {
-            self.receive()?;
+            self.receive().await?;
         }
         let start = self.start;
         self.start += length + 2;
@@ -79,7 +81,7 @@ impl<R: Read> ReplyReader<R> {
     }
 
     /// The bytes before the next CR LF, counted from `start`; at least one.
-    fn line(&mut self) -> io::Result<usize> {
+    async fn line(&mut self) -> io::Result<usize> {
         let mut searched = 0;
         loop {
             let received = &self.buffer[self.start..self.end];
@@ -93,24 +95,16 @@ impl<R: Read> ReplyReader<R> {
             } else {
                 searched = received.len();
             }
-            self.receive()?;
+            self.receive().await?;
         }
     }
 
-    fn receive(&mut self) -> io::Result<()> {
+    async fn receive(&mut self) -> io::Result<()> {
         if self.buffer.len() - self.end < READ_BYTES / 4 {
             self.make_room();
         }
-        match self.source.read(&mut self.buffer[self.end..])? {
-            0 => Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the server closed the connection",
-            )),
-            received => {
-                self.end += received;
-                Ok(())
-            }
-        }
+        self.end += self.source.receive(&mut self.buffer[self.end..]).await?;
+        Ok(())
     }
 
     fn make_room(&mut self) {
@@ -148,12 +142,24 @@ mod tests {
         step: usize,
     }
 
-    impl Read for Dripping<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    impl Source for Dripping<'_> {
+        async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let count = self.step.min(self.rest.len()).min(buffer.len());
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             buffer[..count].copy_from_slice(&self.rest[..count]);
             self.rest = &self.rest[count..];
             Ok(count)
+        }
+    }
+
+    /// Whatever it waits for is there already.
+    fn done<T>(future: impl Future<Output = T>) -> T {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(done) => done,
+            std::task::Poll::Pending => panic!("nothing to wait for"),
         }
     }
 
@@ -161,9 +167,9 @@ mod tests {
         for step in [1, 2, 3, 7, usize::MAX] {
             let mut reader = ReplyReader::new(Dripping { rest: bytes, step });
             for element in expected {
-                assert_eq!(reader.next().unwrap(), *element);
+                assert_eq!(done(reader.next()).unwrap(), *element);
             }
-            assert_eq!(reader.next().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(done(reader.next()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 
@@ -190,9 +196,9 @@ mod tests {
             rest: &bytes,
             step: 1000,
         });
-        assert_eq!(reader.next().unwrap(), Element::Simple(b"first"));
-        assert_eq!(reader.next().unwrap(), Element::Bulk(&text));
-        assert_eq!(reader.next().unwrap(), Element::Integer(1));
+        assert_eq!(done(reader.next()).unwrap(), Element::Simple(b"first"));
+        assert_eq!(done(reader.next()).unwrap(), Element::Bulk(&text));
+        assert_eq!(done(reader.next()).unwrap(), Element::Integer(1));
     }
 
     #[test]
@@ -212,7 +218,7 @@ mod tests {
                 step: usize::MAX,
             });
             assert_eq!(
-                reader.next().unwrap_err().kind(),
+                done(reader.next()).unwrap_err().kind(),
                 io::ErrorKind::InvalidData,
                 "{bytes:?}"
             );

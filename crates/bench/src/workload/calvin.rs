@@ -2,6 +2,8 @@
 //! each into a class with four indexes, 36 writes in all: an instance is one, and in each index its entry and the entry's
 //! event.
 
+use async_trait::async_trait;
+
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
@@ -30,6 +32,7 @@ impl CalvinWorker {
     }
 }
 
+#[async_trait(?Send)]
 impl Worker for CalvinWorker {
     fn prepare(&mut self) {
         self.strings.clear();
@@ -38,7 +41,7 @@ impl Worker for CalvinWorker {
         }
     }
 
-    fn operate(&mut self) -> Result<(), OperationError> {
-        self.connection.insert_instances(&self.strings)
+    async fn operate(&mut self) -> Result<(), OperationError> {
+        self.connection.insert_instances(&self.strings).await
     }
 }

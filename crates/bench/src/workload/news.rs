@@ -4,6 +4,8 @@
 //! the ten best of "World" and parses them (timed); afterwards the ten get new random scores (not timed). The articles
 //! are generated: the archive itself is not ours to ship.
 
+use async_trait::async_trait;
+
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
@@ -83,10 +85,12 @@ fn section(random: &mut Random) -> &'static str {
 }
 
 /// Puts every article into its section under its view count.
-pub fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<()> {
+pub async fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<()> {
     for article in articles(seed) {
         let member = serde_json::to_vec(&article)?;
-        connection.add_article(&article.section, article.view_count, &member)?;
+        connection
+            .add_article(&article.section, article.view_count, &member)
+            .await?;
     }
     Ok(())
 }
@@ -117,9 +121,10 @@ impl NewsWorker {
     }
 }
 
+#[async_trait(?Send)]
 impl Worker for NewsWorker {
-    fn operate(&mut self) -> Result<(), OperationError> {
-        self.connection.top(READ_SECTION, TOP, &mut self.members)?;
+    async fn operate(&mut self) -> Result<(), OperationError> {
+        self.connection.top(READ_SECTION, TOP, &mut self.members).await?;
         if self.members.len() != TOP {
             return Err(OperationError::Refused(format!(
                 "{} members instead of ten",
@@ -139,10 +144,11 @@ impl Worker for NewsWorker {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), OperationError> {
+    async fn settle(&mut self) -> Result<(), OperationError> {
         for member in self.members.iter().filter(|_| self.changes_scores) {
             self.connection
-                .rescore(READ_SECTION, self.random.below(SCORES), member)?;
+                .rescore(READ_SECTION, self.random.below(SCORES), member)
+                .await?;
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! written as text into buffers that each worker reuses, before the clock of a request starts: making data is the
 //! load generator's work and must not be taken for the database's.
 
+use async_trait::async_trait;
+
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
@@ -157,12 +159,12 @@ impl Product {
 }
 
 /// The records that read, overwrite and update start from.
-pub fn load(connection: &mut dyn Connection, seed: u64) -> Result<(), OperationError> {
+pub async fn load(connection: &mut dyn Connection, seed: u64) -> Result<(), OperationError> {
     let mut random = Random::new(seed, &[LOAD_STREAM]);
     let mut product = Product::default();
     for pid in 0..PRELOADED {
         product.fill(pid, &mut random);
-        connection.insert(&product)?;
+        connection.insert(&product).await?;
     }
     Ok(())
 }
@@ -191,6 +193,7 @@ impl ProductWorker {
     }
 }
 
+#[async_trait(?Send)]
 impl Worker for ProductWorker {
     fn prepare(&mut self) {
         let pid = match self.test {
@@ -205,12 +208,12 @@ impl Worker for ProductWorker {
         self.next_insert_pid += self.workers;
     }
 
-    fn operate(&mut self) -> Result<(), OperationError> {
+    async fn operate(&mut self) -> Result<(), OperationError> {
         match self.test {
-            Test::Read => self.connection.read(self.product.pid()),
-            Test::Insert => self.connection.insert(&self.product),
-            Test::Overwrite => self.connection.overwrite(&self.product),
-            Test::Update => self.connection.update(&self.product),
+            Test::Read => self.connection.read(self.product.pid()).await,
+            Test::Insert => self.connection.insert(&self.product).await,
+            Test::Overwrite => self.connection.overwrite(&self.product).await,
+            Test::Update => self.connection.update(&self.product).await,
         }
     }
 }

@@ -61,7 +61,7 @@ fn password_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<(Ref,
     evaluation.live(&place)?;
     let credentials = credentials_of(evaluation, &identity)?;
     let credentials = evaluation.resolve(&credentials).ok()?;
-    let (_, fields) = evaluation.live(&credentials)?;
+    let (_, fields) = evaluation.live_fields(&credentials)?;
     Some((identity, fields.string("hashed_password")?.clone()))
 }
 
@@ -205,5 +205,5 @@ fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {
 pub fn token_fields(evaluation: &mut Evaluation<'_>, id: u64) -> Option<Arc<Fields>> {
     let reference = Ref::new(Target::Numbered(Native::Tokens, id as i64));
     let place = evaluation.resolve(&reference).ok()?;
-    evaluation.live(&place).map(|(_, fields)| fields)
+    evaluation.live_fields(&place).map(|(_, fields)| fields)
 }

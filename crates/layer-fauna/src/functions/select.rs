@@ -70,7 +70,7 @@ pub fn descend(value: &Value, step: &Value) -> Option<Value> {
         (Value::Document(document), Value::String(key)) => match &**key {
             "ref" => Some(Value::Ref(document.reference.clone())),
             "ts" => Some(document.ts.value()),
-            key => document.fields.get(key).cloned(),
+            key => document.contents.fields().get(key).cloned(),
         },
         (Value::Page(page), Value::String(key)) => match &**key {
             "data" => Some(Value::Array(page.data.clone())),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::refs::named_or_ref;
 use crate::codec::storable;
+use crate::contents::Contents;
 use crate::definitions;
 use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Within};
@@ -33,7 +34,7 @@ pub fn shown(reference: &Ref, ts: Timestamp, fields: Arc<Fields>) -> Value {
     Value::Document(Arc::new(Document {
         reference: reference.clone(),
         ts,
-        fields,
+        contents: fields.into(),
     }))
 }
 
@@ -156,10 +157,10 @@ pub fn check(failures: Vec<Failure>) -> Result<()> {
 fn existing(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<(Place, Version)> {
     evaluation.check_may_write(reference)?;
     let place = evaluation.resolve(reference)?;
-    let (ts, fields) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let (ts, contents) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
     let version = Version {
         ts,
-        fields: Some(fields),
+        contents: Some(contents),
     };
     Ok((place, version))
 }
@@ -170,7 +171,7 @@ pub fn update(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
             .entries
             .iter()
             .filter(|(key, _)| matches!(&**key, "data" | "ttl"));
-        merge(old, &Fields::new(changes.cloned().collect()))
+        merge(old.fields(), &Fields::new(changes.cloned().collect()))
     })
 }
 
@@ -184,7 +185,7 @@ fn change(
     evaluation: &mut Evaluation<'_>,
     arguments: &Arguments,
     key: &'static str,
-    combine: fn(&Fields, &Fields) -> Fields,
+    combine: fn(&Contents, &Fields) -> Fields,
 ) -> Result<Value> {
     let (reference, params) = (reference(arguments), parameters(arguments, 1));
     if !matches!(reference.target, Target::Document(..)) {
@@ -197,24 +198,27 @@ fn change_document(
     evaluation: &mut Evaluation<'_>,
     reference: &Ref,
     params: &Arc<Fields>,
-    combine: fn(&Fields, &Fields) -> Fields,
+    combine: fn(&Contents, &Fields) -> Fields,
 ) -> Result<Value> {
     evaluation.resolve(reference)?;
-    // Whoever may not write learns nothing of what is there.
-    if !matches!(evaluation.authorization.rights, crate::authorization::Rights::Roles(_)) {
+    // Whoever may not write learns nothing of what is there. Roles can depend on what that is.
+    let by_role = matches!(evaluation.authorization.rights, crate::authorization::Rights::Roles(_));
+    if !by_role {
         evaluation.permit("write", reference, &[])?;
     }
     let (place, old) = existing(evaluation, reference)?;
-    let Some(old_fields) = old.fields.clone() else {
+    let Some(contents) = &old.contents else {
         return Err(Errors::document_not_found());
     };
-    let new = document_fields(&combine(&old_fields, params))?;
-    let arguments = [
-        Value::Object(old_fields),
-        Value::Object(new.clone()),
-        Value::Ref(reference.clone()),
-    ];
-    evaluation.permit("write", reference, &arguments)?;
+    let new = document_fields(&combine(contents, params))?;
+    if by_role {
+        let arguments = [
+            Value::Object(contents.fields().clone()),
+            Value::Object(new.clone()),
+            Value::Ref(reference.clone()),
+        ];
+        evaluation.permit("write", reference, &arguments)?;
+    }
     evaluation.write_version(&place, Some(&old), Some(new.clone()))?;
     definitions::write_credentials(evaluation, &place, params)?;
     Ok(shown(reference, Timestamp::PENDING, new))
@@ -234,7 +238,10 @@ pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let (place, old) = existing(evaluation, &place.reference)?;
     evaluation.write_version(&place, Some(&old), None).within("delete")?;
     definitions::delete_credentials(evaluation, &place);
-    let fields = old.fields.clone().unwrap_or_default();
+    let fields = old
+        .contents
+        .map(|contents| contents.fields().clone())
+        .unwrap_or_default();
     Ok(shown(&reference, old.ts, fields))
 }
 
@@ -269,7 +276,10 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     evaluation
         .permit("history_write", &reference, &history)
         .within("insert")?;
-    let inserted = Version { ts, fields };
+    let inserted = Version {
+        ts,
+        contents: fields.map(Contents::from),
+    };
     rewrite(evaluation, &place, |versions| {
         versions.retain(|version| version.ts != ts);
         versions.push(inserted);
@@ -300,7 +310,7 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         .within("remove")?;
     let is_deletion = action == "delete";
     rewrite(evaluation, &place, |versions| {
-        versions.retain(|version| version.ts != ts || version.fields.is_none() != is_deletion);
+        versions.retain(|version| version.ts != ts || version.contents.is_none() != is_deletion);
     })
     .within("remove")?;
     Ok(Value::Null)
@@ -335,7 +345,7 @@ fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&
     }
     transaction.clear(&current.0);
     let (last, former) = match after.split_last() {
-        Some((last, former)) if last.fields.is_some() => (Some(last), former),
+        Some((last, former)) if last.contents.is_some() => (Some(last), former),
         _ => (None, after.as_slice()),
     };
     for version in former {
@@ -343,10 +353,11 @@ fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&
     }
     if let Some(Version {
         ts,
-        fields: Some(fields),
+        contents: Some(contents),
     }) = last
     {
-        let expiry = crate::documents::expiry_micros(place, *ts, fields, evaluation.now_micros);
+        let fields = contents.fields();
+        let expiry = crate::documents::expiry_micros(place, *ts, contents.ttl(), evaluation.now_micros);
         let row = crate::codec::encode_version(*ts, expiry, fields, place.schema.as_ref());
         evaluation
             .view

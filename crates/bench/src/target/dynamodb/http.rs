@@ -28,9 +28,9 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    pub fn open(target: &DynamoDbTarget) -> std::io::Result<HttpClient> {
+    pub async fn open(target: &DynamoDbTarget) -> std::io::Result<HttpClient> {
         Ok(HttpClient {
-            socket: HttpSocket::open(&target.address)?,
+            socket: HttpSocket::open(target.address).await?,
             host: target.host.clone(),
             access_key: target.access_key.clone(),
             secret: target.secret.clone(),
@@ -40,9 +40,9 @@ impl HttpClient {
         })
     }
 
-    pub fn ask(&mut self, operation: &str, body: &str) -> Result<Reply<'_>, OperationError> {
+    pub async fn ask(&mut self, operation: &str, body: &str) -> Result<Reply<'_>, OperationError> {
         self.write_request(operation, body);
-        self.socket.exchange(&self.request)
+        self.socket.exchange(&self.request).await
     }
 
     fn write_request(&mut self, operation: &str, body: &str) {

@@ -1,4 +1,4 @@
-//! The workloads in DynamoDB operations, signed, over HTTP/1.1 on a blocking socket that stays open.
+//! The workloads in DynamoDB operations, signed, over HTTP/1.1 on a socket that stays open.
 //!
 //! A product is an item of the table `product` under its number `pid`: PutItem, GetItem (consistent), UpdateItem. An
 //! article is an item of the table `news`, read through the published index (section, view_count). Insert and overwrite
@@ -11,6 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use async_trait::async_trait;
 use serde::Deserialize;
 
 use self::http::HttpClient;
@@ -58,15 +59,16 @@ impl DynamoDbTarget {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for DynamoDbTarget {
-    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let client = HttpClient::open(self);
+    async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let client = HttpClient::open(self).await;
         let client = client.with_context(|| format!("cannot connect to {}", self.address()))?;
         let mut connection = DynamoDbConnection {
             client,
             body: String::new(),
         };
-        connection.make_tables()?;
+        connection.make_tables().await?;
         Ok(Box::new(connection))
     }
 
@@ -86,16 +88,16 @@ struct DynamoDbConnection {
 }
 
 impl DynamoDbConnection {
-    fn ask(&mut self, operation: &str) -> Result<Reply<'_>, OperationError> {
-        self.client.ask(operation, &self.body)
+    async fn ask(&mut self, operation: &str) -> Result<Reply<'_>, OperationError> {
+        self.client.ask(operation, &self.body).await
     }
 
-    fn expect_ok(&mut self, operation: &str) -> Result<(), OperationError> {
-        self.ask(operation)?.ok().map(|_| ())
+    async fn expect_ok(&mut self, operation: &str) -> Result<(), OperationError> {
+        self.ask(operation).await?.ok().map(|_| ())
     }
 
     /// Makes the tables unless they are there.
-    fn make_tables(&mut self) -> Result<(), OperationError> {
+    async fn make_tables(&mut self) -> Result<(), OperationError> {
         let products = format!(
             r#"{{"TableName":"{PRODUCTS}","BillingMode":"PAY_PER_REQUEST","KeySchema":[{{"AttributeName":"pid","KeyType":"HASH"}}],
             "AttributeDefinitions":[{{"AttributeName":"pid","AttributeType":"N"}}]}}"#
@@ -109,22 +111,23 @@ impl DynamoDbConnection {
         );
         for (name, table) in [(PRODUCTS, products), (NEWS, news), (RECORDS, records::table())] {
             self.body = table;
-            let reply = self.ask("CreateTable")?;
+            let reply = self.ask("CreateTable").await?;
             if reply.status != 200 && !reply.body.contains("ResourceInUseException") {
                 reply.ok()?;
             }
-            self.wait_until(name, |described| described.contains("\"TableStatus\":\"ACTIVE\""))?;
+            self.wait_until(name, |described| described.contains("\"TableStatus\":\"ACTIVE\""))
+                .await?;
         }
         Ok(())
     }
 
     /// Asks for a table's description until it is as wanted: the service and some of its likes make and delete tables later.
-    fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
+    async fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
         let started = Instant::now();
         loop {
             self.start(table);
             self.body.push('}');
-            let reply = self.ask("DescribeTable")?;
+            let reply = self.ask("DescribeTable").await?;
             if is_reached(reply.body) {
                 return Ok(());
             }
@@ -134,7 +137,7 @@ impl DynamoDbConnection {
                     reply.body
                 )));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
@@ -156,7 +159,7 @@ impl DynamoDbConnection {
         self.body.push('}');
     }
 
-    fn put_product(&mut self, product: &Product, condition: &str) -> Result<(), OperationError> {
+    async fn put_product(&mut self, product: &Product, condition: &str) -> Result<(), OperationError> {
         self.start(PRODUCTS);
         self.body.push_str(",\"Item\":{");
         for (index, (name, value)) in FIELD_NAMES.iter().zip(product.values()).enumerate() {
@@ -168,10 +171,10 @@ impl DynamoDbConnection {
         self.body.push_str("},\"ConditionExpression\":\"");
         self.body.push_str(condition);
         self.body.push_str("\"}");
-        self.expect_ok("PutItem")
+        self.expect_ok("PutItem").await
     }
 
-    fn put_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+    async fn put_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
         let id = article_id(member)?;
         self.start(NEWS);
         self.body.push_str(",\"Item\":{");
@@ -183,7 +186,7 @@ impl DynamoDbConnection {
         self.body.push(',');
         self.attribute("article", false, member);
         self.body.push_str("}}");
-        self.expect_ok("PutItem")
+        self.expect_ok("PutItem").await
     }
 }
 
@@ -216,8 +219,9 @@ struct PageText {
     text: String,
 }
 
+#[async_trait(?Send)]
 impl Connection for DynamoDbConnection {
-    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+    async fn describe(&mut self) -> Result<ServerDescription, OperationError> {
         Ok(ServerDescription {
             version: "DynamoDB API".into(),
             pid: None,
@@ -225,33 +229,34 @@ impl Connection for DynamoDbConnection {
         })
     }
 
-    fn is_empty(&mut self) -> Result<bool, OperationError> {
+    async fn is_empty(&mut self) -> Result<bool, OperationError> {
         for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push_str(",\"Select\":\"COUNT\",\"Limit\":1}");
-            if !self.ask("Scan")?.ok()?.contains("\"Count\":0") {
+            if !self.ask("Scan").await?.ok()?.contains("\"Count\":0") {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn clear(&mut self) -> Result<(), OperationError> {
+    async fn clear(&mut self) -> Result<(), OperationError> {
         for table in [PRODUCTS, NEWS, RECORDS] {
             self.start(table);
             self.body.push('}');
-            self.expect_ok("DeleteTable")?;
-            self.wait_until(table, |described| described.contains("ResourceNotFoundException"))?;
+            self.expect_ok("DeleteTable").await?;
+            self.wait_until(table, |described| described.contains("ResourceNotFoundException"))
+                .await?;
         }
-        self.make_tables()
+        self.make_tables().await
     }
 
-    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+    async fn read(&mut self, pid: u64) -> Result<(), OperationError> {
         self.start(PRODUCTS);
         self.body.push_str(",\"ConsistentRead\":true,\"Key\":{");
         self.attribute("pid", true, pid.to_string().as_bytes());
         self.body.push_str("}}");
-        let body = self.ask("GetItem")?.ok()?;
+        let body = self.ask("GetItem").await?.ok()?;
         // Each field opens an object, and so do the item and the reply.
         let fields = body.matches("{\"").count().saturating_sub(2);
         match fields == FIELD_NAMES.len() {
@@ -262,15 +267,15 @@ impl Connection for DynamoDbConnection {
         }
     }
 
-    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
-        self.put_product(product, "attribute_not_exists(pid)")
+    async fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.put_product(product, "attribute_not_exists(pid)").await
     }
 
-    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
-        self.put_product(product, "attribute_exists(pid)")
+    async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.put_product(product, "attribute_exists(pid)").await
     }
 
-    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+    async fn update(&mut self, product: &Product) -> Result<(), OperationError> {
         self.start(PRODUCTS);
         self.body.push_str(",\"Key\":{");
         self.attribute("pid", true, product.pid().to_string().as_bytes());
@@ -286,14 +291,14 @@ impl Connection for DynamoDbConnection {
             self.attribute(name, true, value);
         }
         self.body.push_str("}}");
-        self.expect_ok("UpdateItem")
+        self.expect_ok("UpdateItem").await
     }
 
-    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
-        self.put_article(section, score, member)
+    async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.put_article(section, score, member).await
     }
 
-    fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+    async fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
         let id = article_id(member)?;
         self.start(NEWS);
         self.body.push_str(",\"Key\":{");
@@ -302,10 +307,10 @@ impl Connection for DynamoDbConnection {
             .push_str("},\"UpdateExpression\":\"SET view_count = :r\",\"ExpressionAttributeValues\":{");
         self.attribute(":r", true, score.to_string().as_bytes());
         self.body.push_str("}}");
-        self.expect_ok("UpdateItem")
+        self.expect_ok("UpdateItem").await
     }
 
-    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+    async fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
         members.clear();
         self.start(NEWS);
         self.body.push_str(&format!(
@@ -315,7 +320,7 @@ impl Connection for DynamoDbConnection {
         ));
         self.attribute(":s", false, section.as_bytes());
         self.body.push_str("}}");
-        let body = self.ask("Query")?.ok()?;
+        let body = self.ask("Query").await?.ok()?;
         let page: Page = serde_json::from_str(body).map_err(|error| OperationError::Refused(error.to_string()))?;
         page.items
             .iter()

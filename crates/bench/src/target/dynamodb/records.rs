@@ -1,5 +1,7 @@
 //! YCSB's records as items of one partition, sorted by their keys, so that scans are queries. Reads are consistent.
 
+use async_trait::async_trait;
+
 use super::{DynamoDbConnection, RECORDS};
 use crate::target::{OperationError, Records};
 use crate::workload::ycsb::{FIELD_NAMES, Record};
@@ -35,8 +37,8 @@ impl DynamoDbConnection {
         self.body.push('}');
     }
 
-    fn expect_records(&mut self, operation: &str, count_max: usize) -> Result<(), OperationError> {
-        let body = self.ask(operation)?.ok()?;
+    async fn expect_records(&mut self, operation: &str, count_max: usize) -> Result<(), OperationError> {
+        let body = self.ask(operation).await?.ok()?;
         let fields = body.matches("\"field").count();
         let whole = fields.is_multiple_of(FIELD_NAMES.len()) && (1..=count_max).contains(&(fields / FIELD_NAMES.len()));
         match whole {
@@ -48,8 +50,9 @@ impl DynamoDbConnection {
     }
 }
 
+#[async_trait(?Send)]
 impl Records for DynamoDbConnection {
-    fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError> {
+    async fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError> {
         self.body.clear();
         self.body.push_str("{\"RequestItems\":{\"");
         self.body.push_str(RECORDS);
@@ -61,28 +64,28 @@ impl Records for DynamoDbConnection {
             self.body.push_str("}}");
         }
         self.body.push_str("]}}");
-        self.expect_ok("BatchWriteItem")
+        self.expect_ok("BatchWriteItem").await
     }
 
-    fn insert(&mut self, record: &Record) -> Result<(), OperationError> {
+    async fn insert(&mut self, record: &Record) -> Result<(), OperationError> {
         self.start(RECORDS);
         self.body.push(',');
         self.item(record);
         self.body.push_str(
             ",\"ConditionExpression\":\"attribute_not_exists(#k)\",\"ExpressionAttributeNames\":{\"#k\":\"key\"}}",
         );
-        self.expect_ok("PutItem")
+        self.expect_ok("PutItem").await
     }
 
-    fn read(&mut self, key: u64) -> Result<(), OperationError> {
+    async fn read(&mut self, key: u64) -> Result<(), OperationError> {
         self.start(RECORDS);
         self.body.push_str(",\"ConsistentRead\":true,\"Key\":{");
         self.record_key(key);
         self.body.push_str("}}");
-        self.expect_records("GetItem", 1)
+        self.expect_records("GetItem", 1).await
     }
 
-    fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
+    async fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
         self.start(RECORDS);
         self.body.push_str(",\"Key\":{");
         self.record_key(key);
@@ -94,10 +97,10 @@ impl Records for DynamoDbConnection {
         );
         self.attribute(":v", false, value);
         self.body.push_str("}}");
-        self.expect_ok("UpdateItem")
+        self.expect_ok("UpdateItem").await
     }
 
-    fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError> {
+    async fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError> {
         self.start(RECORDS);
         self.body.push_str(&format!(
             ",\"Limit\":{count},\"ConsistentRead\":true,\"KeyConditionExpression\":\"#a = :a AND #k >= :k\",\
@@ -107,6 +110,6 @@ impl Records for DynamoDbConnection {
         self.body.push(',');
         self.attribute(":k", true, key.to_string().as_bytes());
         self.body.push_str("}}");
-        self.expect_records("Query", count)
+        self.expect_records("Query", count).await
     }
 }

@@ -6,11 +6,13 @@
 
 mod records;
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, bail};
+use async_trait::async_trait;
 use serde::Deserialize;
 
 use super::http::{HttpSocket, Reply};
@@ -21,6 +23,9 @@ use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
+
+/// Those of a document beside its data: `{"resource":{"ref":{"@ref":{"id":…,"collection":{"@ref":{"id":…,"collection":{"@ref":{"id":…}}}}}},"ts":…,"data":…}}`.
+const DOCUMENT_FIELDS: usize = 12;
 
 const COLLECTIONS: [&str; 4] = ["product", "news", "ycsb", "calvin"];
 
@@ -82,9 +87,10 @@ impl FaunaTarget {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for FaunaTarget {
-    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let socket = HttpSocket::open(&self.address);
+    async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let socket = HttpSocket::open(self.address).await;
         let mut connection = FaunaConnection {
             socket: socket.with_context(|| format!("cannot connect to {}", self.address()))?,
             host: self.host.clone(),
@@ -92,7 +98,7 @@ impl Target for FaunaTarget {
             query: String::new(),
             request: Vec::new(),
         };
-        connection.make_schema()?;
+        connection.make_schema().await?;
         Ok(Box::new(connection))
     }
 
@@ -115,7 +121,7 @@ struct FaunaConnection {
 }
 
 impl FaunaConnection {
-    fn ask(&mut self) -> Result<Reply<'_>, OperationError> {
+    async fn ask(&mut self) -> Result<Reply<'_>, OperationError> {
         self.request.clear();
         let written = write!(
             self.request,
@@ -127,42 +133,44 @@ impl FaunaConnection {
             self.query
         );
         written.expect("memory takes what is written");
-        self.socket.exchange(&self.request)
+        self.socket.exchange(&self.request).await
     }
 
-    fn run(&mut self, query: &str) -> Result<&str, OperationError> {
+    async fn run(&mut self, query: &str) -> Result<&str, OperationError> {
         self.query.clear();
         self.query.push_str(query);
-        self.ask()?.ok()
+        self.ask().await?.ok()
     }
 
     /// Makes the collections and indexes unless the last of them is there. One query each: an index takes a collection of an
     /// earlier query.
-    fn make_schema(&mut self) -> Result<(), OperationError> {
+    async fn make_schema(&mut self) -> Result<(), OperationError> {
         let (last, ..) = INDEXES[INDEXES.len() - 1];
         if self
-            .run(&format!(r#"{{"exists":{{"index":"{last}"}}}}"#))?
+            .run(&format!(r#"{{"exists":{{"index":"{last}"}}}}"#))
+            .await?
             .contains("true")
         {
             return Ok(());
         }
         for name in COLLECTIONS {
-            self.make("collection", name, "")?;
+            self.make("collection", name, "").await?;
         }
         for (name, source, rest) in INDEXES {
             self.make(
                 "index",
                 name,
                 &format!(r#","source":{{"collection":"{source}"}},{rest}"#),
-            )?;
+            )
+            .await?;
         }
         Ok(())
     }
 
     /// Makes a collection or an index; another connection may be doing so.
-    fn make(&mut self, kind: &str, name: &str, rest: &str) -> Result<(), OperationError> {
+    async fn make(&mut self, kind: &str, name: &str, rest: &str) -> Result<(), OperationError> {
         self.query = format!(r#"{{"create_{kind}":{{"object":{{"name":"{name}"{rest}}}}}}}"#);
-        let reply = self.ask()?;
+        let reply = self.ask().await?;
         if !reply.body.contains("instance already exists") {
             reply.ok()?;
         }
@@ -183,7 +191,7 @@ impl FaunaConnection {
             let text = String::from_utf8_lossy(value);
             match is_number {
                 true => self.query.push_str(&text),
-                false => self.query.push_str(&serde_json::Value::from(text.as_ref()).to_string()),
+                false => push_string(&text, &mut self.query),
             }
         }
         self.query.push_str("}}}}");
@@ -196,15 +204,34 @@ impl FaunaConnection {
         );
     }
 
-    fn finish(&mut self) -> Result<(), OperationError> {
+    async fn finish(&mut self) -> Result<(), OperationError> {
         self.query.push('}');
-        self.ask()?.ok().map(|_| ())
+        self.ask().await?.ok().map(|_| ())
     }
 
     fn product(&mut self, product: &Product) {
         let fields = FIELD_NAMES.iter().zip(product.values());
         self.data(fields.map(|(name, value)| (*name, NUMBERS.contains(name), value)));
     }
+}
+
+/// Appends a string of JSON.
+fn push_string(text: &str, out: &mut String) {
+    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        return out.push_str(&serde_json::Value::from(text).to_string());
+    }
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
+}
+
+/// How many fields the objects of a reply have, all together. None of the workloads' texts looks like the end of a name.
+fn fields(body: &str) -> usize {
+    // Without a branch, so that the compiler takes many bytes at once.
+    let pairs = body.as_bytes().iter().zip(body.as_bytes().iter().skip(1));
+    pairs
+        .map(|(quote, colon)| usize::from((*quote == b'"') & (*colon == b':')))
+        .sum()
 }
 
 /// The ref of an article: its id, hashed to a document's number.
@@ -225,27 +252,32 @@ fn article(member: &[u8]) -> Result<String, OperationError> {
 
 /// The part of a page of articles that is looked at.
 #[derive(Deserialize)]
-struct Answer {
-    resource: Page,
+struct Answer<'r> {
+    #[serde(borrow)]
+    resource: Page<'r>,
 }
 
 #[derive(Deserialize)]
-struct Page {
-    data: Vec<Document>,
+struct Page<'r> {
+    #[serde(borrow)]
+    data: Vec<Document<'r>>,
 }
 
 #[derive(Deserialize)]
-struct Document {
-    data: Article,
+struct Document<'r> {
+    #[serde(borrow)]
+    data: Article<'r>,
 }
 
 #[derive(Deserialize)]
-struct Article {
-    article: String,
+struct Article<'r> {
+    #[serde(borrow)]
+    article: Cow<'r, str>,
 }
 
+#[async_trait(?Send)]
 impl Connection for FaunaConnection {
-    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+    async fn describe(&mut self) -> Result<ServerDescription, OperationError> {
         Ok(ServerDescription {
             version: "FaunaDB API".into(),
             pid: None,
@@ -253,27 +285,26 @@ impl Connection for FaunaConnection {
         })
     }
 
-    fn is_empty(&mut self) -> Result<bool, OperationError> {
+    async fn is_empty(&mut self) -> Result<bool, OperationError> {
         let is_empty = COLLECTIONS.map(|name| format!(r#"{{"is_empty":{{"documents":{{"collection":"{name}"}}}}}}"#));
-        let body = self.run(&format!(r#"{{"and":[{}]}}"#, is_empty.join(",")))?;
+        let body = self.run(&format!(r#"{{"and":[{}]}}"#, is_empty.join(","))).await?;
         Ok(body.contains("true"))
     }
 
-    fn clear(&mut self) -> Result<(), OperationError> {
+    async fn clear(&mut self) -> Result<(), OperationError> {
         for name in COLLECTIONS {
-            self.run(&format!(r#"{{"delete":{{"collection":"{name}"}}}}"#))?;
+            self.run(&format!(r#"{{"delete":{{"collection":"{name}"}}}}"#)).await?;
         }
-        self.make_schema()
+        self.make_schema().await
     }
 
-    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
-        let body = self.run(&format!(
-            r#"{{"get":{{"match":{{"index":"product_by_pid"}},"terms":{pid}}}}}"#
-        ))?;
-        let fields = FIELD_NAMES
-            .iter()
-            .filter(|name| body.contains(&format!("\"{name}\":")))
-            .count();
+    async fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+        let body = self
+            .run(&format!(
+                r#"{{"get":{{"match":{{"index":"product_by_pid"}},"terms":{pid}}}}}"#
+            ))
+            .await?;
+        let fields = fields(body).saturating_sub(DOCUMENT_FIELDS);
         match fields == FIELD_NAMES.len() {
             true => Ok(()),
             false => Err(OperationError::Refused(format!(
@@ -282,26 +313,26 @@ impl Connection for FaunaConnection {
         }
     }
 
-    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+    async fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
         self.query = r#"{"create":{"collection":"product"},"params":"#.to_owned();
         self.product(product);
-        self.finish()
+        self.finish().await
     }
 
-    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+    async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
         self.start_write("replace", product.pid());
         self.product(product);
-        self.finish()
+        self.finish().await
     }
 
-    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+    async fn update(&mut self, product: &Product) -> Result<(), OperationError> {
         self.start_write("update", product.pid());
         let fields = UPDATED_FIELD_NAMES.iter().zip(product.values());
         self.data(fields.map(|(name, value)| (*name, true, value)));
-        self.finish()
+        self.finish().await
     }
 
-    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+    async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
         self.query = format!(r#"{{"create":{},"params":"#, article(member)?);
         let score = score.to_string();
         let fields = [
@@ -310,22 +341,24 @@ impl Connection for FaunaConnection {
             ("article", false, member),
         ];
         self.data(fields.into_iter());
-        self.finish()
+        self.finish().await
     }
 
-    fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+    async fn rescore(&mut self, _section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
         self.query = format!(r#"{{"update":{},"params":"#, article(member)?);
         self.data([("view_count", true, score.to_string().as_bytes())].into_iter());
-        self.finish()
+        self.finish().await
     }
 
-    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+    async fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
         members.clear();
         let section = serde_json::Value::from(section);
-        let body = self.run(&format!(
-            r#"{{"map":{{"lambda":["view_count","X"],"expr":{{"get":{{"var":"X"}}}}}},"collection":{{"paginate":
+        let body = self
+            .run(&format!(
+                r#"{{"map":{{"lambda":["view_count","X"],"expr":{{"get":{{"var":"X"}}}}}},"collection":{{"paginate":
             {{"match":{{"index":"section_by_view_count"}},"terms":{section}}},"size":{count}}}}}"#
-        ))?;
+            ))
+            .await?;
         let answer: Answer = serde_json::from_str(body).map_err(|error| OperationError::Refused(error.to_string()))?;
         let articles = answer.resource.data.iter();
         articles.for_each(|document| members.push(document.data.article.as_bytes()));
@@ -336,7 +369,7 @@ impl Connection for FaunaConnection {
         self
     }
 
-    fn insert_instances(&mut self, strings: &ByteStrings) -> Result<(), OperationError> {
+    async fn insert_instances(&mut self, strings: &ByteStrings) -> Result<(), OperationError> {
         let mut strings = strings.iter();
         self.query.clear();
         for index in 0..calvin::INSTANCES {
@@ -347,7 +380,7 @@ impl Connection for FaunaConnection {
             self.query.push('}');
         }
         self.query.push(']');
-        self.finish()
+        self.finish().await
     }
 }
 

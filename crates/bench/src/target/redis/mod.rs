@@ -1,4 +1,4 @@
-//! The workloads in Redis commands, over RESP2 on a blocking socket that stays open.
+//! The workloads in Redis commands, over RESP2 on a socket that stays open.
 //!
 //! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own name: ZADD and
 //! ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an overwrite, so both are checked.
@@ -6,18 +6,14 @@
 mod records;
 
 use super::reply::{Element, ReplyReader};
+use super::socket::Socket;
 use super::url::RedisUrl;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 use anyhow::Context;
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
-/// A server that is silent for this long is taken for gone.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+use async_trait::async_trait;
+use std::net::SocketAddr;
 
 pub struct RedisTarget {
     url: RedisUrl,
@@ -32,9 +28,10 @@ impl RedisTarget {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for RedisTarget {
-    fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let connection = RedisConnection::open(&self.url, self.address);
+    async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
+        let connection = RedisConnection::open(&self.url, self.address).await;
         Ok(Box::new(
             connection.with_context(|| format!("cannot connect to {}", self.address()))?,
         ))
@@ -50,21 +47,14 @@ impl Target for RedisTarget {
 }
 
 struct RedisConnection {
-    stream: TcpStream,
-    replies: ReplyReader<TcpStream>,
+    replies: ReplyReader<Socket>,
     request: Request,
 }
 
 impl RedisConnection {
-    fn open(url: &RedisUrl, address: SocketAddr) -> anyhow::Result<RedisConnection> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        let replies = ReplyReader::new(stream.try_clone()?);
+    async fn open(url: &RedisUrl, address: SocketAddr) -> anyhow::Result<RedisConnection> {
         let mut connection = RedisConnection {
-            stream,
-            replies,
+            replies: ReplyReader::new(Socket::open(address).await?),
             request: Request::default(),
         };
         if let Some(password) = &url.password {
@@ -73,48 +63,48 @@ impl RedisConnection {
                 false => connection.request.start("AUTH", 2).argument(url.user.as_bytes()),
             }
             .argument(password.as_bytes());
-            connection.expect_simple()?;
+            connection.expect_simple().await?;
         }
         if url.database != 0 {
             connection.request.start("SELECT", 1).number(url.database.into());
-            connection.expect_simple()?;
+            connection.expect_simple().await?;
         }
         connection.request.start("PING", 0);
-        connection.expect_simple()?;
+        connection.expect_simple().await?;
         Ok(connection)
     }
 
     /// Sends the request and gives the first element of its reply; an error reply becomes `Refused`.
-    fn exchange(&mut self) -> Result<Element<'_>, OperationError> {
-        self.send()?;
-        self.reply()
+    async fn exchange(&mut self) -> Result<Element<'_>, OperationError> {
+        self.send().await?;
+        self.reply().await
     }
 
-    fn send(&mut self) -> Result<(), OperationError> {
-        self.stream.write_all(&self.request.bytes).map_err(lost)
+    async fn send(&mut self) -> Result<(), OperationError> {
+        self.replies.source.send(&self.request.bytes).await.map_err(lost)
     }
 
-    fn reply(&mut self) -> Result<Element<'_>, OperationError> {
-        match self.replies.next().map_err(lost)? {
+    async fn reply(&mut self) -> Result<Element<'_>, OperationError> {
+        match self.replies.next().await.map_err(lost)? {
             Element::Error(message) => Err(OperationError::Refused(String::from_utf8_lossy(message).into_owned())),
             element => Ok(element),
         }
     }
 
-    fn expect_simple(&mut self) -> Result<(), OperationError> {
-        match self.exchange()? {
+    async fn expect_simple(&mut self) -> Result<(), OperationError> {
+        match self.exchange().await? {
             Element::Simple(_) => Ok(()),
             other => Err(unexpected(other)),
         }
     }
 
-    fn expect_integer(&mut self, expected: i64) -> Result<(), OperationError> {
-        self.send()?;
-        self.integer_of_reply(expected)
+    async fn expect_integer(&mut self, expected: i64) -> Result<(), OperationError> {
+        self.send().await?;
+        self.integer_of_reply(expected).await
     }
 
-    fn integer_of_reply(&mut self, expected: i64) -> Result<(), OperationError> {
-        match self.reply()? {
+    async fn integer_of_reply(&mut self, expected: i64) -> Result<(), OperationError> {
+        match self.reply().await? {
             Element::Integer(number) if number == expected => Ok(()),
             Element::Integer(number) => Err(OperationError::Refused(format!("answered {number}, not {expected}"))),
             other => Err(unexpected(other)),
@@ -122,18 +112,18 @@ impl RedisConnection {
     }
 
     /// Sends the request and hands each string of the array that comes back to `take`; returns their number.
-    fn each_string(&mut self, take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
-        self.send()?;
-        self.strings_of_reply(take)
+    async fn each_string(&mut self, take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
+        self.send().await?;
+        self.strings_of_reply(take).await
     }
 
-    fn strings_of_reply(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
-        let count = match self.reply()? {
+    async fn strings_of_reply(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
+        let count = match self.reply().await? {
             Element::Array(count) => count,
             other => return Err(unexpected(other)),
         };
         for _ in 0..count {
-            match self.replies.next().map_err(lost)? {
+            match self.replies.next().await.map_err(lost)? {
                 Element::Bulk(string) => take(string),
                 other => return Err(unexpected(other)),
             }
@@ -141,51 +131,52 @@ impl RedisConnection {
         Ok(count)
     }
 
-    fn hset(&mut self, names: &[&str], product: &Product, new_fields: i64) -> Result<(), OperationError> {
+    async fn hset(&mut self, names: &[&str], product: &Product, new_fields: i64) -> Result<(), OperationError> {
         self.request
             .start("HSET", 1 + 2 * names.len())
             .product_key(product.pid());
         for (name, value) in names.iter().zip(product.values()) {
             self.request.argument(name.as_bytes()).argument(value);
         }
-        self.expect_integer(new_fields)
+        self.expect_integer(new_fields).await
     }
 
-    fn zadd(&mut self, section: &str, score: u64, member: &[u8], new_members: i64) -> Result<(), OperationError> {
+    async fn zadd(&mut self, section: &str, score: u64, member: &[u8], new_members: i64) -> Result<(), OperationError> {
         self.request
             .start("ZADD", 3)
             .argument(section.as_bytes())
             .number(score)
             .argument(member);
-        self.expect_integer(new_members)
+        self.expect_integer(new_members).await
     }
 }
 
+#[async_trait(?Send)]
 impl Connection for RedisConnection {
-    fn describe(&mut self) -> Result<ServerDescription, OperationError> {
+    async fn describe(&mut self) -> Result<ServerDescription, OperationError> {
         self.request.start("INFO", 1).argument(b"server");
-        match self.exchange()? {
+        match self.exchange().await? {
             Element::Bulk(text) => Ok(description(&String::from_utf8_lossy(text))),
             other => Err(unexpected(other)),
         }
     }
 
-    fn is_empty(&mut self) -> Result<bool, OperationError> {
+    async fn is_empty(&mut self) -> Result<bool, OperationError> {
         self.request.start("DBSIZE", 0);
-        match self.exchange()? {
+        match self.exchange().await? {
             Element::Integer(keys) => Ok(keys == 0),
             other => Err(unexpected(other)),
         }
     }
 
-    fn clear(&mut self) -> Result<(), OperationError> {
+    async fn clear(&mut self) -> Result<(), OperationError> {
         self.request.start("FLUSHDB", 0);
-        self.expect_simple()
+        self.expect_simple().await
     }
 
-    fn read(&mut self, pid: u64) -> Result<(), OperationError> {
+    async fn read(&mut self, pid: u64) -> Result<(), OperationError> {
         self.request.start("HGETALL", 1).product_key(pid);
-        let strings = self.each_string(|_| ())?;
+        let strings = self.each_string(|_| ()).await?;
         match strings == 2 * FIELD_NAMES.len() {
             true => Ok(()),
             false => Err(OperationError::Refused(format!(
@@ -195,34 +186,34 @@ impl Connection for RedisConnection {
         }
     }
 
-    fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
-        self.hset(&FIELD_NAMES, product, FIELD_NAMES.len() as i64)
+    async fn insert(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&FIELD_NAMES, product, FIELD_NAMES.len() as i64).await
     }
 
-    fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
-        self.hset(&FIELD_NAMES, product, 0)
+    async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&FIELD_NAMES, product, 0).await
     }
 
-    fn update(&mut self, product: &Product) -> Result<(), OperationError> {
-        self.hset(&UPDATED_FIELD_NAMES, product, 0)
+    async fn update(&mut self, product: &Product) -> Result<(), OperationError> {
+        self.hset(&UPDATED_FIELD_NAMES, product, 0).await
     }
 
-    fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
-        self.zadd(section, score, member, 1)
+    async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.zadd(section, score, member, 1).await
     }
 
-    fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
-        self.zadd(section, score, member, 0)
+    async fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError> {
+        self.zadd(section, score, member, 0).await
     }
 
-    fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
+    async fn top(&mut self, section: &str, count: usize, members: &mut ByteStrings) -> Result<(), OperationError> {
         members.clear();
         self.request
             .start("ZREVRANGE", 3)
             .argument(section.as_bytes())
             .number(0)
             .number(count as u64 - 1);
-        self.each_string(|member| members.push(member))?;
+        self.each_string(|member| members.push(member)).await?;
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 //! Members of the set all have the score 0, so their order is that of their bytes: keys are written with leading zeros. What
 //! an insert sends goes out together and is no transaction. A scan is two rounds: the keys, then their records.
 
+use async_trait::async_trait;
+
 use super::{RedisConnection, Request};
 use crate::byte_strings::ByteStrings;
 use crate::target::{OperationError, Records};
@@ -34,8 +36,8 @@ impl RedisConnection {
             .record_key(record.key());
     }
 
-    fn record_of_reply(&mut self) -> Result<(), OperationError> {
-        let strings = self.strings_of_reply(|_| ())?;
+    async fn record_of_reply(&mut self) -> Result<(), OperationError> {
+        let strings = self.strings_of_reply(|_| ()).await?;
         match strings == 2 * FIELD_NAMES.len() {
             true => Ok(()),
             false => Err(OperationError::Refused(format!(
@@ -46,38 +48,39 @@ impl RedisConnection {
     }
 }
 
+#[async_trait(?Send)]
 impl Records for RedisConnection {
-    fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError> {
+    async fn insert_all(&mut self, records: &[Record]) -> Result<(), OperationError> {
         self.request.bytes.clear();
         records.iter().for_each(|record| self.insertion(record));
-        self.send()?;
+        self.send().await?;
         for _ in records {
-            self.integer_of_reply(FIELD_NAMES.len() as i64)?;
-            self.integer_of_reply(1)?;
+            self.integer_of_reply(FIELD_NAMES.len() as i64).await?;
+            self.integer_of_reply(1).await?;
         }
         Ok(())
     }
 
-    fn insert(&mut self, record: &Record) -> Result<(), OperationError> {
-        self.insert_all(std::slice::from_ref(record))
+    async fn insert(&mut self, record: &Record) -> Result<(), OperationError> {
+        self.insert_all(std::slice::from_ref(record)).await
     }
 
-    fn read(&mut self, key: u64) -> Result<(), OperationError> {
+    async fn read(&mut self, key: u64) -> Result<(), OperationError> {
         self.request.start("HGETALL", 1).record_key(key);
-        self.send()?;
-        self.record_of_reply()
+        self.send().await?;
+        self.record_of_reply().await
     }
 
-    fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
+    async fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError> {
         self.request
             .start("HSET", 3)
             .record_key(key)
             .argument(FIELD_NAMES[field].as_bytes())
             .argument(value);
-        self.expect_integer(0)
+        self.expect_integer(0).await
     }
 
-    fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError> {
+    async fn scan(&mut self, key: u64, count: usize) -> Result<(), OperationError> {
         let from = format!("[{PREFIX}{key:0DIGITS$}");
         self.request
             .start("ZRANGEBYLEX", 6)
@@ -88,12 +91,15 @@ impl Records for RedisConnection {
             .number(0)
             .number(count as u64);
         let mut keys = ByteStrings::default();
-        self.each_string(|key| keys.push(key))?;
+        self.each_string(|key| keys.push(key)).await?;
         self.request.bytes.clear();
         for key in keys.iter() {
             self.request.next("HGETALL", 1).argument(key);
         }
-        self.send()?;
-        keys.iter().try_for_each(|_| self.record_of_reply())
+        self.send().await?;
+        for _ in keys.iter() {
+            self.record_of_reply().await?;
+        }
+        Ok(())
     }
 }

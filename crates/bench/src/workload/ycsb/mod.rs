@@ -13,6 +13,8 @@ pub use choice::Distribution;
 use choice::{Choice, scatter};
 use inserted::Inserted;
 
+use async_trait::async_trait;
+
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
@@ -117,7 +119,7 @@ fn key_of(number: u64) -> u64 {
 }
 
 /// Stores the records `0..records`.
-pub fn load(connection: &mut dyn Connection, seed: u64, records: u64) -> Result<(), OperationError> {
+pub async fn load(connection: &mut dyn Connection, seed: u64, records: u64) -> Result<(), OperationError> {
     let mut random = Random::new(seed, &[LOAD_STREAM]);
     let mut batch = vec![Record::default(); LOADED_AT_ONCE as usize];
     for start in (0..records).step_by(LOADED_AT_ONCE as usize) {
@@ -125,7 +127,7 @@ pub fn load(connection: &mut dyn Connection, seed: u64, records: u64) -> Result<
         for (number, record) in (start..).zip(batch.iter_mut()) {
             record.fill(number, &mut random);
         }
-        connection.records().insert_all(batch)?;
+        connection.records().insert_all(batch).await?;
     }
     Ok(())
 }
@@ -180,6 +182,7 @@ impl YcsbWorker {
     }
 }
 
+#[async_trait(?Send)]
 impl Worker for YcsbWorker {
     fn prepare(&mut self) {
         self.operation = self.shared.workload.operation(self.random.below(100));
@@ -191,20 +194,22 @@ impl Worker for YcsbWorker {
         self.number = self.shared.choice.choose(&mut self.random, present);
         self.scanned = 1 + self.random.below(SCAN_RECORDS_MAX) as usize;
         self.field = self.random.below(FIELD_NAMES.len() as u64) as usize;
-        self.value.clear();
-        self.random.text(FIELD_BYTES, &mut self.value);
+        if matches!(self.operation, Operation::Update | Operation::ReadModifyWrite) {
+            self.value.clear();
+            self.random.text(FIELD_BYTES, &mut self.value);
+        }
     }
 
-    fn operate(&mut self) -> Result<(), OperationError> {
+    async fn operate(&mut self) -> Result<(), OperationError> {
         let (key, records) = (key_of(self.number), self.connection.records());
         let value = self.value.iter().next().unwrap_or_default();
         match self.operation {
-            Operation::Read => records.read(key),
-            Operation::Update => records.update(key, self.field, value),
-            Operation::Scan => records.scan(key, self.scanned),
-            Operation::ReadModifyWrite => records.read_modify_write(key, self.field, value),
+            Operation::Read => records.read(key).await,
+            Operation::Update => records.update(key, self.field, value).await,
+            Operation::Scan => records.scan(key, self.scanned).await,
+            Operation::ReadModifyWrite => records.read_modify_write(key, self.field, value).await,
             Operation::Insert => {
-                records.insert(&self.record)?;
+                records.insert(&self.record).await?;
                 self.shared.inserted.acknowledge(self.number);
                 Ok(())
             }

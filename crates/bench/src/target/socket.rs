@@ -1,0 +1,68 @@
+//! A TCP socket of the load generator, on the event loop of the thread that opened it.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A server that is silent for this long is taken for gone.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub struct Socket(TcpStream);
+
+/// Where replies come from.
+pub trait Source {
+    /// Waits for more; at least one byte.
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+impl Socket {
+    pub async fn open(address: SocketAddr) -> io::Result<Socket> {
+        let stream = in_time(CONNECT_TIMEOUT, TcpStream::connect(address)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Socket(stream))
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // A request nearly always goes in one write, and no clock is needed.
+        let stream = &mut self.0;
+        let sent = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, bytes) {
+            Poll::Pending => Poll::Ready(Ok(0)),
+            sent => sent,
+        });
+        let sent = sent.await?;
+        if sent == bytes.len() {
+            return Ok(());
+        }
+        in_time(REPLY_TIMEOUT, self.0.write_all(&bytes[sent..])).await
+    }
+}
+
+impl Source for Socket {
+    async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(buffer);
+        let stream = &mut self.0;
+        let arrival = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
+        in_time(REPLY_TIMEOUT, arrival).await?;
+        match buffer.filled().len() {
+            0 => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed the connection",
+            )),
+            count => Ok(count),
+        }
+    }
+}
+
+async fn in_time<T>(limit: Duration, awaited: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(limit, awaited)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
