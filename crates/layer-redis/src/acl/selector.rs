@@ -1,6 +1,6 @@
 //! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs by one selector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quartet_wire_resp::Arguments;
 
@@ -13,12 +13,13 @@ use crate::commands::server::key_flags::{Access, access};
 use crate::commands::table;
 use crate::glob;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Two are equal if they allow the same, whatever rules led there.
+#[derive(Clone, Debug)]
 pub struct Selector {
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
     /// By a command's index: the first arguments with which it is allowed, in lower case.
-    first_arguments: BTreeMap<usize, Vec<Vec<u8>>>,
+    first_arguments: BTreeMap<usize, BTreeSet<Vec<u8>>>,
     /// The rules that led there, the first of them `+@all` or `-@all`.
     command_rules: Vec<String>,
     /// Every key, for reading and writing.
@@ -51,6 +52,14 @@ const BEHIND_ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'all
 const BEHIND_ALL_CHANNELS: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not \
                                    have any effect. Try 'resetchannels' to start with an empty list of channels";
 
+impl PartialEq for Selector {
+    fn eq(&self, other: &Selector) -> bool {
+        self.allowed() == other.allowed()
+    }
+}
+
+impl Eq for Selector {}
+
 impl Selector {
     /// Allows nothing, or only channels.
     pub fn new(all_channels: bool) -> Selector {
@@ -74,6 +83,11 @@ impl Selector {
 
     pub fn is_of_everything(&self) -> bool {
         self.all_keys && self.all_channels && self.command_rules == ["+@all"]
+    }
+
+    fn allowed(&self) -> impl PartialEq {
+        let commands = (&self.commands, &self.first_arguments);
+        (commands, self.all_keys, &self.keys, self.all_channels, &self.channels)
     }
 
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
@@ -258,12 +272,8 @@ impl Selector {
 
     /// A command that is allowed whatever its arguments needs no list of them.
     fn allow_first_argument(&mut self, index: usize, first: Vec<u8>) {
-        if self.has(index) {
-            return;
-        }
-        let listed = self.first_arguments.entry(index).or_default();
-        if !listed.contains(&first) {
-            listed.push(first);
+        if !self.has(index) {
+            self.first_arguments.entry(index).or_default().insert(first);
         }
     }
 

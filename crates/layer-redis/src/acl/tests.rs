@@ -213,6 +213,8 @@ fn a_saved_user_is_the_same_when_read() {
 #[test]
 fn no_word_of_a_saved_user_is_taken_for_another() {
     saved(&["~a\u{a0}+@all", "~b\u{b}+@all", "&c\u{2028}on", "+select|A"]);
+    saved(&["+select|1", "+select|0", "+select|1"]);
+    saved(&["+@read", "-get", "+@read"]);
     saved(&["%R~*", "%W~*", "~further"]);
     let refused = |word: &[u8]| Rules::new(false).changed(&[word], false).is_err();
     for word in [
