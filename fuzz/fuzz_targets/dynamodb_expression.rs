@@ -14,7 +14,9 @@ const PLACEHOLDERS: &str = r##"{"X":"","ExpressionAttributeNames":{"#a":"a","#b"
     ":m":{"M":{"a":{"M":{"b":{"L":[{"S":"y"}]}}}}},":b":{"B":"AAE="},":z":{"NULL":true},":f":{"BOOL":false}}}"##;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&choice, text)) = data.split_first() else { return };
+    let Some((&choice, text)) = data.split_first() else {
+        return;
+    };
     let Ok(text) = std::str::from_utf8(text) else { return };
     let json = Json::parse(PLACEHOLDERS.as_bytes()).unwrap();
     let mut placeholders = Placeholders::read(&json).unwrap();

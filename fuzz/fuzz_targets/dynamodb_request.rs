@@ -43,7 +43,14 @@ const OPERATIONS: [&str; 26] = [
 static LAYER: LazyLock<DynamoDb> = LazyLock::new(|| {
     let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
     let disk = Arc::new(FaultyDisk::new());
-    let engine = Engine::open(disk, Arc::new(SystemClock), EngineOptions::default(), failure, &mut |_| {}).unwrap();
+    let engine = Engine::open(
+        disk,
+        Arc::new(SystemClock),
+        EngineOptions::default(),
+        failure,
+        &mut |_| {},
+    )
+    .unwrap();
     let space = Space {
         database: DatabaseId(1),
         layer: LayerId::DynamoDb,
@@ -70,6 +77,8 @@ fn answer(layer: &DynamoDb, operation: &str, body: &[u8]) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&choice, body)) = data.split_first() else { return };
+    let Some((&choice, body)) = data.split_first() else {
+        return;
+    };
     answer(&LAYER, OPERATIONS[usize::from(choice) % OPERATIONS.len()], body);
 });

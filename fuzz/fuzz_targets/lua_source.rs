@@ -45,12 +45,19 @@ fn new_layer() -> Arc<Redis> {
         layer: LayerId::Redis,
         durability: Durability::None,
     };
-    Arc::new(Redis::new(Arc::new(engine), space, Identity::default(), Box::new(|| {})))
+    Arc::new(Redis::new(
+        Arc::new(engine),
+        space,
+        Identity::default(),
+        Box::new(|| {}),
+    ))
 }
 
 /// What a new connection is answered.
 fn evaluate(layer: &Arc<Redis>, source: &[u8]) -> Vec<u8> {
-    let client = layer.clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
+    let client = layer
+        .clients
+        .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
     let mut session = Session::new(layer.clone(), client);
     let (mut request, mut reply) = (Vec::new(), Vec::new());
     encode_command(&[b"EVAL", source, b"0"], &mut request);
@@ -66,5 +73,9 @@ fuzz_target!(|source: &[u8]| {
     evaluate(&layer, source);
     let answer = evaluate(&layer, CHECK);
     // The names that there are, KEYS and ARGV among them.
-    assert!(answer.ends_with(b"$8\r\nfunction\r\n$4\r\n[{}]\r\n$2\r\nxx\r\n"), "{}", String::from_utf8_lossy(&answer));
+    assert!(
+        answer.ends_with(b"$8\r\nfunction\r\n$4\r\n[{}]\r\n$2\r\nxx\r\n"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
 });

@@ -13,7 +13,14 @@ use quartet_model::{DatabaseId, LayerId};
 static LAYER: LazyLock<DynamoDb> = LazyLock::new(|| {
     let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
     let disk = Arc::new(FaultyDisk::new());
-    let engine = Engine::open(disk, Arc::new(SystemClock), EngineOptions::default(), failure, &mut |_| {}).unwrap();
+    let engine = Engine::open(
+        disk,
+        Arc::new(SystemClock),
+        EngineOptions::default(),
+        failure,
+        &mut |_| {},
+    )
+    .unwrap();
     let space = Space {
         database: DatabaseId(1),
         layer: LayerId::DynamoDb,
@@ -46,9 +53,16 @@ fn request(statement: &str, parameters: &str) -> Vec<u8> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(statement) = std::str::from_utf8(data) else { return };
+    let Ok(statement) = std::str::from_utf8(data) else {
+        return;
+    };
     let marks = statement.matches('?').count().min(4);
-    let values = [r#"{"S":"x"}"#, r#"{"N":"1"}"#, r#"{"L":[{"NULL":true}]}"#, r#"{"SS":["a"]}"#];
+    let values = [
+        r#"{"S":"x"}"#,
+        r#"{"N":"1"}"#,
+        r#"{"L":[{"NULL":true}]}"#,
+        r#"{"SS":["a"]}"#,
+    ];
     let parameters = format!("[{}]", values[..marks].join(","));
     answer(&LAYER, "ExecuteStatement", &request(statement, &parameters));
 });

@@ -234,6 +234,9 @@ fn a_category_takes_first_arguments_away_too() {
     let select: Vec<String> = ["select", "0"].map(str::to_owned).to_vec();
     assert_eq!(check(&["+select|0"], &select), Ok(()));
     assert_eq!(check(&["+select|0", "-@connection"], &select), Err(Denial::Command));
-    assert_eq!(check(&["+@all", "+select|0", "-@connection"], &select), Err(Denial::Command));
+    assert_eq!(
+        check(&["+@all", "+select|0", "-@connection"], &select),
+        Err(Denial::Command)
+    );
     saved(&["+@all", "+select|0", "-@connection"]);
 }
