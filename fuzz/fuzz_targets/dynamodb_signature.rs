@@ -40,11 +40,17 @@ fn with_head<T>(text: &str, look: impl FnOnce(&Head<'_>) -> T) -> Option<T> {
     });
     let headers = headers.collect::<Option<Vec<_>>>()?;
     let headers = &headers;
-    Some(look(&Head { method, target, headers }))
+    Some(look(&Head {
+        method,
+        target,
+        headers,
+    }))
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(end) = data.windows(2).position(|pair| pair == b"\n\n") else { return };
+    let Some(end) = data.windows(2).position(|pair| pair == b"\n\n") else {
+        return;
+    };
     let (head, body) = (&data[..end], &data[end + 2..]);
     let Ok(head) = std::str::from_utf8(head) else { return };
     with_head(head, |head| {

@@ -12,13 +12,25 @@ use quartet_model::{DatabaseId, LayerId};
 static LAYER: LazyLock<Fauna> = LazyLock::new(|| {
     let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
     let disk = Arc::new(FaultyDisk::new());
-    let engine = Engine::open(disk, Arc::new(SystemClock), EngineOptions::default(), failure, &mut |_| {}).unwrap();
+    let engine = Engine::open(
+        disk,
+        Arc::new(SystemClock),
+        EngineOptions::default(),
+        failure,
+        &mut |_| {},
+    )
+    .unwrap();
     let space = Space {
         database: DatabaseId(1),
         layer: LayerId::Fauna,
         durability: Durability::None,
     };
-    let layer = Fauna::new(Arc::new(engine), space, RootSecret::of("secret"), Box::new(|bytes| bytes.fill(7)));
+    let layer = Fauna::new(
+        Arc::new(engine),
+        space,
+        RootSecret::of("secret"),
+        Box::new(|bytes| bytes.fill(7)),
+    );
     ask(&layer, br#"{"create_collection":{"object":{"name":"c"}}}"#);
     ask(&layer, br#"{"create_index":{"object":{"name":"i","source":{"collection":"c"},"values":[{"object":{"field":["data","x"]}}]}}}"#);
     layer
@@ -35,5 +47,10 @@ fn ask(layer: &Fauna, body: &[u8]) -> Reply {
 
 fuzz_target!(|data: &[u8]| {
     let reply = ask(&LAYER, data);
-    assert!(reply.status < 500 && reply.body.starts_with('{'), "{} {}", reply.status, reply.body);
+    assert!(
+        reply.status < 500 && reply.body.starts_with('{'),
+        "{} {}",
+        reply.status,
+        reply.body
+    );
 });

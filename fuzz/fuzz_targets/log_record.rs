@@ -17,7 +17,13 @@ fn open(disk: &FaultyDisk) -> Result<FileLog, LogError> {
         segment_bytes: 4096,
         salt: 1,
     };
-    FileLog::open(Arc::new(disk.clone()), options, LogSequence(1), &mut |_, _| Ok(()), &mut |_| {})
+    FileLog::open(
+        Arc::new(disk.clone()),
+        options,
+        LogSequence(1),
+        &mut |_, _| Ok(()),
+        &mut |_| {},
+    )
 }
 
 fn read_effects(data: &[u8]) {

@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use quartet_wire_resp::{Limits, Parsed, Parser};
-use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_events, write_result, write_results, write_transaction};
+use quartet_wire_rest::{
+    Commands, Encoding, commands_of_body, write_events, write_result, write_results, write_transaction,
+};
 
 fn check(commands: &Commands) {
     let mut bytes = 0;

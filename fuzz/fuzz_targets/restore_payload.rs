@@ -1,4 +1,5 @@
-//! Any payload with a right trailer is a value or an error, and a value comes back from its own payload.
+//! Any payload with a right trailer is a value or an error, and a value's own payload gives one with the same payload.
+//! The values themselves may differ in what DUMP does not tell: when a consumer was last given something.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,8 +8,9 @@ use quartet_layer_redis::rdb;
 fuzz_target!(|data: &[u8]| {
     let payload = rdb::seal(data.to_vec());
     if let Ok(value) = rdb::value::restore(&payload) {
-        let again = rdb::value::restore(&rdb::value::dump(&value));
-        assert_eq!(again.as_ref(), Ok(&value));
+        let dumped = rdb::value::dump(&value);
+        let again = rdb::value::restore(&dumped).expect("what was dumped");
+        assert_eq!(rdb::value::dump(&again), dumped);
     }
     let _ = rdb::functions::restore(&payload);
 });

@@ -263,7 +263,7 @@ pub fn parse_file(text: &str, all_channels: bool) -> Result<BTreeMap<Vec<u8>, Ru
     let mut users: BTreeMap<Vec<u8>, Rules> = BTreeMap::new();
     let mut errors = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+        let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
         match words.as_slice() {
             [] => {}
             [first, ..] if first.starts_with(b"#") => {}

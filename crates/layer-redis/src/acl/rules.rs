@@ -140,6 +140,10 @@ impl Rules {
             [b'(', inner @ .., b')'] => {
                 let mut selector = Selector::new(false);
                 for word in inner.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
+                    // In a line it would end the selector.
+                    if word.ends_with(b")") {
+                        return Err(SYNTAX);
+                    }
                     selector.apply(word)?;
                 }
                 self.selectors.push(selector);

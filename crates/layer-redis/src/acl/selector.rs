@@ -1,6 +1,6 @@
 //! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs by one selector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quartet_wire_resp::Arguments;
 
@@ -13,12 +13,13 @@ use crate::commands::server::key_flags::{Access, access};
 use crate::commands::table;
 use crate::glob;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Two are equal if they allow the same, whatever rules led there.
+#[derive(Clone, Debug)]
 pub struct Selector {
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
-    /// By a command's index: the first arguments with which it is allowed.
-    first_arguments: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// By a command's index: the first arguments with which it is allowed, in lower case.
+    first_arguments: BTreeMap<usize, BTreeSet<Vec<u8>>>,
     /// The rules that led there, the first of them `+@all` or `-@all`.
     command_rules: Vec<String>,
     /// Every key, for reading and writing.
@@ -34,12 +35,30 @@ struct KeyPattern {
     pattern: Vec<u8>,
 }
 
+impl KeyPattern {
+    /// The rule that gives it. `~*` would be every key, behind which there can be no further pattern.
+    fn text(&self) -> Vec<u8> {
+        if self.access == Access::BOTH && self.pattern == b"*" {
+            return b"%RW~*".to_vec();
+        }
+        [self.access.prefix().as_bytes(), &self.pattern].concat()
+    }
+}
+
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const FIRST_ARGUMENT_OF_SUBCOMMAND: &str = "Allowing first-arg of a subcommand is not supported";
 const BEHIND_ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any \
                                effect. Try 'resetkeys' to start with an empty list of patterns";
 const BEHIND_ALL_CHANNELS: &str = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not \
                                    have any effect. Try 'resetchannels' to start with an empty list of channels";
+
+impl PartialEq for Selector {
+    fn eq(&self, other: &Selector) -> bool {
+        self.allowed() == other.allowed()
+    }
+}
+
+impl Eq for Selector {}
 
 impl Selector {
     /// Allows nothing, or only channels.
@@ -64,6 +83,11 @@ impl Selector {
 
     pub fn is_of_everything(&self) -> bool {
         self.all_keys && self.all_channels && self.command_rules == ["+@all"]
+    }
+
+    fn allowed(&self) -> impl PartialEq {
+        let commands = (&self.commands, &self.first_arguments);
+        (commands, self.all_keys, &self.keys, self.all_channels, &self.channels)
     }
 
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
@@ -215,6 +239,7 @@ impl Selector {
         for index in 0..table().size() {
             if table().at(index).categories().contains(&name.as_str()) {
                 self.set(index, allows);
+                self.first_arguments.remove(&index);
             }
         }
         self.note_rule(allows, &format!("@{name}"), |_| false);
@@ -233,23 +258,23 @@ impl Selector {
         if command.name.contains('|') {
             return Err(FIRST_ARGUMENT_OF_SUBCOMMAND);
         }
-        if first.is_empty() {
+        let first = std::str::from_utf8(first).map_err(|_| SYNTAX)?.to_ascii_lowercase();
+        if first.is_empty() || !is_word(first.as_bytes()) {
             return Err(SYNTAX);
         }
         if !command.subcommands.is_empty() {
             return Err(UNKNOWN);
         }
-        let listed = self.first_arguments.entry(index).or_default();
-        if !listed.iter().any(|other| other.eq_ignore_ascii_case(first)) {
-            listed.push(first.to_vec());
-        }
-        let rule = format!(
-            "{}|{}",
-            command.name,
-            String::from_utf8_lossy(first).to_ascii_lowercase()
-        );
-        self.note_rule(true, &rule, |_| false);
+        self.note_rule(true, &format!("{}|{first}", command.name), |_| false);
+        self.allow_first_argument(index, first.into_bytes());
         Ok(())
+    }
+
+    /// A command that is allowed whatever its arguments needs no list of them.
+    fn allow_first_argument(&mut self, index: usize, first: Vec<u8>) {
+        if !self.has(index) {
+            self.first_arguments.entry(index).or_default().insert(first);
+        }
     }
 
     /// A container stands for all its subcommands.
@@ -302,8 +327,7 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        let show = |key: &KeyPattern| [key.access.prefix().as_bytes(), key.pattern.as_slice()].concat();
-        self.keys.iter().map(show).collect::<Vec<_>>().join(&b' ')
+        self.keys.iter().map(KeyPattern::text).collect::<Vec<_>>().join(&b' ')
     }
 
     /// As ACL GETUSER shows it.

@@ -188,14 +188,55 @@ fn the_rules_hold_wherever_a_command_runs() {
     assert!(mail.starts_with("-NOPERM"), "{mail}");
 }
 
+/// The rules of these words, which a file gives back the same.
+fn saved(words: &[&str]) -> Rules {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let rules = Rules::new(false).changed(&words, false).unwrap();
+    let line = String::from_utf8(rules.line(b"u")).unwrap();
+    let mut read = super::parse_file(&line, true).unwrap();
+    assert_eq!(read.remove(b"u".as_slice()).as_ref(), Some(&rules), "{line}");
+    assert!(read.is_empty(), "{line}");
+    rules
+}
+
 #[test]
 fn a_saved_user_is_the_same_when_read() {
     let modifiers = "on >a >b ~x* %R~y %W~z &c* +@all -@dangerous +client|id +select|0 (+get ~q) (+@read %R~*)";
-    let words: Vec<&[u8]> = modifiers.split(' ').map(str::as_bytes).collect();
-    let rules = Rules::new(false).changed(&words, false).unwrap();
-    let line = String::from_utf8(rules.line(b"u")).unwrap();
-    let read = super::parse_file(&line, true).unwrap();
-    assert_eq!(String::from_utf8(read[b"u".as_slice()].line(b"u")).unwrap(), line);
+    saved(&modifiers.split(' ').collect::<Vec<_>>());
     assert!(super::parse_file("user a on\nuser a on", false).is_err());
     assert!(super::parse_file("nonsense", false).is_err());
+}
+
+/// A line of the file was taken apart at every white space of Unicode, and first arguments were not looked at: a pattern became
+/// two rules, and a first argument with an end of line a user of its own. A selector ended at a pattern's parenthesis, and
+/// `%RW~*` was read as every key, behind which further patterns are refused.
+#[test]
+fn no_word_of_a_saved_user_is_taken_for_another() {
+    saved(&["~a\u{a0}+@all", "~b\u{b}+@all", "&c\u{2028}on", "+select|A"]);
+    saved(&["+select|1", "+select|0", "+select|1"]);
+    saved(&["+@read", "-get", "+@read"]);
+    saved(&["%R~*", "%W~*", "~further"]);
+    let refused = |word: &[u8]| Rules::new(false).changed(&[word], false).is_err();
+    for word in [
+        b"+select|0\nuser evil on nopass +@all".as_slice(),
+        b"+select|0 +@all",
+        b"+select|\xff",
+        b"(~a))",
+        b"(~a) +get)",
+    ] {
+        assert!(refused(word), "{word:?}");
+    }
+}
+
+/// First arguments outlived a category that took their command away, and were shown nowhere.
+#[test]
+fn a_category_takes_first_arguments_away_too() {
+    let select: Vec<String> = ["select", "0"].map(str::to_owned).to_vec();
+    assert_eq!(check(&["+select|0"], &select), Ok(()));
+    assert_eq!(check(&["+select|0", "-@connection"], &select), Err(Denial::Command));
+    assert_eq!(
+        check(&["+@all", "+select|0", "-@connection"], &select),
+        Err(Denial::Command)
+    );
+    saved(&["+@all", "+select|0", "-@connection"]);
 }
