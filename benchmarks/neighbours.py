@@ -102,10 +102,9 @@ def pipelines(port, token, stop, ready):
 
 def ranges(port, token, stop, ready):
     connection = connect(port, token)
-    request = encode(b"LRANGE", b"noisy:list", b"0", b"-1")
-    connection.sendall(encode(b"DEL", b"noisy:list"))
-    connection.recv(64)
-    connection.sendall(encode(b"RPUSH", b"noisy:list", *[b"element"] * LIST_ELEMENTS))
+    key = b"noisy:list:%d" % multiprocessing.current_process().pid
+    request = encode(b"LRANGE", key, b"0", b"-1")
+    connection.sendall(encode(b"RPUSH", key, *[b"element"] * LIST_ELEMENTS))
     connection.recv(64)
     reply_bytes = len(b"*%d\r\n" % LIST_ELEMENTS) + LIST_ELEMENTS * len(b"$7\r\nelement\r\n")
     ready.release()

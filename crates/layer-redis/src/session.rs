@@ -62,6 +62,9 @@ pub struct Session {
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
 const REQUESTS_PER_LOCK: usize = 64;
+/// Replies after which the hold ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
+const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
+const MICROS_PER_LOCK: u64 = 1_000;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// How long a deadline is put off while a script keeps everybody waiting.
@@ -148,11 +151,19 @@ impl Session {
         let layer = self.layer.clone();
         let mut received = Received::default();
         let mut home: Option<Home<'_>> = None;
+        let (replies_start, mut first_done_micros) = (out.len(), None);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
             let ends = received.close || self.client.close_after_reply || received.after.is_some();
             if rest.is_empty() || self.is_blocked() || ends {
                 break;
+            }
+            if received.consumed > 0 {
+                let done_micros = self.client.shared.last_active_micros.load(Ordering::Relaxed);
+                let since_micros = done_micros.saturating_sub(*first_done_micros.get_or_insert(done_micros));
+                if out.len().saturating_sub(replies_start) >= REPLY_BYTES_PER_LOCK || since_micros >= MICROS_PER_LOCK {
+                    break;
+                }
             }
             match self.parser.parse(rest, &self.limits()) {
                 Ok(Parsed::Incomplete { .. }) => break,
