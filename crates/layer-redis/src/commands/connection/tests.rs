@@ -271,3 +271,25 @@ fn writes_are_refused_when_replicas_are_demanded() {
          SET a 1 => OK",
     );
 }
+
+#[test]
+fn a_pipeline_of_large_replies_is_cut_into_several_turns() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    let elements = vec!["element"; 10_000];
+    connection.run(&[&["RPUSH", "list"], &elements[..]].concat());
+    let input = "LRANGE list 0 -1\r\n".repeat(60);
+    let (mut consumed, mut turns, mut out) = (0, 0, Vec::new());
+    while consumed < input.len() {
+        let before = out.len();
+        consumed += connection
+            .session
+            .receive(&input.as_bytes()[consumed..], &mut out)
+            .consumed;
+        turns += 1;
+        assert!(out.len() - before < 512 << 10);
+    }
+    // Three of 130 KB reach the limit.
+    assert!((20..=60).contains(&turns), "{turns}");
+    assert_eq!(out.windows(8).filter(|bytes| bytes == b"*10000\r\n").count(), 60);
+}
