@@ -284,13 +284,14 @@ impl Worker {
         let garbage = std::mem::take(&mut home.garbage);
         let being_freed = home.being_freed.clone();
         being_freed.store(garbage.len(), Ordering::Relaxed);
-        home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
+        let forgotten = home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
         let snapshot = self.checkpoint_wanted().then(|| home.snapshot());
         if snapshot.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
         }
         drop(home);
+        drop(forgotten);
         for cleared in garbage {
             self.shared.stored.freed(cleared.rows());
         }

@@ -15,7 +15,7 @@ use parking_lot::MutexGuard;
 use quartet_model::{EffectsWriter, KeyRange, Version};
 use quartet_store::{Cleared, Row, Snapshot, Store};
 
-use crate::changes::RecentChanges;
+use crate::changes::{Generation, RecentChanges};
 use crate::epochs::{Epoch, FullEpochs};
 use crate::transaction::{SPACE_BYTES, Transaction};
 use crate::watch::{Callback, WatchId, Watches};
@@ -153,7 +153,7 @@ impl HomeState {
             match change {
                 Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
                 Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
-                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range.clone(), version),
+                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range, version),
                 Change::ClearedRange { range, .. } => self.changes.add_unrecorded(&range.start, version),
                 Change::Set { .. } | Change::Touched { .. } => {}
             }
@@ -220,10 +220,11 @@ impl HomeState {
         !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
     }
 
-    /// Forgets the evidence that nobody can need any more.
-    pub fn forget_changes(&mut self, durable: Version, now_micros: u64) {
+    /// Forgets the evidence that nobody can need any more. What it returns is to be freed without the lock.
+    #[must_use]
+    pub fn forget_changes(&mut self, durable: Version, now_micros: u64) -> Vec<Generation> {
         if self.changes.is_empty() {
-            return;
+            return Vec::new();
         }
         let mut floor = durable;
         if let Some((&oldest, _)) = self.readers.first_key_value() {
@@ -234,7 +235,7 @@ impl HomeState {
         if self.interactive_until_micros >= present {
             floor = floor.min(Version(present.saturating_sub(CONFLICT_WINDOW_MICROS)));
         }
-        self.changes.forget_through(floor);
+        self.changes.forget_through(floor)
     }
 }
 

@@ -20,6 +20,7 @@ mod checkpoints;
 mod epochs;
 mod flusher;
 mod home;
+mod newest;
 mod optimistic;
 mod options;
 mod reader;

@@ -117,7 +117,7 @@ impl CommitRequest {
         if self.read_version > state.last_version() {
             return Err(CommitError::FutureVersion);
         }
-        if !self.read_conflicts.is_empty() && !state.changes.can_judge(self.read_version) {
+        if !self.read_conflicts.is_empty() && !state.changes.can_judge(prefix, self.read_version) {
             return Err(CommitError::TooOld);
         }
         for range in &self.read_conflicts {
@@ -426,7 +426,7 @@ impl Engine {
             let mut attempt = transaction.into_attempt();
             let mut home = self.home();
             let judged = match &answer {
-                Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state()),
+                Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state(), &space.prefix()),
                 _ => Ok(()),
             };
             reading.end(home.state());
@@ -512,7 +512,7 @@ impl Engine {
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         for range in &request.write_conflicts {
-            home.state().changes.declare(prefixed(&prefix, range), version);
+            home.state().changes.declare(&prefixed(&prefix, range), version);
         }
         Ok((version, hold))
     }
@@ -554,12 +554,12 @@ impl OptimisticTransaction {
 }
 
 impl Attempt {
-    fn certify(&self, state: &HomeState) -> Result<(), Changed> {
+    fn certify(&self, state: &HomeState, prefix: &[u8]) -> Result<(), Changed> {
         // Every change that is evidence against a reader has a version of its own.
         if state.last_version() == self.read_version {
             return Ok(());
         }
-        if !state.changes.can_judge(self.read_version) {
+        if !state.changes.can_judge(prefix, self.read_version) {
             return Err(Changed);
         }
         for key in self.points_read.iter() {
