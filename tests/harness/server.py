@@ -41,6 +41,7 @@ class Server:
     `fauna_port` may change with each start.
 
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
+    `open_files` is the limit on open files that the process is given, soft and hard.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class Server:
         target: str = TARGET,
         options: Sequence[str] = (),
         fixed_port: int = 0,
+        open_files: int | None = None,
     ):
+        self.open_files = open_files
         self.fixed_port = fixed_port
         self.target = target
         self.options = options
@@ -160,6 +163,8 @@ class Server:
         return False
 
     def _spawn(self, command: list[str]) -> None:
+        if self.open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {self.open_files} && exec "$@"', "sh", *command]
         # A token of the caller's own is none of the server's.
         tokens = re.compile("UPSTASH_REDIS_REST_TOKEN|KV_REST_API_(READ_ONLY_)?TOKEN|SRH_TOKEN")
         environment = {name: value for name, value in os.environ.items() if not tokens.fullmatch(name)}

@@ -9,10 +9,13 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const LOCK_NAME: &str = "LOCK";
+/// What is created is for its owner alone: it holds everybody's data.
+const OWNER_ONLY_FILE: u32 = 0o600;
+const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 
 pub struct RealDisk {
     path: PathBuf,
@@ -33,6 +36,7 @@ impl RealDisk {
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(OWNER_ONLY_FILE)
             .open(path.join(LOCK_NAME))?;
         lock(&path, &file, FlockOperation::NonBlockingLockExclusive)?;
         let directory = fs::File::open(&path)?;
@@ -86,14 +90,17 @@ impl RealDisk {
     }
 }
 
-/// Creates the directory and those above it, and makes their entries durable. An existing one is made durable too, if its
-/// parent may be read: whoever created it may not have done so.
+/// Creates the directory and those above it, for their owner alone, and makes their entries durable. An existing one keeps its
+/// permissions and is made durable too, if its parent may be read: whoever created it may not have done so.
 pub fn create_directory_durably(path: &Path) -> io::Result<()> {
     let missing = path
         .ancestors()
         .take_while(|path| !path.as_os_str().is_empty() && !path.is_dir());
     let created = missing.count();
-    fs::create_dir_all(path)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(OWNER_ONLY_DIRECTORY)
+        .create(path)?;
     for directory in path.canonicalize()?.ancestors().skip(1).take(created.max(1)) {
         match fs::File::open(directory) {
             Ok(directory) => directory.sync_all()?,
@@ -125,6 +132,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(true)
+            .mode(OWNER_ONLY_FILE)
             .open(self.resolve_to_write(name)?)?;
         Ok(Box::new(RealFile(file)))
     }
@@ -283,6 +291,18 @@ mod tests {
         disk.sync_directory().unwrap();
         assert!(disk.exists("c").unwrap() && !disk.exists("b").unwrap());
         assert_eq!(disk.open("b").err().unwrap().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_created_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let disk = RealDisk::open(&path).unwrap();
+        disk.create("a").unwrap();
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let modes = [path.clone(), path.join("a"), path.join(LOCK_NAME)].map(mode);
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //!
 //! A signature is verified with the secret itself, so unlike the root key it is kept, in a file that only the owner reads.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use quartet_env::create_directory_durably;
 
-use crate::root_key::{random_hexadecimal, write_private};
+use crate::credential_file::{self, damaged};
+use crate::root_key::random_hexadecimal;
 
 const FILE: &str = "dynamodb-access-key";
 
@@ -17,32 +16,58 @@ const FILE: &str = "dynamodb-access-key";
 pub fn load_or_make(data: &Path) -> Result<((String, String), bool)> {
     create_directory_durably(data).with_context(|| format!("creating {}", data.display()))?;
     let path = data.join(FILE);
-    match fs::read_to_string(&path) {
-        Ok(text) => {
-            let pair = text.trim().split_once(':');
-            let (id, secret) = pair.with_context(|| format!("{} does not hold an access key", path.display()))?;
-            Ok(((id.to_owned(), secret.to_owned()), false))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let id = format!("QK{}", random_hexadecimal(9)?.to_ascii_uppercase());
-            let secret = random_hexadecimal(24)?;
-            let text = format!("{id}:{secret}");
-            write_private(&path, &text).with_context(|| format!("writing {}", path.display()))?;
-            Ok(((id, secret), true))
-        }
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    match credential_file::read(&path)? {
+        Some(text) => Ok((parse(&text).ok_or_else(|| damaged(&path))?, false)),
+        None => Ok((make(data)?, true)),
     }
+}
+
+/// A new access key in the place of the one before, which is valid no longer.
+pub fn make(data: &Path) -> Result<(String, String)> {
+    let id = format!("QK{}", random_hexadecimal(9)?.to_ascii_uppercase());
+    let secret = random_hexadecimal(24)?;
+    credential_file::write(&data.join(FILE), &format!("{id}:{secret}"))?;
+    Ok((id, secret))
+}
+
+/// In a damaged line the checksum may be taken for a part of the secret.
+fn parse(text: &str) -> Option<(String, String)> {
+    let (id, secret) = text.split_once(':')?;
+    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_whole(id) && is_whole(secret) && !secret.contains("crc32=")).then(|| (id.to_owned(), secret.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_key_is_made_once() {
         let data = tempfile::tempdir().unwrap();
         let (made, is_new) = load_or_make(data.path()).unwrap();
         assert!(is_new);
-        assert_eq!(load_or_make(data.path()).unwrap(), (made, false));
+        assert_eq!(load_or_make(data.path()).unwrap(), (made.clone(), false));
+        assert_ne!(make(data.path()).unwrap(), made);
+    }
+
+    #[test]
+    fn the_form_without_a_checksum_is_read_and_damage_is_told() {
+        let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join(FILE), "QKA1:b2").unwrap();
+        assert_eq!(
+            load_or_make(data.path()).unwrap(),
+            (("QKA1".into(), "b2".into()), false)
+        );
+        for damaged in [
+            "QKA1",
+            "QKA1:",
+            "QKA1:b2 crc32=00000000",
+            "QK\u{1}:b2",
+            "QKA1:b2!crc32=00000000",
+        ] {
+            fs::write(data.path().join(FILE), damaged).unwrap();
+            assert!(load_or_make(data.path()).is_err(), "{damaged}");
+        }
     }
 }

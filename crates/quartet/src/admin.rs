@@ -1,14 +1,21 @@
-//! `quartet admin`: logical databases of a running server, through its admin API (`docs/databases.md`).
+//! `quartet admin`: logical databases of a running server, through its admin API (`docs/databases.md`); and new keys for a
+//! stopped one.
 //!
-//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and refusals are the server's.
+//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and refusals are the server's. Only
+//! `reset-key` asks no server: it is for those who have lost the key that a server asks for, and own the data directory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use quartet_env::RealDisk;
 use serde_json::{Map, Value, json};
+
+use crate::settings::DEFAULT_DATA;
+use crate::{access_key, root_key};
 
 #[derive(Args)]
 pub struct AdminArguments {
@@ -44,6 +51,15 @@ enum Request {
     Delete { name: String },
     /// Gives a database new credentials in the place of all old ones
     RenewCredentials { name: String },
+    /// Makes a new root key for a data directory that no server uses, and prints it, this once; the old one is valid no longer
+    ResetKey {
+        /// Directory that holds the log and the checkpoints
+        #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]
+        data: PathBuf,
+        /// Makes a new access key for DynamoDB instead
+        #[arg(long)]
+        dynamodb: bool,
+    },
 }
 
 #[derive(Args)]
@@ -67,6 +83,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const DATABASES: &str = "/admin/v1/databases";
 
 pub fn admin(arguments: AdminArguments) -> Result<()> {
+    if let Request::ResetKey { data, dynamodb } = &arguments.request {
+        return reset_key(data, *dynamodb);
+    }
     let (method, path, body) = arguments.request.parts();
     let (status, answer) = exchange(&arguments, method, &path, &body)?;
     if !(200..300).contains(&status) {
@@ -74,6 +93,21 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     }
     if let Ok(answer) = serde_json::from_str::<Value>(&answer) {
         println!("{answer:#}");
+    }
+    Ok(())
+}
+
+/// The lock of the directory is held meanwhile, so that no server goes on with the old key.
+fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
+    if !data.is_dir() {
+        bail!("there is no directory {}", data.display());
+    }
+    let _disk = RealDisk::open(data).with_context(|| format!("opening {}", data.display()))?;
+    if is_dynamodb {
+        let (id, secret) = access_key::make(data)?;
+        println!("DynamoDB access key {id}, secret, shown this once: {secret}");
+    } else {
+        println!("root key, shown this once: {}", root_key::make(data)?);
     }
     Ok(())
 }
@@ -96,6 +130,7 @@ impl Request {
             }
             Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
             Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
+            Request::ResetKey { .. } => unreachable!("asks no server"),
         }
     }
 }
@@ -147,6 +182,24 @@ fn exchange(arguments: &AdminArguments, method: &str, path: &str, body: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_reset_only_while_no_server_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path();
+        let (_, before) = root_key::load_or_make(data).unwrap();
+        let (access_key, _) = access_key::load_or_make(data).unwrap();
+        let server = RealDisk::open(data).unwrap();
+        assert!(reset_key(data, false).is_err());
+        assert_eq!(root_key::load_or_make(data).unwrap(), (None, before));
+        drop(server);
+        reset_key(data, false).unwrap();
+        assert_ne!(root_key::load_or_make(data).unwrap().1, before);
+        assert_eq!(access_key::load_or_make(data).unwrap().0, access_key);
+        reset_key(data, true).unwrap();
+        assert_ne!(access_key::load_or_make(data).unwrap().0, access_key);
+        assert!(reset_key(&data.join("nowhere"), false).is_err());
+    }
 
     #[test]
     fn what_is_given_is_asked_for_and_nothing_else() {

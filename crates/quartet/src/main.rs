@@ -4,6 +4,7 @@ mod access_key;
 mod admin;
 mod bench;
 mod check;
+mod credential_file;
 mod root_key;
 mod serve;
 mod settings;

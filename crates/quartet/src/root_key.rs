@@ -1,13 +1,14 @@
 //! The root key: made and printed once, at the first start without `--dev`; afterwards only its hash exists.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use quartet_env::create_directory_durably;
 use sha2::{Digest, Sha256};
+
+use crate::credential_file::{self, damaged};
 
 const FILE: &str = "root-key.sha256";
 
@@ -15,38 +16,23 @@ const FILE: &str = "root-key.sha256";
 pub fn load_or_make(data: &Path) -> Result<(Option<String>, [u8; 32])> {
     create_directory_durably(data).with_context(|| format!("creating {}", data.display()))?;
     let path = data.join(FILE);
-    match fs::read_to_string(&path) {
-        Ok(text) => {
-            let hash = parse(text.trim()).with_context(|| format!("{} does not hold a hash", path.display()))?;
-            Ok((None, hash))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let key = random_key()?;
-            let hash = hash(&key);
-            write_private(&path, &hexadecimal(&hash)).with_context(|| format!("writing {}", path.display()))?;
-            Ok((Some(key), hash))
-        }
-        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    if let Some(text) = credential_file::read(&path)? {
+        return Ok((None, parse(&text).ok_or_else(|| damaged(&path))?));
     }
+    let key = make(data)?;
+    let hash = hash(&key);
+    Ok((Some(key), hash))
+}
+
+/// A new key in the place of the one before, which is valid no longer.
+pub fn make(data: &Path) -> Result<String> {
+    let key = random_key()?;
+    credential_file::write(&data.join(FILE), &hexadecimal(&hash(&key)))?;
+    Ok(key)
 }
 
 fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
-}
-
-/// Written whole or not at all, readable by the owner only.
-pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let partial = path.with_extension("partial");
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&partial)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&partial, path)?;
-    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// 192 random bits.
@@ -89,6 +75,15 @@ mod tests {
         let (again, kept) = load_or_make(data.path()).unwrap();
         assert_eq!(hash(&shown.unwrap()), made);
         assert_eq!((again, kept), (None, made));
+        let new = make(data.path()).unwrap();
+        assert_eq!(load_or_make(data.path()).unwrap(), (None, hash(&new)));
+    }
+
+    #[test]
+    fn the_form_without_a_checksum_is_read() {
+        let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join(FILE), hexadecimal(&hash("qk_old"))).unwrap();
+        assert_eq!(load_or_make(data.path()).unwrap(), (None, hash("qk_old")));
     }
 
     #[test]

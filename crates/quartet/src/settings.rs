@@ -76,7 +76,7 @@ pub struct ServeArguments {
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
-    /// Most open connections [default: 10000]
+    /// Most open connections, of all listeners together; fewer if the limit on open files is lower [default: 10000]
     #[arg(long, env = "QUARTET_CONNECTIONS_MAX")]
     connections_max: Option<usize>,
     /// Most bytes of one request [default: 1073741824]

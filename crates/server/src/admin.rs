@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::http_connection::{Answer, Head};
+use crate::http_connection::{Answer, Credential, Head};
 use crate::layers::DEFAULT_DATABASE;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
@@ -105,16 +105,16 @@ impl Admin {
 
     /// Changes wait for the log, so this is for a thread where that keeps nobody else.
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        let shown = if has_key(head, self.key_sha256) {
-            self.run(head, body)
-        } else {
-            Err(Refused(UNAUTHORIZED, "the root key is missing or wrong".into()))
-        };
-        match shown {
+        if !has_key(head, self.key_sha256) {
+            return whole(UNAUTHORIZED, &json!({ "error": "the root key is missing or wrong" }));
+        }
+        let mut answer = match self.run(head, body) {
             Ok((NO_CONTENT, _)) => Answer::settled(NO_CONTENT, ""),
             Ok((status, value)) => whole(status, &value),
             Err(Refused(status, text)) => whole(status, &json!({ "error": text })),
-        }
+        };
+        answer.credential = Credential::Right;
+        answer
     }
 
     fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::bell::{Bell, Porter};
+use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
 use crate::migration;
 use crate::settings::Settings;
@@ -35,6 +36,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
+/// How long no connection is accepted after an error: it may be that there are no descriptors left.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// How long a migration waits for a script that keeps the lock before it looks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
@@ -54,36 +57,66 @@ pub struct Desk {
 }
 
 /// Accepts connections and deals them out to the I/O threads in turn.
-pub async fn accept(
-    listener: std::net::TcpListener,
+pub struct Dealer {
     layer: Arc<Redis>,
     tenants: Arc<Tenants>,
+    limit: Arc<ConnectionLimit>,
     threads: Vec<Desk>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let listener = match listener
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::TcpListener::from_std(listener))
-    {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot accept connections"),
-    };
-    let next = AtomicUsize::new(0);
-    while !*stop.borrow() {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => deal(socket, &layer, &tenants, &threads, &next),
-                Err(error) => {
-                    tracing::warn!(%error, "accepting a connection");
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            },
-            _ = stop.changed() => {}
+    next: usize,
+}
+
+impl Dealer {
+    pub fn new(layer: Arc<Redis>, tenants: Arc<Tenants>, limit: Arc<ConnectionLimit>, threads: Vec<Desk>) -> Dealer {
+        Dealer {
+            layer,
+            tenants,
+            limit,
+            threads,
+            next: 0,
         }
     }
-    // Nobody new arrives; everybody who is there looks at `stop` when woken.
-    layer.clients.wake_all();
-    tenants.wake_all();
+
+    pub async fn accept(mut self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
+        let listener = match listener
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::TcpListener::from_std(listener))
+        {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!(%error, "cannot accept connections"),
+        };
+        let mut errors = AcceptErrors::default();
+        while !*stop.borrow() {
+            let dealt = tokio::select! {
+                accepted = listener.accept() => accepted.and_then(|(socket, _)| self.deal(socket)),
+                _ = stop.changed() => continue,
+            };
+            if let Err(error) = dealt {
+                errors.note(&error);
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+        // Nobody new arrives; everybody who is there looks at `stop` when woken.
+        self.layer.clients.wake_all();
+        self.tenants.wake_all();
+    }
+
+    fn deal(&mut self, socket: TcpStream) -> io::Result<()> {
+        let layer = &self.layer;
+        let connections = layer.clients.count() + self.tenants.redis_connections();
+        let has_room = connections < layer.config.maxclients.load(Ordering::Relaxed) as usize;
+        let Some(permit) = has_room.then(|| self.limit.admit(Place::Any)).flatten() else {
+            layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
+            // The peer may not be reading; it is told if its socket takes it at once.
+            let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+            return Ok(());
+        };
+        let desk = &self.threads[self.next % self.threads.len()];
+        self.next += 1;
+        let accepted = accepted(socket, layer, permit, desk.porter.clone())?;
+        // A thread that is gone is one that was stopped.
+        let _ = desk.connections.send(accepted);
+        Ok(())
+    }
 }
 
 /// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
@@ -92,23 +125,10 @@ pub struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
     bell: Arc<Bell>,
+    permit: Permit,
 }
 
-fn deal(socket: TcpStream, layer: &Redis, tenants: &Tenants, threads: &[Desk], next: &AtomicUsize) {
-    if layer.clients.count() + tenants.redis_connections() >= layer.config.maxclients.load(Ordering::Relaxed) as usize {
-        layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
-        // The peer may not be reading; it is told if its socket takes it at once.
-        let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
-        return;
-    }
-    let desk = &threads[next.fetch_add(1, Ordering::Relaxed) % threads.len()];
-    match accepted(socket, layer, desk.porter.clone()) {
-        Ok(accepted) => drop(desk.connections.send(accepted)),
-        Err(error) => tracing::warn!(%error, "handing a connection on"),
-    }
-}
-
-fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result<Accepted> {
+fn accepted(socket: TcpStream, layer: &Redis, permit: Permit, porter: Arc<Porter>) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
@@ -118,7 +138,16 @@ fn accepted(socket: TcpStream, layer: &Redis, porter: Arc<Porter>) -> io::Result
     let client = layer
         .clients
         .connect(address, local, now_micros, Arc::new(move || ring.ring()));
-    Ok(Accepted { socket, client, bell })
+    if !layer.users.are_all_welcome() {
+        let client = client.clone();
+        permit.is_of_stranger(move || client.kill());
+    }
+    Ok(Accepted {
+        socket,
+        client,
+        bell,
+        permit,
+    })
 }
 
 /// Serves a connection until either side closes it.
@@ -148,6 +177,7 @@ struct Connection {
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     bell: Arc<Bell>,
+    permit: Permit,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
@@ -192,6 +222,7 @@ impl Connection {
             waiters,
             stop,
             bell,
+            permit: accepted.permit,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
@@ -224,6 +255,9 @@ impl Connection {
                 }
             }
             let close = self.execute().await?;
+            if self.permit.is_stranger() && self.session.is_authenticated() {
+                self.permit.authenticated();
+            }
             if self.has_too_much_output() {
                 return Ok(());
             }

@@ -9,12 +9,13 @@ use quartet_layer_fauna::{
 use quartet_model::DatabaseId;
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
-use crate::http_connection::{Answer, Followed, Follower, Following, Head, HttpLayer, Soon, Wake};
+use crate::http_connection::{Answer, Credential, Followed, Follower, Following, Head, HttpLayer, Soon, Wake};
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
 
 /// The secret that every local setup of FaunaDB uses.
 pub const DEVELOPMENT_SECRET: &str = "secret";
+const UNAUTHORIZED: u16 = 401;
 /// Pieces of background work done at once.
 const PIECES_AT_ONCE: usize = 64;
 
@@ -125,7 +126,12 @@ fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>
 }
 
 fn whole(reply: Reply) -> Answer {
+    let credential = match reply.status {
+        UNAUTHORIZED => Credential::Absent,
+        _ => Credential::Right,
+    };
     Answer {
+        credential,
         status: reply.status,
         headers: reply.headers,
         body: reply.body.into_bytes(),

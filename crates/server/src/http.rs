@@ -76,6 +76,10 @@ impl HttpLayer for HttpPages {
         }
     }
 
+    fn serves_operators(&self) -> bool {
+        true
+    }
+
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
         self.rest.follow(head, wake)
     }

@@ -15,8 +15,12 @@ mod http1;
 mod http2;
 mod message;
 
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Hold;
@@ -25,7 +29,9 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use self::http1::{Connection, Ended};
 use self::message::Kept;
-pub use self::message::{Answer, Head, Header, Headers};
+pub use self::message::{Answer, Credential, Head, Header, Headers};
+use crate::connection::ACCEPT_RETRY;
+use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
 use crate::tenants::turns::Player;
 use crate::tls::{Tls, Transport};
@@ -45,6 +51,11 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// Who is to have the turn in which `follow` or `answer` takes long.
     fn long_turn(&self, _head: &Head<'_>) -> Option<Player> {
         None
+    }
+
+    /// The admin API is among what it answers: a few places are kept for connections from this machine.
+    fn serves_operators(&self) -> bool {
+        false
     }
 
     /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
@@ -99,76 +110,125 @@ const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 /// A socket on its way to its I/O thread, and the layer that will answer on it.
 pub struct HttpAccepted {
     socket: std::net::TcpStream,
-    layer: Arc<dyn HttpLayer>,
     tls: Option<Tls>,
-    counted: Counted,
+    peer: Peer,
+    layer: Arc<dyn HttpLayer>,
+    evicted: Arc<Notify>,
 }
 
-/// Takes part in the number of open connections.
-struct Counted(Arc<AtomicUsize>);
+/// Accepts connections for a layer and deals them out to the I/O threads in turn.
+pub struct Dealer {
+    pub layer: Arc<dyn HttpLayer>,
+    pub tls: Option<Tls>,
+    pub limit: Arc<ConnectionLimit>,
+    pub threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
+}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Dealer {
+    pub async fn accept(self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
+        let listener = match listener
+            .set_nonblocking(true)
+            .and_then(|()| tokio::net::TcpListener::from_std(listener))
+        {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!(%error, "cannot accept connections"),
+        };
+        let mut turns = self.threads.iter().cycle();
+        let mut errors = AcceptErrors::default();
+        while !*stop.borrow() {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.changed() => continue,
+            };
+            let dealt = accepted.and_then(|(socket, address)| {
+                if let Some(accepted) = self.admit(socket, address.ip())? {
+                    // A thread that is gone is one that was stopped.
+                    let _ = turns.next().map(|thread| thread.send(accepted));
+                }
+                Ok(())
+            });
+            if let Err(error) = dealt {
+                errors.note(&error);
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+
+    /// `None`: there is no place left.
+    fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<HttpAccepted>> {
+        let place = match self.layer.serves_operators() && address.is_loopback() {
+            true => Place::LocalHttp,
+            false => Place::Any,
+        };
+        let Some(permit) = self.limit.admit(place) else {
+            if self.tls.is_none() {
+                // The peer is told if its socket takes it at once.
+                let _ = socket.try_write(NO_PLACE);
+            }
+            return Ok(None);
+        };
+        socket.set_nodelay(true)?;
+        let evicted = Arc::new(Notify::new());
+        let notified = evicted.clone();
+        permit.is_of_stranger(move || notified.notify_one());
+        Ok(Some(HttpAccepted {
+            socket: socket.into_std()?,
+            tls: self.tls.clone(),
+            peer: Peer {
+                permit: Arc::new(permit),
+            },
+            layer: self.layer.clone(),
+            evicted,
+        }))
     }
 }
 
-/// Accepts connections for `layer` and deals them out to the I/O threads in turn.
-pub async fn accept(
-    listener: std::net::TcpListener,
-    layer: Arc<dyn HttpLayer>,
-    tls: Option<Tls>,
-    connections_max: usize,
-    threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let listener = match listener
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::TcpListener::from_std(listener))
-    {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot accept connections"),
-    };
-    let open = Arc::new(AtomicUsize::new(0));
-    let mut turns = threads.iter().cycle();
-    while !*stop.borrow() {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.changed() => continue,
-        };
-        let dealt = accepted.and_then(|(socket, _)| {
-            open.fetch_add(1, Ordering::Relaxed);
-            let counted = Counted(open.clone());
-            if open.load(Ordering::Relaxed) > connections_max {
-                return Ok(());
-            }
-            socket.set_nodelay(true)?;
-            let accepted = HttpAccepted {
-                socket: socket.into_std()?,
-                layer: layer.clone(),
-                tls: tls.clone(),
-                counted,
-            };
-            // A thread that is gone is one that was stopped.
-            let _ = turns.next().map(|thread| thread.send(accepted));
-            Ok(())
-        });
-        if let Err(error) = dealt {
-            tracing::warn!(%error, "accepting a connection");
-            tokio::time::sleep(Duration::from_millis(10)).await;
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub struct Peer {
+    permit: Arc<Permit>,
+}
+
+impl Peer {
+    /// Learns from an answer who the peer is.
+    #[inline]
+    fn answered(&self, answer: &Answer) {
+        if answer.credential == Credential::Right {
+            self.permit.authenticated();
         }
     }
 }
 
-/// Serves a connection to its end.
+#[cfg(test)]
+impl Peer {
+    fn for_test() -> Peer {
+        let permit = ConnectionLimit::new(1).admit(Place::Any).expect("the first");
+        Peer {
+            permit: Arc::new(permit),
+        }
+    }
+}
+
+/// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
 pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
-    let _counted = accepted.counted;
+    let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
+    let mut evicted = pin!(evicted.notified());
+    let mut serving = pin!(serve_admitted(accepted, waiters, stop));
+    poll_fn(|context| {
+        let is_over = serving.as_mut().poll(context).is_ready()
+            || peer.permit.is_stranger() && evicted.as_mut().poll(context).is_ready();
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+async fn serve_admitted(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let Ok(socket) = TcpStream::from_std(accepted.socket) else {
         return;
     };
     match Transport::open(socket, accepted.tls.as_ref()).await {
-        Ok(Transport::Clear(socket)) => converse(socket, accepted.layer, waiters, stop).await,
-        Ok(Transport::Encrypted(stream)) => converse(*stream, accepted.layer, waiters, stop).await,
+        Ok(Transport::Clear(socket)) => converse(socket, accepted.layer, accepted.peer, waiters, stop).await,
+        Ok(Transport::Encrypted(stream)) => converse(*stream, accepted.layer, accepted.peer, waiters, stop).await,
         Err(error) => tracing::debug!(%error, "a handshake failed"),
     }
 }
@@ -177,16 +237,21 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch:
 async fn converse(
     socket: impl http1::Socket,
     layer: Arc<dyn HttpLayer>,
+    peer: Peer,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let connection = Connection::new(socket, layer.clone(), waiters.clone(), stop.clone());
+    let connection = Connection::new(socket, layer.clone(), peer.clone(), waiters.clone(), stop.clone());
     match connection.run().await {
         Ok(Ended::Closed) => {}
-        Ok(Ended::SpeaksHttp2(socket, seen)) => http2::serve(socket, seen, layer, waiters, stop).await,
+        Ok(Ended::SpeaksHttp2(socket, seen)) => http2::serve(socket, seen, layer, peer, waiters, stop).await,
         Err(error) => tracing::debug!(%error, "an HTTP connection ended"),
     }
 }
+
+/// What a client is told for whom there is no place.
+const NO_PLACE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 
 /// What is left to be done for a request, on a thread that may wait.
 enum Long {

@@ -8,6 +8,7 @@ mod admin;
 mod bell;
 mod compression;
 mod connection;
+mod connection_limit;
 mod durability;
 mod dynamodb;
 mod fauna;
@@ -46,6 +47,7 @@ pub use settings::{Credentials, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
 use crate::bell::Porter;
+use crate::connection_limit::ConnectionLimit;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
@@ -115,6 +117,7 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    limit: Arc<ConnectionLimit>,
     tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
@@ -124,8 +127,12 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Server> {
         settings.check()?;
         let startup_bytes = resources::resident_bytes();
-        let settings = Arc::new(settings);
         let engine = Arc::new(open_engine(&settings)?);
+        let limit = ConnectionLimit::of_process(settings.connections_max)?;
+        let settings = Arc::new(Settings {
+            connections_max: limit.connections_max(),
+            ..settings
+        });
         let (stop, stopped) = watch::channel(false);
         let stop_requested = Arc::new(StopRequest::default());
         let redis_listener = settings
@@ -191,7 +198,15 @@ impl Server {
             http.push((listener, Arc::new(pages)));
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
-        server.serve(redis_listener, http, layer.clone(), &settings, &stopped)?;
+        let listening = Listening {
+            redis: redis_listener,
+            http,
+            limit,
+            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
+            desks: Vec::new(),
+            http_threads: Vec::new(),
+        };
+        server.serve(listening, layer.clone(), &settings, &stopped)?;
         server.spawn("cycles", move || run_cycles(layer, tenants, http_layers, stopped))?;
         Ok(server)
     }
@@ -199,30 +214,22 @@ impl Server {
     /// Starts the I/O threads, the first of which accepts for all.
     fn serve(
         &mut self,
-        redis: Option<TcpListener>,
-        http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+        mut listening: Listening,
         layer: Arc<Redis>,
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let (mut desks, mut receivers) = (Vec::new(), Vec::new());
-        let (mut http_threads, mut http_receivers) = (Vec::new(), Vec::new());
+        let (mut receivers, mut http_receivers) = (Vec::new(), Vec::new());
         for _ in 0..settings.io_threads() {
             let (connections, receiver) = mpsc::unbounded_channel();
             let porter = Arc::<Porter>::default();
             receivers.push((receiver, porter.clone()));
-            desks.push(connection::Desk { connections, porter });
+            listening.desks.push(connection::Desk { connections, porter });
             let (sender, receiver) = mpsc::unbounded_channel();
-            http_threads.push(sender);
+            listening.http_threads.push(sender);
             http_receivers.push(receiver);
         }
-        let mut listening = Some(Listening {
-            redis,
-            desks,
-            http,
-            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
-            http_threads,
-        });
+        let mut listening = Some(listening);
         let receivers = receivers.into_iter().zip(http_receivers);
         for (index, ((connections, porter), http_connections)) in receivers.enumerate() {
             let worker = Worker {
@@ -308,21 +315,22 @@ impl Worker {
 
     fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
         if let Some(listener) = listening.redis {
-            let (layer, tenants, stop) = (self.layer.clone(), self.tenants.clone(), self.stop.clone());
-            tasks.spawn(connection::accept(listener, layer, tenants, listening.desks, stop));
+            let dealer = connection::Dealer::new(
+                self.layer.clone(),
+                self.tenants.clone(),
+                listening.limit.clone(),
+                listening.desks,
+            );
+            tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
         for (listener, layer) in listening.http {
-            let (threads, stop) = (listening.http_threads.clone(), self.stop.clone());
-            let connections_max = self.settings.connections_max;
-            let tls = listening.tls.clone();
-            tasks.spawn(http_connection::accept(
-                listener,
+            let dealer = http_connection::Dealer {
                 layer,
-                tls,
-                connections_max,
-                threads,
-                stop,
-            ));
+                tls: listening.tls.clone(),
+                limit: listening.limit.clone(),
+                threads: listening.http_threads.clone(),
+            };
+            tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
     }
 }

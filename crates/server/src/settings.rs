@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -36,7 +37,8 @@ pub struct Settings {
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
-    /// What CONFIG's `maxclients` starts with.
+    /// Most open connections, of all listeners together; CONFIG's `maxclients` starts with it. Fewer if the limit on open files
+    /// is too low.
     pub connections_max: usize,
     /// Most bytes of requests that a connection may have waiting, one whole request included: what CONFIG's
     /// `client-query-buffer-limit` starts with.
@@ -137,6 +139,8 @@ impl Settings {
         // Parameters are signed; nobody means more than that.
         let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
         config.start_with("maxclients", number(self.connections_max));
+        let possible = i64::try_from(self.connections_max).unwrap_or(i64::MAX);
+        config.maxclients_possible.store(possible, Ordering::Relaxed);
         config.start_with("client-query-buffer-limit", number(self.request_bytes_max));
         if let Some(address) = self.redis.address() {
             config.start_with("bind", address.ip().to_string());

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use quartet_layer_redis::acl::UserFile;
@@ -12,6 +13,8 @@ pub struct UsersInDirectory {
 
 const NAME: &str = "users.acl";
 const NEW_NAME: &str = "users.acl.new";
+/// It holds hashes of passwords.
+const OWNER_ONLY: u32 = 0o600;
 
 impl UsersInDirectory {
     pub fn new(directory: &Path) -> UsersInDirectory {
@@ -37,7 +40,16 @@ impl UserFile for UsersInDirectory {
     /// A new file takes the place of the old one once it is whole on disk.
     fn write(&self, text: &str) -> io::Result<()> {
         let new_path = self.directory.join(NEW_NAME);
-        let mut file = File::create(&new_path)?;
+        // A file left by a write that did not end keeps its permissions if it is only truncated.
+        match fs::remove_file(&new_path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(OWNER_ONLY)
+            .open(&new_path)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new_path, self.path())?;
@@ -48,6 +60,7 @@ impl UserFile for UsersInDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_was_written_is_read_and_replaced_as_a_whole() {
@@ -58,5 +71,7 @@ mod tests {
         file.write("user c on\n").unwrap();
         assert_eq!(file.read().unwrap().as_deref(), Some("user c on\n"));
         assert!(!directory.path().join(NEW_NAME).exists());
+        let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, OWNER_ONLY);
     }
 }

@@ -50,6 +50,8 @@ parameters! {
     latency_tracking = 1;
     latency_monitor_threshold = 0;
     maxclients = 10_000;
+    // What `maxclients` can be set to.
+    maxclients_possible = u32::MAX as i64;
     maxmemory = 0;
     // A number of `eviction::Policy`.
     maxmemory_policy = 0;
@@ -108,6 +110,12 @@ impl Config {
             Access::Modifiable | Access::Hidden => {}
         }
         let text = values::check(parameter.kind, value, &self.text(parameter))?;
+        let clients_possible = self.maxclients_possible.load(Ordering::Relaxed);
+        if parameter.name == "maxclients" && values::number(&text) > clients_possible {
+            return Err(format!(
+                "The operating system is not able to handle the specified number of clients, try with {clients_possible}"
+            ));
+        }
         Ok(Change { parameter, text })
     }
 

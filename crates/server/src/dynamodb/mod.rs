@@ -1,6 +1,7 @@
 //! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the answers.
 //!
-//! Checked in this order: method, size, content type, JSON, target, signature; the rest is the layer's.
+//! Checked in this order: method, size, content type, target, signature, JSON; the rest is the layer's. Of a small body that is
+//! refused for its target or signature, broken JSON is told first, as the service does.
 
 mod signature;
 
@@ -14,7 +15,7 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Head, HttpLayer};
+use crate::http_connection::{Answer, Credential, Head, HttpLayer};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
 pub use signature::Verifier;
@@ -22,6 +23,8 @@ pub use signature::Verifier;
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Of a stranger's body, so much is looked at.
+const STRANGERS_JSON_BYTES_MAX: usize = 16 << 10;
 const JSON: &str = "application/x-amz-json-1.0";
 
 /// The layer as HTTP sees it.
@@ -53,15 +56,30 @@ impl DynamoDbHttp {
         let Some(kind) = kind else {
             return plain(NOT_FOUND, "<UnknownOperationException/>\n");
         };
+        let (target, database) = match self.authenticate(head, sent) {
+            Ok(authenticated) => authenticated,
+            Err(failure) => return self.json(head, kind, refuse_stranger(head, sent, &failure)),
+        };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
-            Ok(body) => self.reply(head, sent, &body),
+            Ok(body) => self.reply(&target, database, sent.len(), &body),
             Err(Unreadable::TooLong) => return plain(PAYLOAD_TOO_LARGE, ""),
             Err(Unreadable::Broken) => refused(&Failure::new(
                 Exception::InternalServer,
                 "The request body cannot be decoded",
             )),
         };
-        self.json(head, kind, reply)
+        let mut answer = self.json(head, kind, reply);
+        answer.credential = Credential::Right;
+        answer
+    }
+
+    /// The operation, and whose tables it is about, `None` being the default database. `sent` is the body as it was sent, which
+    /// is what the signature covers: nothing is decoded yet.
+    fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Option<Arc<Database>>), Failure> {
+        let target = Target::parse(head.header("x-amz-target").unwrap_or_default())?;
+        let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
+        let database = self.verifier.check(head, sent, now_seconds)?;
+        Ok((target, database))
     }
 
     /// Whose turn the request is, as far as it says itself.
@@ -76,25 +94,17 @@ impl DynamoDbHttp {
         Player::new(self.tenants.clone(), owner.map(|(database, _)| database))
     }
 
-    fn reply(&self, head: &Head<'_>, sent: &[u8], body: &[u8]) -> Reply {
-        let target = head.header("x-amz-target");
-        let target = Target::parse(target.unwrap_or_default()).and_then(|target| {
-            let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
-            let database = self.verifier.check(head, sent, now_seconds)?;
-            Ok((target, database))
-        });
-        let answered = match target {
-            // Broken JSON is the first thing to be told, but no tree is built for strangers.
-            Err(failure) => (body.is_empty() || Json::is_well_formed(body)).then(|| refused(&failure)),
-            Ok((target, None)) => Json::parse(body)
-                .ok()
-                .map(|request| self.layer.answer(&target, &request)),
-            Ok((target, Some(database))) => Json::parse(body).ok().map(|request| {
-                let answered = self.answer_in(&database, &target, &request, sent.len());
-                answered.unwrap_or_else(|failure| refused(&failure))
-            }),
+    fn reply(&self, target: &Target, database: Option<Arc<Database>>, sent_bytes: usize, body: &[u8]) -> Reply {
+        let Ok(request) = Json::parse(body) else {
+            return refused(&Failure::serialization(""));
         };
-        answered.unwrap_or_else(|| refused(&Failure::serialization("")))
+        match database {
+            None => self.layer.answer(target, &request),
+            Some(database) => {
+                let answered = self.answer_in(&database, target, &request, sent_bytes);
+                answered.unwrap_or_else(|failure| refused(&failure))
+            }
+        }
     }
 
     /// Answers in the name of a database that is one of several: within its quotas, and metered.
@@ -210,6 +220,16 @@ fn charge_of(target: &Target, sent_bytes: usize, answered_bytes: usize) -> Charg
             write_milliunits: 0,
         },
     }
+}
+
+/// Of a body that is no larger than anybody may send, broken JSON is told first. No tree is built for strangers, and nothing
+/// is decompressed.
+fn refuse_stranger(head: &Head<'_>, sent: &[u8], failure: &Failure) -> Reply {
+    let is_looked_at = sent.len() <= STRANGERS_JSON_BYTES_MAX && !head.has("content-encoding");
+    if is_looked_at && !sent.is_empty() && !Json::is_well_formed(sent) {
+        return refused(&Failure::serialization(""));
+    }
+    refused(failure)
 }
 
 fn refused(failure: &Failure) -> Reply {

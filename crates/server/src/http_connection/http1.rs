@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, Long, take_long};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, Long, Peer, take_long};
 use crate::durability::DurableWaiters;
 
 /// What is read at once, and what a buffer shrinks back to.
@@ -37,6 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Socket for S {}
 pub struct Connection<S> {
     socket: S,
     layer: Arc<dyn HttpLayer>,
+    peer: Peer,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     input: Vec<u8>,
@@ -95,10 +96,17 @@ enum Next {
 }
 
 impl<S: Socket> Connection<S> {
-    pub fn new(socket: S, layer: Arc<dyn HttpLayer>, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        socket: S,
+        layer: Arc<dyn HttpLayer>,
+        peer: Peer,
+        waiters: DurableWaiters,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
         Connection {
             socket,
             layer,
+            peer,
             waiters,
             stop,
             input: Vec::new(),
@@ -212,7 +220,10 @@ impl<S: Socket> Connection<S> {
         };
         let soon = self.layer.answer_soon(&request.head, body);
         let next = match soon.or_long(|| Kept::new(&request.head, body)) {
-            Ok(answer) => self.outgoing.answer(writing, &answer),
+            Ok(answer) => {
+                self.peer.answered(&answer);
+                self.outgoing.answer(writing, &answer)
+            }
             Err(long) => Next::TakeLong { long, writing },
         };
         self.consumed += request.head_bytes + body_bytes;
@@ -333,10 +344,12 @@ impl<S: Socket> Connection<S> {
         self.send().await?;
         match take_long(self.layer.clone(), long, self.woken.clone()).await {
             Err(answer) => {
+                self.peer.answered(&answer);
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }
             Ok((status, headers, follower)) => {
+                self.peer.permit.authenticated();
                 self.outgoing.begin(writing, status, &headers);
                 self.follow(follower, !writing.is_old).await?;
                 Ok(!writing.is_last && !writing.is_old)

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::http1::Socket;
 use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, take_long};
+use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, Peer, take_long};
 use crate::durability::DurableWaiters;
 
 const STREAMS_MAX: u32 = 250;
@@ -67,12 +67,14 @@ pub async fn serve(
     socket: impl Socket,
     seen: Vec<u8>,
     layer: Arc<dyn HttpLayer>,
+    peer: Peer,
     waiters: DurableWaiters,
     mut stop: watch::Receiver<bool>,
 ) {
     let stopped = stop.clone();
-    let service =
-        hyper::service::service_fn(move |request| respond(layer.clone(), waiters.clone(), stopped.clone(), request));
+    let service = hyper::service::service_fn(move |request| {
+        respond(layer.clone(), peer.clone(), waiters.clone(), stopped.clone(), request)
+    });
     let (reader, writer) = tokio::io::split(socket);
     let reader = io::Cursor::new(seen).chain(reader);
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -95,6 +97,7 @@ pub async fn serve(
 
 async fn respond(
     layer: Arc<dyn HttpLayer>,
+    peer: Peer,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     request: Request<Incoming>,
@@ -113,11 +116,13 @@ async fn respond(
     };
     match answered {
         Ok((status, headers, follower)) => {
+            peer.permit.authenticated();
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
             Ok(response(status, &headers, AnswerBody::GoingOn(receiver)))
         }
         Err(answer) => {
+            peer.answered(&answer);
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }

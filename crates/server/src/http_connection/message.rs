@@ -99,6 +99,16 @@ pub struct Answer {
     pub hold: Hold,
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
+    pub credential: Credential,
+}
+
+/// What a request has shown of who sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// None, or one that was not looked at.
+    Absent,
+    /// One that is right; or none was needed.
+    Right,
 }
 
 impl Answer {
@@ -110,6 +120,7 @@ impl Answer {
             body: body.into(),
             hold: Hold::ZERO,
             pause: Duration::ZERO,
+            credential: Credential::Absent,
         }
     }
 }

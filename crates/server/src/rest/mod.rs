@@ -21,7 +21,7 @@ use self::events::Events;
 use self::execution::{Execution, Sessions};
 use self::tokens::Tokens;
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Followed, Follower, Head, Headers, Soon, Wake};
+use crate::http_connection::{Answer, Credential, Followed, Follower, Head, Headers, Soon, Wake};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
 use crate::tenants::turns::Player;
@@ -99,7 +99,11 @@ impl Refusal {
         let mut body = b"{\"error\":".to_vec();
         write_text(self.text.as_bytes(), &mut body);
         body.push(b'}');
-        answer(self.status, JSON, body, Hold::ZERO)
+        let mut answer = answer(self.status, JSON, body, Hold::ZERO);
+        if matches!(self.status, UNAUTHORIZED | METHOD_NOT_ALLOWED) {
+            answer.credential = Credential::Absent;
+        }
+        answer
     }
 }
 
@@ -347,6 +351,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, hold: Hold) -> Answer 
         body,
         hold,
         pause: Duration::ZERO,
+        credential: Credential::Right,
     }
 }
 

@@ -66,7 +66,8 @@ fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) 
         let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = watch::channel(false);
-        let connection = Connection::new(server, Arc::new(Telling), waiters.clone(), stopped);
+        let peer = Peer::for_test();
+        let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);
         let serving = tokio::spawn(async move { connection.run().await.map(drop) });
         let told = talk(client, stop).await;
         let _ = serving.await.unwrap();

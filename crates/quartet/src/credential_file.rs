@@ -1,0 +1,100 @@
+//! The files that hold the operator's credentials: one line of text and its checksum, for the owner alone.
+//!
+//! ```text
+//!   TEXT crc32=xxxxxxxx
+//! ```
+//!
+//! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one that was shown. Files of
+//! servers before 2026-11-22 have no checksum and are read as they are.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+const CHECKSUM: &str = " crc32=";
+
+/// The text in the file; `None` if there is no file. Errors: it is damaged, or cannot be read.
+pub fn read(path: &Path) -> Result<Option<String>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    };
+    let line = String::from_utf8(bytes).unwrap_or_default();
+    let text = match line.trim_end().rsplit_once(CHECKSUM) {
+        Some((text, checksum)) if checksum == checksum_of(text) => text,
+        Some(_) => return Err(damaged(path)),
+        None => line.trim(),
+    };
+    if text.is_empty() {
+        bail!(damaged(path));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// What is said of a file that does not hold what was written.
+pub fn damaged(path: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{} is damaged: restore it, or make a new credential with `quartet admin reset-key --data {}`",
+        path.display(),
+        path.parent().unwrap_or(Path::new(".")).display()
+    )
+}
+
+/// Written whole or not at all.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    replace(path, &format!("{text}{CHECKSUM}{}\n", checksum_of(text)))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn replace(path: &Path, line: &str) -> std::io::Result<()> {
+    let partial = path.with_extension("partial");
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&partial)?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, path)?;
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn checksum_of(text: &str) -> String {
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_damage_is_noticed_and_the_old_form_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        assert_eq!(read(&path).unwrap(), None);
+        write(&path, "id:secret").unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("id:secret"));
+        let whole = fs::read(&path).unwrap();
+        // Beyond the mark of the checksum, a change could only make the line look like one of the old form.
+        let text_bytes = "id:secret".len();
+        for position in (0..text_bytes).chain(text_bytes + CHECKSUM.len()..whole.len() - 1) {
+            let mut bytes = whole.clone();
+            bytes[position] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            let told = read(&path).unwrap_err().to_string();
+            assert!(
+                told.contains("is damaged") && told.contains("reset-key"),
+                "{position}: {told}"
+            );
+        }
+        fs::write(&path, "").unwrap();
+        assert!(read(&path).is_err());
+        fs::write(&path, "id:secret").unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("id:secret"));
+    }
+}

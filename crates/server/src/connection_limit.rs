@@ -1,0 +1,274 @@
+//! How many connections the process has open, of all listeners together.
+//!
+//! A connection costs a descriptor, and the log and the checkpoints need descriptors too: a process that has none left
+//! cannot begin a log segment and ends. So the limit on open files is raised at the start as far as the system lets it, a
+//! part is set aside, and connections share the rest.
+//!
+//! When all places are taken, the connection that has waited longest without showing a credential makes room for the new
+//! one. Peers that only hold connections open therefore keep nobody out; the limit turns clients away when it is reached by
+//! connections that have authenticated.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors for log segments, checkpoints, the file of users, the keys of issuers and migrations, and for connections
+/// that are being closed while those that replace them are open already.
+const RESERVED: usize = 96;
+/// Connections that may be open beyond the limit because the ones they replace are not closed yet.
+const REPLACING_MAX: usize = 32;
+/// Places that only the HTTP listener gives, and only to this machine, when all others are taken: for the admin API.
+const LOCAL_HTTP_PLACES: usize = 8;
+/// A server that could have fewer connections than this does not start.
+const CONNECTIONS_MIN: usize = 16;
+
+/// The limit, and how much of it is used.
+pub struct ConnectionLimit {
+    connections_max: usize,
+    state: Mutex<State>,
+    next_id: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    open: usize,
+    /// Closes the connections that have shown no credential, oldest first.
+    strangers: BTreeMap<u64, Close>,
+}
+
+type Close = Box<dyn Fn() + Send>;
+
+/// Who asks for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Any,
+    /// A connection from this machine to the HTTP listener.
+    LocalHttp,
+}
+
+/// The place of one open connection. Dropping it gives the place back.
+pub struct Permit {
+    limit: Arc<ConnectionLimit>,
+    id: u64,
+    is_stranger: AtomicBool,
+}
+
+impl ConnectionLimit {
+    pub fn new(connections_max: usize) -> Arc<ConnectionLimit> {
+        Arc::new(ConnectionLimit {
+            connections_max,
+            state: Mutex::default(),
+            next_id: AtomicU64::new(0),
+        })
+    }
+
+    /// Raises the limit on open files for `wanted` connections. There may be fewer of them if the system does not allow as
+    /// many files. Errors: it allows too few to serve anybody.
+    pub fn of_process(wanted: usize) -> Result<Arc<ConnectionLimit>> {
+        let others = open_files() + RESERVED;
+        let files_max = raise_open_files(wanted + others);
+        let connections_max = wanted.min(files_max.saturating_sub(others));
+        ensure!(
+            connections_max >= CONNECTIONS_MIN.min(wanted),
+            "the limit on open files, {files_max}, is too low: {others} are needed for other things than connections (ulimit -n)"
+        );
+        if connections_max < wanted {
+            tracing::warn!(
+                connections_max,
+                wanted,
+                files_max,
+                "fewer connections than wanted: the limit on open files is too low (ulimit -n)"
+            );
+        }
+        Ok(ConnectionLimit::new(connections_max))
+    }
+
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// A place for one connection; `None` if all are taken by connections that have authenticated.
+    pub fn admit(self: &Arc<Self>, place: Place) -> Option<Permit> {
+        let mut state = self.state.lock();
+        let local_places = match place {
+            Place::Any => 0,
+            Place::LocalHttp => LOCAL_HTTP_PLACES,
+        };
+        if state.open >= self.connections_max {
+            let may_replace = state.open < self.connections_max + REPLACING_MAX;
+            match may_replace.then(|| state.strangers.pop_first()).flatten() {
+                Some((_, close)) => close(),
+                None if state.open < self.connections_max + local_places => {}
+                None => return None,
+            }
+        }
+        state.open += 1;
+        Some(Permit {
+            limit: self.clone(),
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            is_stranger: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Permit {
+    /// The peer has yet to show who it is: `close` is called if its place is needed.
+    pub fn is_of_stranger(&self, close: impl Fn() + Send + 'static) {
+        self.limit.state.lock().strangers.insert(self.id, Box::new(close));
+        self.is_stranger.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        self.is_stranger.load(Ordering::Relaxed)
+    }
+
+    /// The peer has shown a credential: it keeps its place.
+    #[inline]
+    pub fn authenticated(&self) {
+        if self.is_stranger() {
+            self.is_stranger.store(false, Ordering::Relaxed);
+            self.limit.state.lock().strangers.remove(&self.id);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.limit.state.lock();
+        state.open -= 1;
+        let forgotten = state.strangers.remove(&self.id);
+        // What it holds may be dropped with it, which is not for under the lock.
+        drop(state);
+        drop(forgotten);
+    }
+}
+
+/// Files that are open at the moment; a guess where the system does not say.
+fn open_files() -> usize {
+    const GUESS: usize = 32;
+    std::fs::read_dir("/proc/self/fd").map_or(GUESS, Iterator::count)
+}
+
+/// Raises the soft limit on open files to `wanted` if it is lower, but not beyond the hard one. Returns the limit in force.
+fn raise_open_files(wanted: usize) -> usize {
+    let limits = getrlimit(Resource::Nofile);
+    let files = |limit: Option<u64>| limit.map_or(usize::MAX, |files| files as usize);
+    let raised = wanted.min(files(limits.maximum));
+    if files(limits.current) >= wanted {
+        return files(limits.current);
+    }
+    let raising = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(raised as u64),
+            maximum: limits.maximum,
+        },
+    );
+    match raising {
+        Ok(()) => raised,
+        Err(_) => files(limits.current),
+    }
+}
+
+/// Logs errors of accepting connections, at most one line a second: an error that stays would fill the disk otherwise.
+#[derive(Default)]
+pub struct AcceptErrors {
+    logged: Option<Instant>,
+    unlogged_count: u64,
+}
+
+impl AcceptErrors {
+    pub fn note(&mut self, error: &std::io::Error) {
+        if let Some(count) = self.count_to_log(Instant::now()) {
+            tracing::warn!(%error, count, "accepting a connection failed");
+        }
+    }
+
+    /// How many errors the line that is due now stands for; `None` if none is due.
+    fn count_to_log(&mut self, now: Instant) -> Option<u64> {
+        self.unlogged_count += 1;
+        let is_due = self.logged.is_none_or(|logged| now - logged >= LOG_INTERVAL);
+        is_due.then(|| {
+            self.logged = Some(now);
+            std::mem::take(&mut self.unlogged_count)
+        })
+    }
+}
+
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn the_oldest_stranger_makes_room_and_authenticated_peers_stay() {
+        let limit = ConnectionLimit::new(3);
+        let closed = Arc::new(Mutex::new(Vec::new()));
+        let stranger = |name: &'static str| {
+            let permit = limit.admit(Place::Any).unwrap();
+            let closed = closed.clone();
+            permit.is_of_stranger(move || closed.lock().push(name));
+            permit
+        };
+        let (known, first, second) = (stranger("known"), stranger("first"), stranger("second"));
+        known.authenticated();
+        let third = stranger("third");
+        assert_eq!(*closed.lock(), ["first"]);
+        drop(first);
+        assert_eq!(limit.state.lock().open, 3);
+        second.authenticated();
+        third.authenticated();
+        assert!(limit.admit(Place::Any).is_none());
+        assert_eq!(*closed.lock(), ["first"]);
+        drop(second);
+        assert!(limit.admit(Place::Any).is_some());
+    }
+
+    #[test]
+    fn replacing_is_bounded_while_the_replaced_are_still_open() {
+        let limit = ConnectionLimit::new(100);
+        let closed = Arc::new(AtomicUsize::new(0));
+        let admit = || {
+            let permit = limit.admit(Place::Any)?;
+            let closed = closed.clone();
+            permit.is_of_stranger(move || {
+                closed.fetch_add(1, Ordering::Relaxed);
+            });
+            Some(permit)
+        };
+        let permits: Vec<Permit> = (0..1000).map_while(|_| admit()).collect();
+        assert_eq!(permits.len(), 100 + REPLACING_MAX);
+        assert_eq!(closed.load(Ordering::Relaxed), REPLACING_MAX);
+        drop(permits);
+        assert_eq!(limit.state.lock().open, 0);
+        assert!(limit.state.lock().strangers.is_empty());
+    }
+
+    #[test]
+    fn the_admin_api_can_be_reached_from_this_machine_when_all_places_are_taken() {
+        let limit = ConnectionLimit::new(2);
+        let _clients = [limit.admit(Place::Any), limit.admit(Place::Any)].map(Option::unwrap);
+        assert!(limit.admit(Place::Any).is_none());
+        let local: Vec<Permit> = (0..100).map_while(|_| limit.admit(Place::LocalHttp)).collect();
+        assert_eq!(local.len(), LOCAL_HTTP_PLACES);
+    }
+
+    #[test]
+    fn errors_are_logged_once_a_second() {
+        let mut errors = AcceptErrors::default();
+        let start = Instant::now();
+        let logged: Vec<Option<u64>> = (0..2500)
+            .map(|index| errors.count_to_log(start + Duration::from_millis(index)))
+            .collect();
+        let lines: Vec<u64> = logged.into_iter().flatten().collect();
+        assert_eq!(lines, [1, 1000, 1000]);
+    }
+}
