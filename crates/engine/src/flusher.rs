@@ -262,7 +262,7 @@ impl Worker {
 
     fn finish(&mut self) -> Result<(), LogError> {
         self.sync()?;
-        self.log.confirm()
+        self.log.close()
     }
 
     /// Takes one epoch to the log, if any waits. False if there is nothing more to do.

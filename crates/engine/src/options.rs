@@ -84,10 +84,10 @@ pub enum OpenError {
 impl OpenError {
     /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
-        use LogError::{Damaged, Gap, Replay};
+        use LogError::{Damaged, EndMissing, Gap, ReachUnreadable, Replay};
         matches!(
             self,
-            OpenError::Log(Damaged { .. } | Gap { .. } | Replay { .. })
+            OpenError::Log(Damaged { .. } | Gap { .. } | EndMissing { .. } | ReachUnreadable | Replay { .. })
                 | OpenError::Checkpoint {
                     source: checkpoint::CheckpointError::Damaged { .. },
                     ..

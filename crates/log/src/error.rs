@@ -42,6 +42,23 @@ pub enum LogError {
         found: LogSequence,
         reason: &'static str,
     },
+    /// Records at the log's end that were durable are missing with their file, or with all files.
+    #[error(
+        "{file}, which the log had begun, is missing: the log ends at record {}, and it was durable at least up to \
+         record {}. Restore the missing files from a backup or a replica; `quartet check` says how to go on without them",
+        tail.0, durable.0
+    )]
+    EndMissing {
+        tail: LogSequence,
+        durable: LogSequence,
+        file: String,
+    },
+    /// The statement of how far the log reached cannot be read, so nobody can tell whether its end is missing.
+    #[error(
+        "log-reach, which says how far the log reached, is damaged. \
+         Restore it from a backup; `quartet check` says how to go on without it"
+    )]
+    ReachUnreadable,
     /// The file was written by a version of the program that this one does not know.
     #[error("{file} has log format {version}, which this version cannot read; use the version that wrote it")]
     Format { file: String, version: u32 },

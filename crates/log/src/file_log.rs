@@ -3,8 +3,12 @@
 //! An append is one write, a sync is one fdatasync of the newest segment; older segments are durable as a whole because
 //! a segment is synced before the next one is begun.
 //!
+//! How far the log reaches is stated in a file of its own, so that a segment that is missing is missed (`reach`): durably
+//! when a segment is begun, when the log is trimmed and when it is closed; in between now and then, without a sync.
+//!
 //! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
+use crate::reach::{Reach, ReachFile};
 use crate::record::{RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, payload_checksum, record_bytes};
 use crate::recovery::{Recovered, recover};
 use crate::segment::{Segment, segment_name};
@@ -43,11 +47,16 @@ pub struct FileLog {
     durable: LogSequence,
     /// The highest `synced_through` that the newest segment says.
     confirmed: LogSequence,
+    reach: ReachFile,
+    /// Since the reach was stated.
+    syncs: u32,
     failed: bool,
     /// Where a record is put together; kept for its capacity.
     record: Vec<u8>,
 }
 
+/// The reach is stated at least once in so many syncs: a write into the system's cache, which is much less than a sync.
+const SYNCS_UNSTATED_MAX: u32 = 16;
 /// A larger record's buffer is given back after it is written.
 const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
 
@@ -78,8 +87,11 @@ impl FileLog {
             active,
             tail,
             confirmed,
+            stated,
         } = recover(survey, &options)?;
-        let (failed, record) = (false, Vec::new());
+        let newest = active.header.first;
+        let reach = ReachFile::open(disk.as_ref(), stated, Reach { newest, durable: tail })?;
+        let (syncs, failed, record) = (0, false, Vec::new());
         let mut log = FileLog {
             disk,
             options,
@@ -88,6 +100,8 @@ impl FileLog {
             tail,
             durable: tail,
             confirmed,
+            reach,
+            syncs,
             failed,
             record,
         };
@@ -138,6 +152,30 @@ impl FileLog {
             first: full.header.first,
             bytes: full.record_bytes(),
         });
+        self.state_reach_durably()
+    }
+
+    /// Writes down how far the log is durable.
+    fn state_reach(&mut self) -> Result<(), LogError> {
+        self.syncs = 0;
+        self.reach.state(Reach {
+            newest: self.active.header.first,
+            durable: self.durable,
+        })
+    }
+
+    fn state_reach_durably(&mut self) -> Result<(), LogError> {
+        self.state_reach()?;
+        self.reach.sync()
+    }
+
+    fn sync_active(&mut self) -> Result<(), LogError> {
+        self.active.sync()?;
+        self.durable = self.tail;
+        self.syncs += 1;
+        if self.syncs >= SYNCS_UNSTATED_MAX {
+            self.state_reach()?;
+        }
         Ok(())
     }
 
@@ -152,7 +190,7 @@ impl FileLog {
         self.active
             .write_beyond_end(&header.encode(self.active.header.salt, self.active.end))?;
         self.confirmed = self.durable;
-        Ok(())
+        self.state_reach()
     }
 
     /// Removes sealed segments, the oldest first, as long as the one after begins at or before `sequence`.
@@ -214,9 +252,8 @@ impl Log for FileLog {
     fn sync(&mut self) -> Result<LogSequence, LogError> {
         self.check_usable()?;
         if self.durable < self.tail {
-            let synced = self.active.sync();
+            let synced = self.sync_active();
             self.or_fail(synced)?;
-            self.durable = self.tail;
         }
         Ok(self.durable)
     }
@@ -230,9 +267,17 @@ impl Log for FileLog {
         self.or_fail(written)
     }
 
+    fn close(&mut self) -> Result<(), LogError> {
+        self.sync()?;
+        self.confirm()?;
+        let stated = self.state_reach_durably();
+        self.or_fail(stated)
+    }
+
     fn trim_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
         self.check_usable()?;
-        let removed = self.remove_below(sequence);
+        let stated = self.state_reach_durably();
+        let removed = stated.and_then(|()| self.remove_below(sequence));
         self.or_fail(removed)
     }
 

@@ -7,6 +7,7 @@
 mod check;
 mod error;
 mod file_log;
+mod reach;
 mod reader;
 mod record;
 mod recovery;
@@ -35,9 +36,12 @@ pub trait Log: Send {
     fn sync(&mut self) -> Result<LogSequence, LogError>;
 
     /// Writes down, without syncing, how far the log is known to be durable. Damage to a record is told from an
-    /// unfinished write by what later records say; this says it for the last ones. Call it when idle and before closing;
-    /// it costs nothing when there is nothing new to say.
+    /// unfinished write by what later records say; this says it for the last ones. Call it when idle; it costs nothing
+    /// when there is nothing new to say.
     fn confirm(&mut self) -> Result<(), LogError>;
+
+    /// Makes everything durable, and with it what tells damage from a log that ended here. Nothing is appended afterwards.
+    fn close(&mut self) -> Result<(), LogError>;
 
     /// Allows records below `sequence` to be dropped. They go a whole segment at a time, and never the newest segment.
     fn trim_below(&mut self, sequence: LogSequence) -> Result<(), LogError>;

@@ -8,6 +8,7 @@
 
 use crate::LogError;
 use crate::file_log::FileLogOptions;
+use crate::reach::Stated;
 use crate::reader::{Rest, SegmentReader};
 use crate::record::SegmentHeader;
 use crate::segment::{FILL_BYTES_MIN, Segment, segment_name};
@@ -22,6 +23,8 @@ pub(crate) struct Recovered {
     pub tail: LogSequence,
     /// What the confirmation at the end of the active segment says, or zero.
     pub confirmed: LogSequence,
+    /// How far the log says that it reached before it was opened.
+    pub stated: Option<Stated>,
 }
 
 /// Changes nothing on disk unless the whole log is sound.
@@ -31,13 +34,14 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Re
         sealed,
         newest,
         unfinished,
+        stated,
         ..
     } = survey.run()?;
     if let Some(first) = unfinished {
         remove(disk, first)?;
     }
     let Some((read, rest)) = newest else {
-        return begin(disk, options, replay_from);
+        return begin(disk, options, replay_from, stated);
     };
     let tail = LogSequence(read.next.0 - 1);
     let confirmed = if let Rest::Clean { confirmed } = rest {
@@ -51,11 +55,17 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Re
         active,
         tail,
         confirmed,
+        stated,
     })
 }
 
 /// Begins a log where the checkpoint ends.
-fn begin(disk: &dyn Disk, options: &FileLogOptions, first: LogSequence) -> Result<Recovered, LogError> {
+fn begin(
+    disk: &dyn Disk,
+    options: &FileLogOptions,
+    first: LogSequence,
+    stated: Option<Stated>,
+) -> Result<Recovered, LogError> {
     let header = SegmentHeader {
         first,
         salt: options.salt,
@@ -67,6 +77,7 @@ fn begin(disk: &dyn Disk, options: &FileLogOptions, first: LogSequence) -> Resul
         active,
         tail,
         confirmed: tail,
+        stated,
     })
 }
 

@@ -3,9 +3,10 @@
 //! A segment is begun only after all before it are durable, so only the newest can have an unfinished tail. Where its
 //! first unreadable record N stands, everything behind is searched: if anything says "synced through N", N was durable
 //! and is lost, and the answer is an error. Otherwise N was never acknowledged, and what remains of it is an unfinished
-//! write.
+//! write. `log-reach` says the same of files that are missing as a whole.
 
 use crate::LogError;
+use crate::reach::{self, Stated};
 use crate::reader::{Next, Rest, SegmentReader};
 use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError, record_bytes};
 use crate::segment::{segment_first, segment_name};
@@ -47,6 +48,8 @@ pub(crate) struct Surveyed {
     pub newest: Option<(ReadSegment, Rest)>,
     /// A segment whose creation was never finished.
     pub unfinished: Option<LogSequence>,
+    /// How far the log says that it reached.
+    pub stated: Option<Stated>,
 }
 
 /// One segment, read to its end.
@@ -71,12 +74,17 @@ const PROGRESS_BYTES: u64 = 1024 * 1024;
 
 impl Survey<'_> {
     pub fn run(mut self) -> Result<Surveyed, LogError> {
+        let stated = reach::read(self.disk)?;
         let mut sealed = self.segments()?;
-        let unfinished = self.take_unfinished(&mut sealed)?;
-        match sealed.iter().rposition(|segment| segment.first <= self.replay_from) {
-            Some(start) => self.read_from(sealed, start, unfinished),
-            None => self.nothing_to_read(sealed.first().map(|segment| segment.first), unfinished),
-        }
+        let unfinished = self.take_unfinished(&mut sealed, stated)?;
+        let oldest = sealed.first().map(|segment| segment.first);
+        let mut surveyed = match sealed.iter().rposition(|segment| segment.first <= self.replay_from) {
+            Some(start) => self.read_from(sealed, start, unfinished, stated)?,
+            None => self.nothing_to_read(oldest, unfinished)?,
+        };
+        surveyed.stated = stated;
+        surveyed.must_reach(self.replay_from)?;
+        Ok(surveyed)
     }
 
     /// There is no log yet, unless one was begun `oldest` or `unfinished` and what it needs is missing.
@@ -98,6 +106,7 @@ impl Survey<'_> {
             unread: 0,
             newest: None,
             unfinished,
+            stated: None,
         })
     }
 
@@ -106,6 +115,7 @@ impl Survey<'_> {
         mut sealed: Vec<Sealed>,
         start: usize,
         unfinished: Option<LogSequence>,
+        stated: Option<Stated>,
     ) -> Result<Surveyed, LogError> {
         let bytes_total = sealed[start..].iter().map(|segment| segment.bytes).sum();
         let mut progress = ReplayProgress {
@@ -118,7 +128,7 @@ impl Survey<'_> {
         }
         let newest = sealed.pop().map_or(self.replay_from, |segment| segment.first);
         let mut read = self.read_segment(newest, None, &mut progress)?;
-        let rest = read.judge_rest(unfinished)?;
+        let rest = read.judge_rest(unfinished, stated)?;
         if read.next < self.replay_from {
             let reason = "the log ends before the checkpoint";
             return Err(LogError::Gap {
@@ -136,6 +146,7 @@ impl Survey<'_> {
             unread: start,
             newest: Some((read, rest)),
             unfinished,
+            stated: None,
         })
     }
 
@@ -157,10 +168,17 @@ impl Survey<'_> {
     }
 
     /// Takes off the newest segment if its creation was never finished: then no record was ever written to it.
-    fn take_unfinished(&self, segments: &mut Vec<Sealed>) -> Result<Option<LogSequence>, LogError> {
+    fn take_unfinished(
+        &self,
+        segments: &mut Vec<Sealed>,
+        stated: Option<Stated>,
+    ) -> Result<Option<LogSequence>, LogError> {
         let Some(&Sealed { first, .. }) = segments.last() else {
             return Ok(None);
         };
+        if stated.is_some_and(|stated| stated.reach.newest >= first) {
+            return Ok(None);
+        }
         let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
         let malformed = reader.header()? == Err(SegmentHeaderError::Malformed);
         if !malformed || !reader.is_zero_from(SEGMENT_HEADER_BYTES as u64)? {
@@ -215,6 +233,25 @@ impl Survey<'_> {
     }
 }
 
+impl Surveyed {
+    /// The newest segment must be the one that the log is known to have begun, or a later one.
+    fn must_reach(&self, replay_from: LogSequence) -> Result<(), LogError> {
+        let Some(Stated { reach, .. }) = self.stated else {
+            return Ok(());
+        };
+        let newest = self.newest.as_ref().map(|(read, _)| read);
+        if newest.is_some_and(|read| read.header.first >= reach.newest) {
+            return Ok(());
+        }
+        let next = newest.map_or(replay_from, |read| read.next);
+        Err(LogError::EndMissing {
+            tail: LogSequence(next.0 - 1),
+            durable: reach.durable,
+            file: segment_name(reach.newest),
+        })
+    }
+}
+
 impl ReadSegment {
     fn new(reader: SegmentReader, header: SegmentHeader) -> ReadSegment {
         ReadSegment {
@@ -260,8 +297,11 @@ impl ReadSegment {
     }
 
     /// For the newest segment: what stands behind its last epoch.
-    fn judge_rest(&mut self, unfinished: Option<LogSequence>) -> Result<Rest, LogError> {
+    fn judge_rest(&mut self, unfinished: Option<LogSequence>, stated: Option<Stated>) -> Result<Rest, LogError> {
         let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
+        if let Some(Stated { reach, .. }) = stated.filter(|stated| stated.reach.newest <= self.header.first) {
+            self.prove(reach.durable);
+        }
         if let Some(begun) = unfinished {
             self.prove(LogSequence(begun.0.saturating_sub(1)));
         }

@@ -124,7 +124,8 @@ fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
     )
 }
 
-/// How to go on when there is no backup: what is lost, and the commands.
+/// How to go on when there is no backup: what is lost, and the commands. The file that says how far the log reached,
+/// `log-reach`, sorts behind all segments and goes with those that are given up.
 fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<String> {
     let removed_from = |first: String| log_files.iter().filter(move |name| **name >= first);
     let path = |name: &String| format!("'{}'", data.join(name).display());
@@ -144,6 +145,16 @@ fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<S
             let first = if found < needed { 0 } else { found.0 };
             let removed = removed_from(format!("log-{first:020}")).map(remove);
             [lost(needed.0)].into_iter().chain(removed).collect()
+        }
+        OpenError::Log(LogError::EndMissing { tail, .. }) => {
+            // Only the statement of what is missing stands in the way.
+            let removed = removed_from("log-reach".into()).map(remove);
+            [lost(tail.0 + 1)].into_iter().chain(removed).collect()
+        }
+        OpenError::Log(LogError::ReachUnreadable) => {
+            let unknown = "without a backup, this command gives up knowing whether the log's end is missing:".into();
+            let removed = removed_from("log-reach".into()).map(remove);
+            [unknown].into_iter().chain(removed).collect()
         }
         _ => Vec::new(),
     }
@@ -198,7 +209,7 @@ mod tests {
     fn log_files(data: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries
-            .filter(|path| path.to_str().unwrap().contains("/log-"))
+            .filter(|path| path.to_str().unwrap().contains("/log-0"))
             .collect();
         files.sort();
         files
@@ -299,6 +310,47 @@ mod tests {
         }
     }
 
+    /// The newest segment gone, or all of them beside a checkpoint: what was left opened as sound.
+    #[test]
+    fn a_missing_end_is_damage() {
+        for kept in [0, 2] {
+            let (data, _) = directory();
+            let files = log_files(data.path());
+            let removed = if kept == 0 {
+                &files[..]
+            } else {
+                &files[files.len() - 1..]
+            };
+            removed.iter().for_each(|file| fs::remove_file(file).unwrap());
+            let (code, text) = run(data.path());
+            assert_eq!(code, EXIT_DAMAGED, "{text}");
+            assert!(text.contains("which the log had begun, is missing"), "{text}");
+            let from = text.split("give up log record ").nth(1).unwrap();
+            let from = from.split(' ').next().unwrap();
+            follow(data.path(), &text, from.parse::<u64>().unwrap() - 1);
+        }
+    }
+
+    #[test]
+    fn the_newest_segment_cut_at_a_record_is_damage() {
+        let (data, _) = directory();
+        let newest = log_files(data.path()).pop().unwrap();
+        let file = fs::File::options().write(true).open(newest).unwrap();
+        file.set_len(32).unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, EXIT_DAMAGED, "{text}");
+        assert!(text.contains("which was durable: the file ends"), "{text}");
+    }
+
+    #[test]
+    fn an_unreadable_reach_is_damage() {
+        let (data, _) = directory();
+        fs::write(data.path().join("log-reach"), "something else").unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, EXIT_DAMAGED, "{text}");
+        follow(data.path(), &text, ROWS);
+    }
+
     /// As after restoring a backup, which is a checkpoint.
     #[test]
     fn a_checkpoint_without_a_log_is_sound_and_said() {
@@ -306,6 +358,7 @@ mod tests {
         log_files(data.path())
             .iter()
             .for_each(|file| fs::remove_file(file).unwrap());
+        fs::remove_file(data.path().join("log-reach")).unwrap();
         let (code, text) = run(data.path());
         assert_eq!(code, 0, "{text}");
         assert!(

@@ -1,6 +1,6 @@
 //! What a log does when nothing goes wrong, and what it refuses.
 
-use super::{append, log_files, open, open_from, records};
+use super::{append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk, RealDisk};
 use quartet_log::{FileLog, FileLogOptions, Log, LogError, ReplayProgress};
 use quartet_model::LogSequence;
@@ -75,16 +75,16 @@ fn segments_roll_and_are_trimmed() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 2048).unwrap().log;
     append(&mut log, 100, 200);
-    assert!(log_files(&disk).len() > 4);
-    let (held, files) = (log.bytes(), log_files(&disk));
+    assert!(segments(&disk).len() > 4);
+    let (held, files) = (log.bytes(), segments(&disk));
     log.trim_below(LogSequence(60)).unwrap();
-    assert!(log.bytes() < held && log_files(&disk).len() < files.len());
-    assert!(files.ends_with(&log_files(&disk)), "the oldest go first");
+    assert!(log.bytes() < held && segments(&disk).len() < files.len());
+    assert!(files.ends_with(&segments(&disk)), "the oldest go first");
     let opened = open_from(&disk, 2048, 60).unwrap();
     assert_eq!(opened.records, records(100, 200)[59..]);
     assert_eq!(opened.log.bytes(), log.bytes());
     log.trim_below(LogSequence(101)).unwrap();
-    assert_eq!(log_files(&disk).len(), 1, "the newest segment stays");
+    assert_eq!(segments(&disk).len(), 1, "the newest segment stays");
     assert_eq!(open_from(&disk, 2048, 101).unwrap().log.tail(), LogSequence(100));
 }
 
@@ -95,7 +95,7 @@ fn a_record_larger_than_a_segment_gets_its_own() {
     for bytes in [10, 5000, 10, 300_000, 0] {
         log.append(log.tail(), &vec![7; bytes]).unwrap();
     }
-    assert_eq!(log_files(&disk).len(), 5);
+    assert_eq!(segments(&disk).len(), 5);
     let lengths: Vec<_> = open(&disk, 1024)
         .unwrap()
         .records
@@ -111,7 +111,7 @@ fn a_log_begins_where_the_checkpoint_ends() {
     let mut log = open_from(&disk, 4096, 501).unwrap().log;
     assert_eq!(log.tail(), LogSequence(500));
     append(&mut log, 1, 10);
-    assert_eq!(log_files(&disk), ["log-00000000000000000501"]);
+    assert_eq!(segments(&disk), ["log-00000000000000000501"]);
     assert_eq!(open_from(&disk, 4096, 501).unwrap().records.len(), 1);
 }
 
@@ -119,7 +119,7 @@ fn a_log_begins_where_the_checkpoint_ends() {
 fn missing_files_are_a_gap() {
     let disk = FaultyDisk::new();
     append(&mut open(&disk, 2048).unwrap().log, 100, 200);
-    let files = log_files(&disk);
+    let files = segments(&disk);
     for missing in [0, 2] {
         let disk = disk.fork();
         disk.remove(&files[missing]).unwrap();

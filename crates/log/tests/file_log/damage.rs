@@ -1,6 +1,6 @@
 //! Damaged files: what was durable is never silently lost, what was not is silently cut.
 
-use super::{Records, append, log_files, open, open_from, records};
+use super::{Records, append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk};
 use quartet_log::{Log, LogError};
 
@@ -23,10 +23,16 @@ fn first_of(name: &str) -> u64 {
     name.strip_prefix("log-").unwrap().parse().unwrap()
 }
 
+/// A folder as versions wrote it that did not say how far the log reached.
+fn forget_the_reach(disk: &FaultyDisk) {
+    disk.remove("log-reach").unwrap();
+}
+
 #[test]
-fn a_tail_cut_anywhere_opens_with_what_is_left() {
+fn a_tail_cut_anywhere_opens_with_what_is_left_if_nothing_says_how_far_the_log_reached() {
     let (disk, tail) = long_log(20);
-    let newest = log_files(&disk).pop().unwrap();
+    forget_the_reach(&disk);
+    let newest = segments(&disk).pop().unwrap();
     let first = first_of(&newest);
     let expected = records(tail, PAYLOAD_BYTES_MAX);
     let mut lost = 0;
@@ -51,10 +57,86 @@ fn a_tail_cut_anywhere_opens_with_what_is_left() {
     assert_eq!(lost, tail + 1 - first);
 }
 
+/// The newest segment, cut at a record's end, opened as a log that had ended there.
+#[test]
+fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
+    let (disk, tail) = long_log(0);
+    let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
+    log.confirm().unwrap();
+    append(&mut log, 3, PAYLOAD_BYTES_MAX);
+    let newest = segments(&disk).pop().unwrap();
+    let first = first_of(&newest);
+    let expected = &records(tail + 3, PAYLOAD_BYTES_MAX)[first as usize - 1..];
+    let mut kept = tail + 3;
+    for bytes in (0..disk.content(&newest).len() as u64).rev() {
+        let disk = disk.fork();
+        disk.truncate(&newest, bytes);
+        match open_from(&disk, SEGMENT_BYTES, first) {
+            Ok(opened) => {
+                kept = opened.log.tail().0;
+                assert_eq!(
+                    opened.records,
+                    expected[..(kept + 1 - first) as usize],
+                    "cut at {bytes}"
+                );
+            }
+            Err(LogError::Damaged { file, sequence, .. }) => {
+                assert!(kept == tail && file == newest, "cut at {bytes}");
+                assert!(sequence.0 <= tail, "cut at {bytes}");
+            }
+            Err(other) => panic!("cut at {bytes}: {other}"),
+        }
+        assert!(kept >= tail, "cut at {bytes}");
+    }
+}
+
+/// With the newest segments gone, or all of them beside a checkpoint, the log looked as if it had ended earlier.
+#[test]
+fn missing_files_at_the_end_are_missed() {
+    let (disk, _) = long_log(0);
+    let files = segments(&disk);
+    for kept in 0..files.len() {
+        let disk = disk.fork();
+        files[kept..].iter().for_each(|name| disk.remove(name).unwrap());
+        let next = first_of(&files[kept]);
+        // Whatever a checkpoint holds does not change it.
+        for replay_from in [1, next.saturating_sub(1).max(1), next] {
+            let error = open_from(&disk, SEGMENT_BYTES, replay_from).err();
+            let Some(LogError::EndMissing { tail, file, .. }) = &error else {
+                panic!("{kept} files, from {replay_from}: {error:?}");
+            };
+            assert_eq!(file, files.last().unwrap());
+            assert_eq!(tail.0, if kept == 0 { replay_from - 1 } else { next - 1 });
+        }
+        let listed = disk.list().unwrap();
+        forget_the_reach(&disk);
+        let tail = open_from(&disk, SEGMENT_BYTES, next).unwrap().log.tail();
+        assert_eq!(tail.0, next - 1, "with the statement given up, {listed:?} open");
+    }
+}
+
+/// Nobody was idle, so nobody confirmed: the reach is stated every few syncs all the same, and durably with each segment.
+#[test]
+fn a_busy_log_says_how_far_it_reaches() {
+    let disk = FaultyDisk::new();
+    let mut log = open(&disk, 1 << 20).unwrap().log;
+    for _ in 0..100 {
+        append(&mut log, 1, 100);
+        log.sync().unwrap();
+    }
+    disk.truncate("log-00000000000000000001", 32 + 64);
+    assert!(matches!(open(&disk, 1 << 20).err(), Some(LogError::Damaged { .. })));
+    let disk = FaultyDisk::new();
+    append(&mut open(&disk, 1024).unwrap().log, 20, 300);
+    disk.crash();
+    disk.remove(&segments(&disk).pop().unwrap()).unwrap();
+    assert!(matches!(open(&disk, 1024).err(), Some(LogError::EndMissing { .. })));
+}
+
 #[test]
 fn an_older_segment_cut_anywhere_is_refused() {
     let (disk, _) = long_log(0);
-    let name = &log_files(&disk)[1];
+    let name = &segments(&disk)[1];
     for bytes in 0..disk.content(name).len() as u64 {
         let disk = disk.fork();
         disk.truncate(name, bytes);
@@ -68,8 +150,11 @@ fn an_older_segment_cut_anywhere_is_refused() {
 
 /// Flips every byte of every file, three ways, and passes what opening gave to `judge`.
 fn flip_everywhere(disk: &FaultyDisk, judge: &dyn Fn(Result<Records, LogError>, &str)) {
-    for name in log_files(disk) {
-        for offset in 0..disk.content(&name).len() as u64 {
+    for name in disk.list().unwrap() {
+        let content = disk.content(&name);
+        // What lies between the two statements of the reach means nothing.
+        let gap = if name == "log-reach" { 64..4096 } else { 0..0 };
+        for offset in (0..content.len()).filter(|at| !gap.contains(at)).map(|at| at as u64) {
             for mask in [0x01, 0x80, 0xff] {
                 let disk = disk.fork();
                 disk.flip(&name, offset, mask);
@@ -87,7 +172,7 @@ fn any_flipped_byte_of_a_confirmed_log_is_harmless_or_refused() {
     append(&mut log, 14, 200);
     log.sync().unwrap();
     log.confirm().unwrap();
-    assert!(log_files(&disk).len() > 1);
+    assert!(segments(&disk).len() > 1);
     flip_everywhere(&disk, &|opened, place| match opened {
         Ok(found) => assert_eq!(found, records(14, 200), "{place}"),
         Err(LogError::Damaged { .. }) => {}

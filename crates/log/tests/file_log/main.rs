@@ -63,6 +63,8 @@ fn append(log: &mut FileLog, count: u64, bytes_max: u64) {
     }
 }
 
-fn log_files(disk: &FaultyDisk) -> Vec<String> {
-    disk.list().unwrap()
+/// The segments, oldest first.
+fn segments(disk: &FaultyDisk) -> Vec<String> {
+    let is_segment = |name: &String| name.bytes().skip(4).all(|byte| byte.is_ascii_digit());
+    disk.list().unwrap().into_iter().filter(is_segment).collect()
 }

@@ -1,0 +1,223 @@
+//! How far the log is known to have reached, in a small file beside the segments.
+//!
+//! A segment cannot testify to its own absence: with the newest file gone, or cut at the end of a record, what is left
+//! looks like a log that ended earlier. `log-reach` names the newest segment and a sequence that was durable when it was
+//! written, so that opening knows what has to be there.
+//!
+//! ```text
+//! slot   magic 8 | format version u32 | checksum u32 | generation u64 | newest segment u64 | durable u64        40 bytes
+//! file   slot at 0 | slot at 4096
+//! ```
+//!
+//! All numbers are little endian. A statement goes to the slot that the one before it did not use, so a torn write leaves
+//! the older one, which is still true. It is written in place: on a full disk too, and without naming a file anew.
+//!
+//! Invariant: a statement never runs ahead of the segments. It is written only after what it says is durable, so it may
+//! itself be lost, or be old, but is never wrong.
+
+use crate::LogError;
+use quartet_env::{Disk, File};
+use quartet_model::LogSequence;
+
+/// What is known to have been durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The first sequence of the newest segment, whose header and name are durable.
+    pub newest: LogSequence,
+    /// Every record up to here is durable.
+    pub durable: LogSequence,
+}
+
+/// What a directory says about its log's reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stated {
+    pub reach: Reach,
+    generation: u64,
+}
+
+pub(crate) struct ReachFile {
+    file: Box<dyn File>,
+    stated: Stated,
+}
+
+pub(crate) const REACH_NAME: &str = "log-reach";
+/// Until its first statement is durable.
+const TEMPORARY: &str = "log-reach.partial";
+const MAGIC: &[u8; 8] = b"QRTREACH";
+const FORMAT_VERSION: u32 = 1;
+const STATEMENT_BYTES: usize = 40;
+/// The slots lie in different sectors, also of a disk whose sectors are 4 KiB.
+const SLOT_OFFSETS: [u64; 2] = [0, 4096];
+
+/// The newest statement. `None` if there is none: an older version wrote this directory, or the log is new.
+///
+/// Errors: `ReachUnreadable` if something else stands in its place, `Format`, `Disk`.
+pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, LogError> {
+    if !disk
+        .exists(REACH_NAME)
+        .map_err(LogError::disk("look for", REACH_NAME))?
+    {
+        return Ok(None);
+    }
+    let file = disk.open(REACH_NAME).map_err(LogError::disk("open", REACH_NAME))?;
+    let mut newest: Option<Stated> = None;
+    for offset in SLOT_OFFSETS {
+        let mut bytes = [0; STATEMENT_BYTES];
+        file.read_at(offset, &mut bytes)
+            .map_err(LogError::disk("read", REACH_NAME))?;
+        let stated = Stated::decode(&bytes)?;
+        newest = newest.into_iter().chain(stated).max_by_key(|stated| stated.generation);
+    }
+    newest.map(Some).ok_or(LogError::ReachUnreadable)
+}
+
+impl ReachFile {
+    /// Goes on from `stated`, or creates the file with `reach` as its first statement.
+    pub fn open(disk: &dyn Disk, stated: Option<Stated>, reach: Reach) -> Result<ReachFile, LogError> {
+        match stated {
+            Some(stated) => {
+                let file = disk.open(REACH_NAME).map_err(LogError::disk("open", REACH_NAME))?;
+                Ok(ReachFile { file, stated })
+            }
+            None => ReachFile::create(disk, reach),
+        }
+    }
+
+    fn create(disk: &dyn Disk, reach: Reach) -> Result<ReachFile, LogError> {
+        let file = disk.create(TEMPORARY).map_err(LogError::disk("create", TEMPORARY))?;
+        let stated = Stated { reach, generation: 0 };
+        let created = ReachFile { file, stated };
+        for offset in SLOT_OFFSETS {
+            created.write(offset, stated)?;
+        }
+        created.sync()?;
+        disk.rename(TEMPORARY, REACH_NAME)
+            .map_err(LogError::disk("rename", TEMPORARY))?;
+        disk.sync_directory()
+            .map_err(LogError::disk("sync the directory of", REACH_NAME))?;
+        Ok(created)
+    }
+
+    /// Writes down `reach` unless that is what was written last. It outlives the process, but a loss of power only after
+    /// `sync`.
+    pub fn state(&mut self, reach: Reach) -> Result<(), LogError> {
+        if reach == self.stated.reach {
+            return Ok(());
+        }
+        let generation = self.stated.generation + 1;
+        self.stated = Stated { reach, generation };
+        self.write(SLOT_OFFSETS[generation as usize % SLOT_OFFSETS.len()], self.stated)
+    }
+
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.file.sync_data().map_err(LogError::disk("sync", REACH_NAME))
+    }
+
+    fn write(&self, offset: u64, stated: Stated) -> Result<(), LogError> {
+        self.file
+            .write_at(offset, &stated.encode())
+            .map_err(LogError::disk("write", REACH_NAME))
+    }
+}
+
+impl Stated {
+    fn encode(self) -> [u8; STATEMENT_BYTES] {
+        let mut bytes = [0; STATEMENT_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.reach.newest.0.to_le_bytes());
+        bytes[32..].copy_from_slice(&self.reach.durable.0.to_le_bytes());
+        let checksum = checksum(&bytes);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if these bytes are not a statement.
+    fn decode(bytes: &[u8; STATEMENT_BYTES]) -> Result<Option<Stated>, LogError> {
+        if &bytes[..8] != MAGIC || u32_at(bytes, 12) != checksum(bytes) {
+            return Ok(None);
+        }
+        let version = u32_at(bytes, 8);
+        if version != FORMAT_VERSION {
+            let file = REACH_NAME.to_owned();
+            return Err(LogError::Format { file, version });
+        }
+        let reach = Reach {
+            newest: LogSequence(u64_at(bytes, 24)),
+            durable: LogSequence(u64_at(bytes, 32)),
+        };
+        let generation = u64_at(bytes, 16);
+        Ok(Some(Stated { reach, generation }))
+    }
+}
+
+fn checksum(bytes: &[u8; STATEMENT_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..12]);
+    hasher.update(&bytes[16..]);
+    hasher.finalize()
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_env::FaultyDisk;
+
+    use super::*;
+
+    fn reach(newest: u64, durable: u64) -> Reach {
+        Reach {
+            newest: LogSequence(newest),
+            durable: LogSequence(durable),
+        }
+    }
+
+    fn found(disk: &FaultyDisk) -> Option<Reach> {
+        read(disk).unwrap().map(|stated| stated.reach)
+    }
+
+    #[test]
+    fn the_newest_statement_counts_and_the_one_before_it_stands_in() {
+        let disk = FaultyDisk::new();
+        assert_eq!(found(&disk), None);
+        let mut file = ReachFile::open(&disk, None, reach(1, 0)).unwrap();
+        for durable in 1..=5 {
+            file.state(reach(1, durable)).unwrap();
+            assert_eq!(found(&disk), Some(reach(1, durable)));
+        }
+        let reopened = ReachFile::open(&disk, read(&disk).unwrap(), reach(1, 0));
+        reopened.unwrap().state(reach(6, 5)).unwrap();
+        assert_eq!(found(&disk), Some(reach(6, 5)));
+        for offset in (0..40).chain(4096..4136) {
+            let disk = disk.fork();
+            disk.flip(REACH_NAME, offset, 1);
+            let stated = found(&disk);
+            assert!(stated == Some(reach(6, 5)) || stated == Some(reach(1, 5)), "{offset}");
+        }
+    }
+
+    #[test]
+    fn other_bytes_and_later_formats_are_refused() {
+        let disk = FaultyDisk::new();
+        let file = disk.create(REACH_NAME).unwrap();
+        assert!(matches!(read(&disk), Err(LogError::ReachUnreadable)));
+        let mut later = Stated {
+            reach: reach(1, 1),
+            generation: 1,
+        }
+        .encode();
+        later[8] = 2;
+        let checksum = checksum(&later);
+        later[12..16].copy_from_slice(&checksum.to_le_bytes());
+        file.write_at(0, &later).unwrap();
+        assert!(matches!(read(&disk), Err(LogError::Format { version: 2, .. })));
+    }
+}
