@@ -350,6 +350,14 @@ impl<'e> Home<'e> {
     pub(crate) fn state(&mut self) -> &mut HomeState {
         &mut self.state
     }
+
+    pub(crate) fn durable(&self) -> Version {
+        self.engine.durable()
+    }
+
+    pub(crate) fn statistics(&self) -> &crate::Statistics {
+        self.engine.statistics()
+    }
 }
 
 impl Drop for Home<'_> {

@@ -28,106 +28,6 @@ pub enum RunError<E> {
     TooLarge(Hold),
 }
 
-/// Why `commit` refused; nothing was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommitError {
-    /// Something it read was written since: read again and retry.
-    Conflict,
-    /// The read version is outside the conflict window: read again and retry.
-    TooOld,
-    /// The read version is newer than any commit: the caller made it up.
-    FutureVersion,
-    /// See [`ExecuteError::TooLarge`].
-    TooLarge,
-}
-
-/// A write of an interactive transaction. Atomic ones compute from the value at commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    Set {
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
-    Clear {
-        key: Vec<u8>,
-    },
-    ClearRange {
-        range: KeyRange,
-    },
-    /// Little-endian addition at the operand's length; an absent value counts as zero.
-    Add {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    And {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    Or {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    Xor {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    /// The larger or smaller of two little-endian unsigned numbers at the operand's length.
-    Max {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    Min {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    /// The larger or smaller of two byte strings.
-    ByteMax {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    ByteMin {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    /// Appended unless the result would exceed 100,000 bytes.
-    AppendIfFits {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    /// Cleared if the value equals the operand.
-    CompareAndClear {
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-}
-
-/// An interactive transaction, ready to be judged.
-#[derive(Clone, Debug, Default)]
-pub struct CommitRequest {
-    pub read_version: Version,
-    /// What it read. Empty: it commits unconditionally.
-    pub read_conflicts: Vec<KeyRange>,
-    /// What others must consider written by it, beyond what its mutations write.
-    pub write_conflicts: Vec<KeyRange>,
-    pub mutations: Vec<Mutation>,
-}
-
-impl CommitRequest {
-    fn judge(&self, state: &HomeState, prefix: &[u8]) -> Result<(), CommitError> {
-        if self.read_version > state.last_version() {
-            return Err(CommitError::FutureVersion);
-        }
-        if !self.read_conflicts.is_empty() && !state.changes.can_judge(prefix, self.read_version) {
-            return Err(CommitError::TooOld);
-        }
-        for range in &self.read_conflicts {
-            let range = prefixed(prefix, range);
-            unchanged_range(state, &range, self.read_version).map_err(|Changed| CommitError::Conflict)?;
-        }
-        Ok(())
-    }
-}
-
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {
     snapshot: Arc<dyn Snapshot>,
@@ -477,45 +377,6 @@ impl Engine {
         };
         (transaction, reading, hold)
     }
-
-    /// The version at which an interactive transaction may read, and the state there. What it reads may not be shown to
-    /// anybody before the hold is durable.
-    pub fn read_version(&self) -> (Version, Arc<dyn Snapshot>, Hold) {
-        let mut home = self.home();
-        let now_micros = home.now_micros();
-        home.state().interactive_reader(now_micros);
-        let version = home.state().last_version();
-        let hold = home.state().hold_of_everything(self.durable());
-        (version, home.state().snapshot(), hold)
-    }
-
-    /// Judges an interactive transaction and lands its writes. The version is where it committed; of one that writes nothing,
-    /// the newest at which what it read still held.
-    pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
-        let mut home = self.home();
-        let prefix = space.prefix();
-        request.judge(home.state(), &prefix).inspect_err(|_| {
-            self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
-        })?;
-        if request.mutations.is_empty() && request.write_conflicts.is_empty() {
-            return Ok((home.state().last_version(), home.latest_hold(space)));
-        }
-        let committed = home.execute(space, |target| -> Result<Version, std::convert::Infallible> {
-            for mutation in &request.mutations {
-                mutation.apply(target);
-            }
-            Ok(target.commit_version())
-        });
-        let (version, hold) = match committed {
-            Ok(committed) => committed,
-            Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
-            Err(ExecuteError::Layer(never, _)) => match never {},
-        };
-        for range in &request.write_conflicts {
-            home.state().changes.declare(&prefixed(&prefix, range), version);
-        }
-        Ok((version, hold))
-    }
 }
 
 /// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer.
@@ -540,12 +401,8 @@ impl Drop for Reading<'_> {
     }
 }
 
-fn prefixed(prefix: &[u8], range: &KeyRange) -> KeyRange {
-    KeyRange::new([prefix, &range.start].concat(), [prefix, &range.end].concat())
-}
-
 /// The evidence says that somebody wrote what was read, or is gone.
-struct Changed;
+pub(crate) struct Changed;
 
 impl OptimisticTransaction {
     fn into_attempt(self) -> Attempt {
@@ -607,7 +464,7 @@ fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Resu
     if newest > read_version { Err(Changed) } else { Ok(()) }
 }
 
-fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
+pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
     if range.is_empty() {
         return Ok(());
     }
@@ -625,110 +482,4 @@ fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -
         }
     });
     if newer { Err(Changed) } else { Ok(()) }
-}
-
-impl Mutation {
-    fn apply(&self, target: &mut Transaction<'_>) {
-        match self {
-            Mutation::Set { key, value } => drop(target.set(key, value)),
-            Mutation::Clear { key } => drop(target.clear(key)),
-            Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
-            Mutation::CompareAndClear { key, operand } => {
-                if target.get(key).is_some_and(|row| row.value() == operand) {
-                    target.clear(key);
-                }
-            }
-            Mutation::Add { key, operand } => update(target, key, |old| add(old, operand)),
-            Mutation::And { key, operand } => update(target, key, |old| match old {
-                Some(old) => bitwise(old, operand, |a, b| a & b),
-                None => operand.clone(),
-            }),
-            Mutation::Or { key, operand } => update(target, key, |old| {
-                bitwise(old.unwrap_or_default(), operand, |a, b| a | b)
-            }),
-            Mutation::Xor { key, operand } => update(target, key, |old| {
-                bitwise(old.unwrap_or_default(), operand, |a, b| a ^ b)
-            }),
-            Mutation::Max { key, operand } => update(target, key, |old| match old {
-                Some(old) => number_of_length(old, operand.len()).max_number(operand),
-                None => operand.clone(),
-            }),
-            Mutation::Min { key, operand } => update(target, key, |old| match old {
-                Some(old) => number_of_length(old, operand.len()).min_number(operand),
-                None => operand.clone(),
-            }),
-            Mutation::ByteMax { key, operand } => update(target, key, |old| {
-                old.map_or(operand.as_slice(), |old| old.max(operand)).to_vec()
-            }),
-            Mutation::ByteMin { key, operand } => update(target, key, |old| {
-                old.map_or(operand.as_slice(), |old| old.min(operand)).to_vec()
-            }),
-            Mutation::AppendIfFits { key, operand } => update(target, key, |old| {
-                let old = old.unwrap_or_default();
-                if old.is_empty() {
-                    operand.clone()
-                } else if old.len() + operand.len() > APPEND_BYTES_MAX {
-                    old.to_vec()
-                } else {
-                    [old, operand].concat()
-                }
-            }),
-        }
-    }
-}
-
-const APPEND_BYTES_MAX: usize = 100_000;
-
-fn update(target: &mut Transaction<'_>, key: &[u8], compute: impl FnOnce(Option<&[u8]>) -> Vec<u8>) {
-    let old = target.get(key);
-    let new = compute(old.as_ref().map(|row| row.value()));
-    target.set(key, &new);
-}
-
-/// Bytes of `old`, cut or filled with zeros to the operand's length, combined with the operand's.
-fn bitwise(old: &[u8], operand: &[u8], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
-    operand
-        .iter()
-        .enumerate()
-        .map(|(index, &byte)| combine(old.get(index).copied().unwrap_or(0), byte))
-        .collect()
-}
-
-fn add(old: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
-    let mut carry = 0;
-    let mut sum = Vec::with_capacity(operand.len());
-    for (index, &byte) in operand.iter().enumerate() {
-        let old_byte = old.and_then(|old| old.get(index)).copied().unwrap_or(0);
-        let digit = u16::from(byte) + u16::from(old_byte) + carry;
-        carry = digit >> 8;
-        sum.push(digit as u8);
-    }
-    sum
-}
-
-/// A little-endian unsigned number of any length.
-struct Number(Vec<u8>);
-
-fn number_of_length(old: &[u8], length: usize) -> Number {
-    let mut bytes = old.to_vec();
-    bytes.resize(length, 0);
-    Number(bytes)
-}
-
-impl Number {
-    fn max_number(self, operand: &[u8]) -> Vec<u8> {
-        if self.0.iter().rev().gt(operand.iter().rev()) {
-            self.0
-        } else {
-            operand.to_vec()
-        }
-    }
-
-    fn min_number(self, operand: &[u8]) -> Vec<u8> {
-        if self.0.iter().rev().lt(operand.iter().rev()) {
-            self.0
-        } else {
-            operand.to_vec()
-        }
-    }
 }

@@ -9,7 +9,7 @@ use quartet_store::{Row, Snapshot};
 
 use crate::optimistic::Visit;
 use crate::transaction::SPACE_BYTES;
-use crate::{Engine, Hold, Space};
+use crate::{Engine, Hold, Home, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -54,6 +54,19 @@ impl Reader {
         row.map(RowValue::Stored)
     }
 
+    /// How many rows `start..end` holds.
+    pub fn count(&self, start: &[u8], end: &[u8]) -> u64 {
+        let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
+        self.snapshot.count(&start, &end)
+    }
+
+    /// The row at position `index` of `start..end`, counted from zero. Its key carries the space's prefix: see
+    /// [`crate::Transaction::layer_key`].
+    pub fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
+        self.snapshot.nth(&start, &end, index)
+    }
+
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks.
     pub fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
@@ -65,11 +78,16 @@ impl Reader {
 
 impl Engine {
     pub fn reader(&self, space: Space) -> Reader {
-        let mut home = self.home();
-        let now_micros = home.now_micros();
+        self.home().reader(space)
+    }
+}
+
+impl Home<'_> {
+    pub fn reader(&mut self, space: Space) -> Reader {
+        let now_micros = self.now_micros();
         let durable = self.durable();
-        let hold = home.latest_hold(space);
-        let state = home.state();
+        let hold = self.latest_hold(space);
+        let state = self.state();
         Reader {
             snapshot: state.snapshot(),
             prefix: space.prefix(),

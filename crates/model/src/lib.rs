@@ -2,9 +2,11 @@
 //!
 //! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
 
+mod atomic;
 mod effects;
 mod key;
 
+pub use atomic::{APPEND_BYTES_MAX, AtomicOperation};
 pub use effects::{Effect, Effects, EffectsError, EffectsReader, EffectsWriter};
 pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use quartet_engine::{CommitError, CommitRequest, Engine, Mutation, SPACE_BYTES};
-use quartet_model::{KeyRange, Version};
+use quartet_engine::{CommitError, CommitRequest, Engine, Mutation, versionstamp};
+use quartet_model::{AtomicOperation, KeyRange, Version};
 
-use crate::world::{ALWAYS, RELAXED, Random, World, execute, set};
+use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, Random, World, execute, set};
 
 const KEYS: u64 = 8;
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -73,11 +73,11 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
 /// The same through `commit`: read at a version, then judged with what was read and written named by itself.
 fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     let (start, end) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS + 1) as u8]);
-    let (read, snapshot, hold) = engine.read_version();
+    let reader = engine.read_version(ALWAYS);
+    let (read, hold) = (reader.version, reader.hold);
     let mut rows = Rows::new();
-    let full_key = |key: &[u8]| [&ALWAYS.prefix(), key].concat();
-    snapshot.scan(&full_key(&start), &full_key(&end), false, &mut |row| {
-        rows.push((row.key()[SPACE_BYTES..].to_vec(), row.value().to_vec()));
+    reader.scan(&start, &end, false, &mut |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
         ControlFlow::Continue(())
     });
     std::thread::yield_now();
@@ -86,8 +86,8 @@ fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     let request = CommitRequest {
         read_version: read,
         read_conflicts,
-        write_conflicts: Vec::new(),
         mutations,
+        ..CommitRequest::default()
     };
     assert!(engine.wait_durable(hold));
     let written = match writes.is_empty() {
@@ -193,7 +193,7 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
     let read_at_each_second: Vec<Version> = (0..8)
         .map(|second: u8| {
             world.clock.advance(1_000_000);
-            let (read_version, ..) = engine.read_version();
+            let read_version = engine.read_version(ALWAYS).version;
             execute(&engine, ALWAYS, |tx| match second {
                 3 => tx.clear(b"k"),
                 _ => tx.set(b"other", b""),
@@ -216,7 +216,7 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
         engine.commit(ALWAYS, &request).map(|_| ())
     };
     assert_eq!(commit(0, b"l"), Err(CommitError::TooOld));
-    assert_eq!(commit(3, b"k"), Err(CommitError::Conflict));
+    assert_eq!(commit(3, b"k"), Err(CommitError::Conflict(Vec::new())));
     assert_eq!(commit(4, b"k"), Ok(()));
     assert_eq!(commit(3, b"l"), Ok(()));
 }
@@ -246,11 +246,11 @@ fn a_read_version_without_evidence_is_too_old() {
     let world = World::default();
     let engine = world.open();
     set(&engine, RELAXED, b"k", b"v");
-    let (read_version, ..) = engine.read_version();
+    let read_version = engine.read_version(RELAXED).version;
     world.clock.set(6_000_000);
     set(&engine, RELAXED, b"l", b"v");
     execute(&engine, RELAXED, |tx| drop(tx.clear(b"k")));
-    engine.read_version();
+    engine.read_version(RELAXED);
     let request = CommitRequest {
         read_version,
         read_conflicts: vec![KeyRange::point(b"l")],
@@ -264,13 +264,13 @@ fn second_of_two(reads: [KeyRange; 2], first: Mutation, second: Mutation) -> Res
     let engine = World::default().open();
     set(&engine, ALWAYS, b"a", b"1");
     set(&engine, ALWAYS, b"b", b"1");
-    let (read_version, ..) = engine.read_version();
+    let read_version = engine.read_version(ALWAYS).version;
     let [first_reads, second_reads] = reads;
     let request = |read: KeyRange, mutation| CommitRequest {
         read_version,
         read_conflicts: vec![read],
-        write_conflicts: Vec::new(),
         mutations: vec![mutation],
+        ..CommitRequest::default()
     };
     engine.commit(ALWAYS, &request(first_reads, first)).unwrap();
     engine.commit(ALWAYS, &request(second_reads, second)).map(|_| ())
@@ -286,7 +286,7 @@ fn write(key: &str) -> Mutation {
 #[test]
 fn lost_update_write_skew_read_skew_and_phantoms_are_refused() {
     let point = |key: &str| KeyRange::point(key.as_bytes());
-    let refused = Err(CommitError::Conflict);
+    let refused = Err(CommitError::Conflict(Vec::new()));
     let lost_update = second_of_two([point("a"), point("a")], write("a"), write("a"));
     assert_eq!(lost_update, refused);
     let write_skew = second_of_two([point("b"), point("a")], write("a"), write("b"));
@@ -326,7 +326,7 @@ fn snapshots_do_not_move() {
     }
 }
 
-/// Applies a mutation to `old`; the rows of the table follow FoundationDB's `Atomic.h`.
+/// The value of `k` after `mutation` met `old`.
 fn mutated(old: Option<&[u8]>, mutation: Mutation) -> Option<Vec<u8>> {
     let engine = World::default().open();
     if let Some(old) = old {
@@ -341,32 +341,72 @@ fn mutated(old: Option<&[u8]>, mutation: Mutation) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn atomic_mutations_follow_foundationdb() {
-    macro_rules! check {
-        ($old:expr, $kind:ident $operand:expr, $new:expr) => {
-            let (key, operand) = (b"k".to_vec(), $operand.to_vec());
-            let old: Option<&[u8]> = $old;
-            let new: Option<&[u8]> = $new;
-            assert_eq!(mutated(old, Mutation::$kind { key, operand }).as_deref(), new);
+fn atomic_mutations_compute_from_the_value_at_commit() {
+    let atomic = |operation, operand: &[u8]| Mutation::Atomic {
+        operation,
+        key: b"k".to_vec(),
+        operand: operand.to_vec(),
+    };
+    let sum = mutated(Some(&[0xff, 7]), atomic(AtomicOperation::Add, &[1, 0]));
+    assert_eq!(sum.as_deref(), Some(&[0, 8][..]));
+    assert_eq!(mutated(Some(b"ab"), atomic(AtomicOperation::CompareAndClear, b"ab")), None);
+}
+
+#[test]
+fn versionstamps_are_the_commit_version_and_grow() {
+    let engine = World::default().open();
+    let commit = |mutation| {
+        let request = CommitRequest {
+            mutations: vec![mutation],
+            ..CommitRequest::default()
         };
-    }
-    check!(Some(&[0xff, 0xff]), Add[1, 0], Some(&[0, 0]));
-    check!(Some(&[0xff, 7, 7]), Add[1, 0], Some(&[0, 8]));
-    check!(None, Add[5], Some(&[5]));
-    check!(None, And[5], Some(&[5]));
-    check!(Some(&[7]), And[5, 5], Some(&[5, 0]));
-    check!(Some(&[1]), Or[4, 4], Some(&[5, 4]));
-    check!(Some(&[1, 1, 1]), Xor[1, 2], Some(&[0, 3]));
-    check!(Some(&[0, 2]), Max[9, 1], Some(&[0, 2]));
-    check!(Some(&[9, 9, 9]), Max[10], Some(&[10]));
-    check!(Some(&[9]), Min[0, 1], Some(&[9, 0]));
-    check!(None, Min[3], Some(&[3]));
-    check!(Some(b"b"), ByteMax b"abc", Some(b"b"));
-    check!(Some(b"b"), ByteMin b"abc", Some(b"abc"));
-    check!(None, ByteMin b"z", Some(b"z"));
-    check!(Some(b"ab"), AppendIfFits b"c", Some(b"abc"));
-    check!(Some(b"ab"), AppendIfFits [0; 99_999], Some(b"ab"));
-    check!(Some(b"ab"), AppendIfFits [0; 0], Some(b"ab"));
-    check!(Some(b"ab"), CompareAndClear b"ab", None);
-    check!(Some(b"ab"), CompareAndClear b"a", Some(b"ab"));
+        versionstamp(engine.commit(ALWAYS, &request).unwrap().0)
+    };
+    let first = commit(Mutation::SetVersionstampedKey {
+        key: b"k----------z".to_vec(),
+        offset: 1,
+        value: b"v".to_vec(),
+    });
+    let second = commit(Mutation::SetVersionstampedValue {
+        key: b"l".to_vec(),
+        value: b"----------".to_vec(),
+        offset: 0,
+    });
+    assert!(first < second);
+    let key = [b"k".as_slice(), &first, b"z"].concat();
+    let reader = engine.read_version(ALWAYS);
+    assert_eq!(reader.get(&key).as_deref(), Some(&b"v"[..]));
+    assert_eq!(reader.get(b"l").as_deref(), Some(&second[..]));
+}
+
+#[test]
+fn a_refusal_names_what_changed_when_asked() {
+    let engine = World::default().open();
+    let read_version = engine.read_version(ALWAYS).version;
+    set(&engine, ALWAYS, b"b", b"1");
+    set(&engine, ALWAYS, b"d", b"1");
+    let mut request = CommitRequest {
+        read_version,
+        read_conflicts: ["a", "b", "c", "d"].map(|key| KeyRange::point(key.as_bytes())).to_vec(),
+        ..CommitRequest::default()
+    };
+    assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict(Vec::new())));
+    request.report_conflicts = true;
+    assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict(vec![1, 3])));
+}
+
+/// A read version used to hand out the state of the whole partition.
+#[test]
+fn a_read_version_shows_one_space_only() {
+    let engine = World::default().open();
+    set(&engine, ALWAYS, b"k", b"mine");
+    set(&engine, OTHER_RELAXED, b"l", b"another's");
+    let reader = engine.read_version(ALWAYS);
+    let mut keys = Vec::new();
+    reader.scan(b"", b"\xff", false, &mut |key, _| {
+        keys.push(key.to_vec());
+        ControlFlow::Continue(())
+    });
+    assert_eq!(keys, [b"k"]);
+    assert_eq!(reader.count(b"", b"\xff"), 1);
 }

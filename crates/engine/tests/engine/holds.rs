@@ -78,11 +78,11 @@ fn a_version_that_was_told_is_not_given_again() {
         Err(())
     });
     assert!(failed.is_err());
-    let (read_version, ..) = engine.read_version();
+    let read_version = engine.read_version(ALWAYS).version;
     assert_eq!(read_version, Version(5_000), "what leaves no trace has no version");
     let (committed, hold) = engine.commit(ALWAYS, &without_effects()).unwrap();
     engine.wait_durable(hold);
-    let (read_version, ..) = engine.read_version();
+    let read_version = engine.read_version(ALWAYS).version;
     assert_eq!((read_version, committed), (Version(9_000), Version(9_000)));
     drop(engine);
     world.disk.crash();
@@ -94,7 +94,7 @@ fn a_version_that_was_told_is_not_given_again() {
         read_conflicts: vec![KeyRange::point(b"k")],
         ..without_effects()
     };
-    assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict));
+    assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict(Vec::new())));
 }
 
 /// The row a transaction read may be its own: its version is taken back with it, and waiting for it hung the error reply.
@@ -219,7 +219,7 @@ fn a_read_version_from_before_a_restart_is_too_old() {
     let world = World::default();
     let engine = world.open();
     set(&engine, ALWAYS, b"k", b"v");
-    let (read_version, ..) = engine.read_version();
+    let read_version = engine.read_version(ALWAYS).version;
     execute(&engine, ALWAYS, |tx| drop(tx.clear(b"k")));
     engine.close().unwrap();
     let request = CommitRequest {

@@ -6,10 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_engine::{
-    CommitError, CommitRequest, Engine, ExecuteError, Hold, Mutation, SPACE_BYTES, Space, Transaction,
+    CommitError, CommitRequest, Engine, ExecuteError, Hold, Mutation, Reader, SPACE_BYTES, Space, Transaction,
 };
 use quartet_model::{KeyRange, Version};
-use quartet_store::Snapshot;
 
 use crate::world::{ALWAYS, RELAXED, Random, World, execute};
 
@@ -45,11 +44,10 @@ fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Hold> {
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn rows_in(snapshot: &dyn Snapshot, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
-    let full = |key: &[u8]| [&ALWAYS.prefix(), key].concat();
+fn rows_in(reader: &Reader, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
     let mut rows = Rows::new();
-    snapshot.scan(&full(start), &full(end), false, &mut |row| {
-        rows.push((row.key()[SPACE_BYTES..].to_vec(), row.value().to_vec()));
+    reader.scan(start, end, false, &mut |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
         ControlFlow::Continue(())
     });
     rows
@@ -57,9 +55,9 @@ fn rows_in(snapshot: &dyn Snapshot, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
 
 /// Commits as if `range` had been read at `reader`; whenever that is allowed, the range must be now as it was then.
 fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
-    let now = rows_in(engine.snapshot().0.as_ref(), &range);
+    let now = rows_in(&engine.reader(ALWAYS), &range);
     let request = CommitRequest {
-        read_version: reader.0,
+        read_version: reader.version,
         read_conflicts: vec![KeyRange::new(range.0.clone(), range.1.clone())],
         mutations: vec![Mutation::Set {
             key: b"marker".to_vec(),
@@ -69,15 +67,13 @@ fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), sto
     };
     engine.commit(ALWAYS, &request)?;
     assert_eq!(
-        rows_in(reader.1.as_ref(), &range),
+        rows_in(reader, &range),
         now,
         "{story}: {range:?} read at {:?}",
-        reader.0
+        reader.version
     );
     Ok(())
 }
-
-type Reader = (Version, Arc<dyn Snapshot>);
 
 /// Sets, clears, cleared ranges, rollbacks, relaxed writes, evidence forgotten, a clock that jumps, closing and crashes.
 #[test]
@@ -104,9 +100,9 @@ fn no_commit_lands_over_a_read_that_has_changed() {
                 1 => world.clock.set(random.below(60_000_000)),
                 2..6 => world.clock.advance(random.below(2_000_000)),
                 6..12 => {
-                    let (version, snapshot, hold) = engine.read_version();
-                    assert!(engine.wait_durable(hold));
-                    readers.push((version, snapshot));
+                    let reader = engine.read_version(ALWAYS);
+                    assert!(engine.wait_durable(reader.hold));
+                    readers.push(reader);
                 }
                 12..20 if !readers.is_empty() => {
                     let reader = &readers[random.below(readers.len() as u64) as usize];
@@ -214,7 +210,7 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
         // What each answer that could have been sent by now rests on.
         let mut sent = Vec::new();
         for step in 0..120 {
-            let before = rows_in(engine.snapshot().0.as_ref(), &everything());
+            let before = rows_in(&engine.reader(ALWAYS), &everything());
             match random.below(10) {
                 0..5 => drop(random_transaction(&engine, &mut random)),
                 5..9 => {
@@ -230,8 +226,8 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
                 }
                 _ => drop(engine.wait_durable(engine.snapshot().2)),
             }
-            let (snapshot, version, _) = engine.snapshot();
-            changes.note(&before, &rows_in(snapshot.as_ref(), &everything()), version);
+            let after = engine.reader(ALWAYS);
+            changes.note(&before, &rows_in(&after, &everything()), after.version);
         }
         let last = engine.snapshot().1;
         let crashed = World {
@@ -298,11 +294,11 @@ fn no_watch_is_lost() {
             engine.home().watch_key(ALWAYS, &[key], callback);
         }
         for step in 0..100 {
-            let before: BTreeMap<_, _> = rows_in(engine.snapshot().0.as_ref(), &everything())
+            let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything())
                 .into_iter()
                 .collect();
             random_transaction(&engine, &mut random);
-            let after: BTreeMap<_, _> = rows_in(engine.snapshot().0.as_ref(), &everything())
+            let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything())
                 .into_iter()
                 .collect();
             let told = std::mem::take(&mut *told.lock().unwrap());
