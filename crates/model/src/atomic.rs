@@ -39,10 +39,14 @@ impl AtomicOperation {
             AtomicOperation::Xor => bitwise(old, operand, |a, b| a ^ b),
             AtomicOperation::AppendIfFits if old.len() + operand.len() > APPEND_BYTES_MAX => old.to_vec(),
             AtomicOperation::AppendIfFits => [old, operand].concat(),
-            AtomicOperation::Max => resized(old, operand.len(), |number| number.iter().rev().gt(operand.iter().rev()))
-                .unwrap_or_else(|| operand.to_vec()),
-            AtomicOperation::Min => resized(old, operand.len(), |number| number.iter().rev().lt(operand.iter().rev()))
-                .unwrap_or_else(|| operand.to_vec()),
+            AtomicOperation::Max => resized(old, operand.len(), |number| {
+                number.iter().rev().gt(operand.iter().rev())
+            })
+            .unwrap_or_else(|| operand.to_vec()),
+            AtomicOperation::Min => resized(old, operand.len(), |number| {
+                number.iter().rev().lt(operand.iter().rev())
+            })
+            .unwrap_or_else(|| operand.to_vec()),
             AtomicOperation::ByteMax => old.max(operand).to_vec(),
             AtomicOperation::ByteMin => old.min(operand).to_vec(),
             AtomicOperation::CompareAndClear if old == operand => return None,
@@ -84,7 +88,11 @@ mod tests {
     use super::*;
 
     fn check(operation: AtomicOperation, old: Option<&[u8]>, operand: &[u8], new: Option<&[u8]>) {
-        assert_eq!(operation.apply(old, operand).as_deref(), new, "{operation:?} of {old:?} and {operand:?}");
+        assert_eq!(
+            operation.apply(old, operand).as_deref(),
+            new,
+            "{operation:?} of {old:?} and {operand:?}"
+        );
     }
 
     #[test]

@@ -77,7 +77,10 @@ mod tests {
             assert_eq!(next_frame(&bytes[..length], 100), Ok(None));
         }
         let frame = next_frame(&bytes, 8).unwrap().unwrap();
-        assert_eq!((frame.id, frame.code, frame.body, frame.bytes), (7, 3, &b"abc"[..], bytes.len()));
+        assert_eq!(
+            (frame.id, frame.code, frame.body, frame.bytes),
+            (7, 3, &b"abc"[..], bytes.len())
+        );
     }
 
     #[test]

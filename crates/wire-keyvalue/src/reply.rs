@@ -209,10 +209,16 @@ mod tests {
     fn replies_are_read_as_they_were_written() {
         assert_eq!(Reply::number(&body_of(|output| Reply::put_number(output, 1, 5))), Ok(5));
         for value in [None, Some(&b""[..]), Some(b"v")] {
-            assert_eq!(Reply::value(&body_of(|output| Reply::put_value(output, 1, value))), Ok(value));
+            assert_eq!(
+                Reply::value(&body_of(|output| Reply::put_value(output, 1, value))),
+                Ok(value)
+            );
         }
         let keys = vec![b"a".to_vec(), Vec::new()];
-        assert_eq!(Reply::keys(&body_of(|output| Reply::put_keys(output, 1, &keys))).unwrap(), [&b"a"[..], b""]);
+        assert_eq!(
+            Reply::keys(&body_of(|output| Reply::put_keys(output, 1, &keys))).unwrap(),
+            [&b"a"[..], b""]
+        );
         let range = body_of(|output| {
             Reply::put_range(output, 1, |body| {
                 RangeReply::put_row(body, b"k", b"v");
@@ -240,7 +246,10 @@ mod tests {
         let Ok(Reply::Failed { code, detail }) = Reply::parse(&frame) else {
             panic!("a failure")
         };
-        assert_eq!((code, Reply::conflict_positions(detail)), (ErrorCode::NOT_COMMITTED, vec![1, 300]));
+        assert_eq!(
+            (code, Reply::conflict_positions(detail)),
+            (ErrorCode::NOT_COMMITTED, vec![1, 300])
+        );
     }
 
     #[test]

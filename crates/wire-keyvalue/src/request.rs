@@ -14,10 +14,17 @@ pub enum Request<'a> {
     /// as often as it was given, or the server's window for reads has passed.
     ReadVersion,
     /// The same for a version that the client names. The server answers with the version it kept, the first at or after it.
-    OpenVersion { version: u64 },
+    OpenVersion {
+        version: u64,
+    },
     /// No reply.
-    Release { version: u64 },
-    Get { version: u64, key: &'a [u8] },
+    Release {
+        version: u64,
+    },
+    Get {
+        version: u64,
+        key: &'a [u8],
+    },
     /// The key that a selector names.
     GetKey {
         version: u64,
@@ -28,11 +35,19 @@ pub enum Request<'a> {
     GetRange(RangeRequest<'a>),
     Commit(Commit<'a>),
     /// Answered once the value of `key` is not `value` any more; `None` is a key that is absent.
-    Watch { key: &'a [u8], value: Option<&'a [u8]> },
+    Watch {
+        key: &'a [u8],
+        value: Option<&'a [u8]>,
+    },
     /// Forgets a watch. No reply, to either.
-    Cancel { id: u32 },
+    Cancel {
+        id: u32,
+    },
     /// About how many bytes keys and values of a range take.
-    EstimatedBytes { begin: &'a [u8], end: &'a [u8] },
+    EstimatedBytes {
+        begin: &'a [u8],
+        end: &'a [u8],
+    },
     /// Keys that cut a range into pieces of about `piece_bytes`; at most `limit`.
     SplitPoints {
         begin: &'a [u8],

@@ -349,7 +349,10 @@ fn atomic_mutations_compute_from_the_value_at_commit() {
     };
     let sum = mutated(Some(&[0xff, 7]), atomic(AtomicOperation::Add, &[1, 0]));
     assert_eq!(sum.as_deref(), Some(&[0, 8][..]));
-    assert_eq!(mutated(Some(b"ab"), atomic(AtomicOperation::CompareAndClear, b"ab")), None);
+    assert_eq!(
+        mutated(Some(b"ab"), atomic(AtomicOperation::CompareAndClear, b"ab")),
+        None
+    );
 }
 
 #[test]

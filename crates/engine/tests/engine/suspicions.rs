@@ -294,13 +294,9 @@ fn no_watch_is_lost() {
             engine.home().watch_key(ALWAYS, &[key], callback);
         }
         for step in 0..100 {
-            let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything())
-                .into_iter()
-                .collect();
+            let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything()).into_iter().collect();
             random_transaction(&engine, &mut random);
-            let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything())
-                .into_iter()
-                .collect();
+            let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything()).into_iter().collect();
             let told = std::mem::take(&mut *told.lock().unwrap());
             for key in before.keys().chain(after.keys()) {
                 let changed = before.get(key) != after.get(key);

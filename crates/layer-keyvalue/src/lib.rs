@@ -1,0 +1,112 @@
+//! The key-value layer: ordered keys and interactive transactions, as FoundationDB has them.
+//!
+//! The client keeps the transaction: it reads at a version, gathers its writes and what conflicts with them, and sends them
+//! whole. So the layer's part is small: it hands out read versions and keeps the state at each readable for a while, resolves
+//! key selectors, reads ranges, and passes commits to the engine. Keys of the protocol are the keys of the space.
+//!
+//! | file        | what it is                                                        |
+//! |-------------|-------------------------------------------------------------------|
+//! | `session`   | one connection's requests, the versions it reads at, its watches  |
+//! | `versions`  | the states that can be read, by version                           |
+//! | `selectors` | the key that a selector names                                     |
+//! | `ranges`    | reading a range within limits                                     |
+//! | `commit`    | from the protocol's transaction to the engine's                   |
+//! | `watches`   | telling a client that a value changed                             |
+//! | `sizes`     | estimates: how large a range is, and where to cut it              |
+//! | `status`    | how the server does, as JSON                                      |
+
+mod commit;
+mod ranges;
+mod selectors;
+mod session;
+mod sizes;
+mod status;
+mod versions;
+mod watches;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quartet_engine::{Engine, Home, Space, WatchId};
+
+pub use session::{Answered, Session};
+pub use watches::Wake;
+
+use crate::versions::Versions;
+
+/// The end of what ordinary transactions reach, and of what those that ask for it do.
+pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
+pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
+
+pub(crate) fn keys_end(system: bool) -> &'static [u8] {
+    if system { SYSTEM_KEYS_END } else { USER_KEYS_END }
+}
+
+/// How long an I/O thread waits for the partition's lock before it serves others and comes back.
+const LOCK_PATIENCE: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a version that was handed out stays readable, in microseconds.
+    pub read_window_micros: u64,
+    /// Most bytes of keys and values that a transaction may write and name as conflicts.
+    pub transaction_bytes_max: usize,
+    /// Most watches of one connection.
+    pub watches_max: usize,
+}
+
+impl Default for Options {
+    /// The limits of FoundationDB.
+    fn default() -> Options {
+        Options {
+            read_window_micros: 5_000_000,
+            transaction_bytes_max: 10_000_000,
+            watches_max: 1_000_000,
+        }
+    }
+}
+
+/// The key-value layer of one logical database.
+pub struct KeyValue {
+    engine: Arc<Engine>,
+    space: Space,
+    options: Options,
+    versions: Versions,
+    /// Another number for each start of the server.
+    instance: u64,
+    sessions: AtomicUsize,
+    /// Of sessions that are gone; they end when the lock is free.
+    ended_watches: Mutex<Vec<WatchId>>,
+}
+
+impl KeyValue {
+    pub fn new(engine: Arc<Engine>, space: Space, options: Options, instance: u64) -> KeyValue {
+        KeyValue {
+            engine,
+            space,
+            options,
+            versions: Versions::new(options.read_window_micros),
+            instance,
+            sessions: AtomicUsize::new(0),
+            ended_watches: Mutex::default(),
+        }
+    }
+
+    /// Lets go of what nobody may use any more. To be called a few times a second.
+    pub fn maintain(&self) {
+        self.versions.tidy(self.engine.now_micros());
+        let mut ended = self.ended_watches.lock();
+        if !ended.is_empty()
+            && let Some(mut home) = self.home()
+        {
+            ended.drain(..).for_each(|watch| home.unwatch(watch));
+        }
+    }
+
+    /// The partition's lock, unless somebody holds it for long.
+    fn home(&self) -> Option<Home<'_>> {
+        self.engine.home_within(LOCK_PATIENCE)
+    }
+}

@@ -1,0 +1,369 @@
+//! One connection's requests, the versions it reads at, and its watches.
+//!
+//! Reads need no lock: they look at a state that the session holds, and everything in it is durable, because the reply that
+//! told its version waited for that. Read versions, commits and watches take the partition's lock for a moment. If somebody
+//! holds it for long, the request is given back, to be tried again when others have been served.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use quartet_engine::{CommitError, Hold, Reader};
+use quartet_model::Version;
+use quartet_wire_keyvalue::{
+    Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome,
+};
+
+use crate::watches::{Wake, Watches};
+use crate::{KeyValue, SYSTEM_KEYS_END, commit, keys_end, ranges, selectors, sizes};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The reply was appended; it may be sent once this is durable.
+    Reply(Hold),
+    /// There is no reply, or not yet.
+    Nothing,
+    /// Somebody holds the lock for long. Nothing was done: give the request again.
+    Busy,
+}
+
+pub struct Session {
+    layer: Arc<KeyValue>,
+    reading: HashMap<u64, Reading>,
+    watches: Watches,
+    /// The version that read versions of this batch share, and its hold.
+    newest: Option<(Version, Hold)>,
+    may_write: bool,
+    now_micros: u64,
+}
+
+/// A version that the client was given, as often as it was. The state is gone once its window has passed.
+struct Reading {
+    reader: Weak<Reader>,
+    count: u32,
+}
+
+/// With more versions than this under way, those whose window has passed are looked for.
+const READING_MANY: usize = 10_000;
+
+const SETTLED: Answered = Answered::Reply(Hold::ZERO);
+
+impl Session {
+    pub fn new(layer: Arc<KeyValue>, may_write: bool, wake: Wake) -> Session {
+        layer.sessions.fetch_add(1, Ordering::Relaxed);
+        Session {
+            now_micros: layer.engine.now_micros(),
+            layer,
+            reading: HashMap::new(),
+            watches: Watches::new(wake),
+            newest: None,
+            may_write,
+        }
+    }
+
+    /// To be called when requests have arrived: those that are there now may share a read version.
+    pub fn begin_batch(&mut self) {
+        self.newest = None;
+        self.now_micros = self.layer.engine.now_micros();
+    }
+
+    pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {
+        let answered = match request {
+            Request::Hello(hello) => self.welcome(id, hello, output),
+            Request::ReadVersion => self.read_version(id, output),
+            Request::OpenVersion { version } => self.open_version(id, Version(*version), output),
+            Request::Release { version } => {
+                self.release(*version);
+                Ok(Answered::Nothing)
+            }
+            Request::Get { version, key } => self.get(id, *version, key, output),
+            Request::GetKey {
+                version,
+                selector,
+                system,
+            } => self.get_key(id, *version, selector, *system, output),
+            Request::GetRange(range) => self.get_range(id, range, output),
+            Request::Commit(commit) => self.commit(id, commit, output),
+            Request::Watch { key, value } => self.watch(id, key, *value, output),
+            Request::Cancel { id } => Ok(self.cancel(*id)),
+            Request::EstimatedBytes { begin, end } => self.estimated_bytes(id, begin, end, output),
+            Request::SplitPoints {
+                begin,
+                end,
+                piece_bytes,
+                limit,
+            } => self.split_points(id, (begin, end), *piece_bytes, *limit, output),
+            Request::Status => {
+                Reply::put_bytes(output, id, self.layer.status().as_bytes());
+                Ok(SETTLED)
+            }
+        };
+        answered.unwrap_or_else(|code| {
+            Reply::put_failure(output, id, code, b"");
+            SETTLED
+        })
+    }
+
+    fn welcome(&self, id: u32, hello: &Hello<'_>, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        if hello.protocol_version < PROTOCOL_VERSION {
+            return Err(ErrorCode::INCOMPATIBLE_PROTOCOL);
+        }
+        let options = &self.layer.options;
+        let welcome = Welcome {
+            protocol_version: PROTOCOL_VERSION,
+            instance: self.layer.instance,
+            read_window_micros: options.read_window_micros,
+            transaction_bytes_max: u32::try_from(options.transaction_bytes_max).unwrap_or(u32::MAX),
+        };
+        welcome.put(output, id);
+        Ok(SETTLED)
+    }
+
+    fn read_version(&mut self, id: u32, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        let Some((version, hold)) = self.newest() else {
+            return Ok(Answered::Busy);
+        };
+        Reply::put_number(output, id, version.0);
+        Ok(Answered::Reply(hold))
+    }
+
+    /// The version of the latest commit as of this batch, for one more use, and what telling it depends on.
+    fn newest(&mut self) -> Option<(Version, Hold)> {
+        if let Some((version, hold)) = self.newest
+            && let Some(reading) = self.reading.get_mut(&version.0)
+        {
+            reading.count += 1;
+            return Some((version, hold));
+        }
+        let reader = self.layer.home()?.read_version(self.layer.space);
+        let (version, hold) = (reader.version, reader.hold);
+        let reader = self.layer.versions.keep(reader);
+        self.newest = Some((version, hold));
+        self.read_at(version, reader);
+        Some((version, hold))
+    }
+
+    /// Notes that the client reads at `version`, of which `versions` has counted one more user.
+    fn read_at(&mut self, version: Version, reader: Weak<Reader>) {
+        if self.reading.len() >= READING_MANY {
+            self.reading.retain(|_, reading| reading.reader.strong_count() > 0);
+        }
+        let reading = self.reading.entry(version.0).or_insert(Reading {
+            reader: Weak::new(),
+            count: 0,
+        });
+        reading.count += 1;
+        let replaced = std::mem::replace(&mut reading.reader, reader);
+        if replaced.strong_count() > 0 {
+            // A session counts as one user, however often it was given the version.
+            self.layer.versions.release(version);
+        }
+    }
+
+    fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
+        let (opened, hold) = match kept {
+            Some((opened, reader)) => {
+                let hold = reader.upgrade().map_or(Hold::ZERO, |reader| reader.hold);
+                self.read_at(opened, reader);
+                (opened, hold)
+            }
+            None => match self.newest() {
+                Some(newest) => newest,
+                None => return Ok(Answered::Busy),
+            },
+        };
+        let oldest = self.now_micros.saturating_sub(self.layer.options.read_window_micros);
+        let refusal = if opened < version {
+            Some(ErrorCode::FUTURE_VERSION)
+        } else if opened > version && version.0 < oldest {
+            Some(ErrorCode::TRANSACTION_TOO_OLD)
+        } else {
+            None
+        };
+        if let Some(code) = refusal {
+            self.release(opened.0);
+            return Err(code);
+        }
+        Reply::put_number(output, id, opened.0);
+        Ok(Answered::Reply(hold))
+    }
+
+    fn release(&mut self, version: u64) {
+        let Some(reading) = self.reading.get_mut(&version) else {
+            return;
+        };
+        reading.count -= 1;
+        if reading.count == 0 {
+            self.forget(version);
+        }
+    }
+
+    fn forget(&mut self, version: u64) {
+        if let Some(reading) = self.reading.remove(&version)
+            && reading.reader.strong_count() > 0
+        {
+            self.layer.versions.release(Version(version));
+        }
+    }
+
+    fn reader(&self, version: u64) -> Result<Arc<Reader>, ErrorCode> {
+        let reading = self.reading.get(&version);
+        reading
+            .and_then(|reading| reading.reader.upgrade())
+            .ok_or(ErrorCode::TRANSACTION_TOO_OLD)
+    }
+
+    fn get(&self, id: u32, version: u64, key: &[u8], output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        let value = self.reader(version)?.get_row(key);
+        Reply::put_value(output, id, value.as_deref());
+        Ok(SETTLED)
+    }
+
+    fn get_key(
+        &self,
+        id: u32,
+        version: u64,
+        selector: &Selector<'_>,
+        system: bool,
+        output: &mut Vec<u8>,
+    ) -> Result<Answered, ErrorCode> {
+        let key = selectors::resolve(&*self.reader(version)?, selector, keys_end(system));
+        Reply::put_bytes(output, id, &key);
+        Ok(SETTLED)
+    }
+
+    fn get_range(&self, id: u32, range: &RangeRequest<'_>, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        let reader = self.reader(range.version)?;
+        Reply::put_range(output, id, |body| ranges::read(&reader, range, body));
+        Ok(SETTLED)
+    }
+
+    fn commit(&mut self, id: u32, commit: &Commit<'_>, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        if !self.may_write {
+            return Err(ErrorCode::PERMISSION_DENIED);
+        }
+        let request = commit::translated(commit, &self.layer.options)?;
+        let Some(mut home) = self.layer.home() else {
+            return Ok(Answered::Busy);
+        };
+        let committed = home.commit(self.layer.space, &request);
+        drop(home);
+        self.newest = None;
+        match committed {
+            Ok((version, hold)) => {
+                Reply::put_number(output, id, version.0);
+                Ok(Answered::Reply(hold))
+            }
+            Err(CommitError::Conflict(changed)) => {
+                Reply::put_conflict(output, id, &changed);
+                Ok(SETTLED)
+            }
+            Err(error) => Err(commit::code_of(&error)),
+        }
+    }
+
+    fn watch(
+        &mut self,
+        id: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+        output: &mut Vec<u8>,
+    ) -> Result<Answered, ErrorCode> {
+        let Some(mut home) = self.layer.home() else {
+            return Ok(Answered::Busy);
+        };
+        Ok(match self.watches.add(&self.layer, &mut home, id, key, value)? {
+            None => Answered::Nothing,
+            Some(hold) => {
+                Reply::put_empty(output, id);
+                Answered::Reply(hold)
+            }
+        })
+    }
+
+    fn cancel(&mut self, id: u32) -> Answered {
+        if self.watches.is_empty() {
+            return Answered::Nothing;
+        }
+        match self.layer.home() {
+            None => Answered::Busy,
+            Some(mut home) => {
+                self.watches.cancel(&mut home, id);
+                Answered::Nothing
+            }
+        }
+    }
+
+    /// Some key was written that this session watches: `fired` is to be called.
+    pub fn is_touched(&self) -> bool {
+        self.watches.is_touched()
+    }
+
+    /// The watches that fired since the last call, and what telling each depends on; `None`: somebody holds the lock for long.
+    pub fn fired(&mut self) -> Option<Vec<(u32, Hold)>> {
+        let mut home = self.layer.home()?;
+        Some(self.watches.fired(&self.layer, &mut home))
+    }
+
+    fn estimated_bytes(
+        &mut self,
+        id: u32,
+        begin: &[u8],
+        end: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Answered, ErrorCode> {
+        check_range(begin, end)?;
+        self.estimate(output, |reader, output| {
+            Reply::put_number(output, id, sizes::estimated_bytes(reader, begin, end));
+        })
+    }
+
+    fn split_points(
+        &mut self,
+        id: u32,
+        (begin, end): (&[u8], &[u8]),
+        piece_bytes: u64,
+        limit: u32,
+        output: &mut Vec<u8>,
+    ) -> Result<Answered, ErrorCode> {
+        check_range(begin, end)?;
+        self.estimate(output, |reader, output| {
+            Reply::put_keys(output, id, &sizes::split_points(reader, begin, end, piece_bytes, limit));
+        })
+    }
+
+    /// Lets `answer` look at the newest state.
+    fn estimate(
+        &mut self,
+        output: &mut Vec<u8>,
+        answer: impl FnOnce(&Reader, &mut Vec<u8>),
+    ) -> Result<Answered, ErrorCode> {
+        let Some((version, hold)) = self.newest() else {
+            return Ok(Answered::Busy);
+        };
+        answer(self.reader(version.0)?.as_ref(), output);
+        self.release(version.0);
+        Ok(Answered::Reply(hold))
+    }
+}
+
+fn check_range(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
+    if begin > end {
+        return Err(ErrorCode::INVERTED_RANGE);
+    }
+    if end > SYSTEM_KEYS_END {
+        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+    }
+    Ok(())
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let versions: Vec<u64> = self.reading.keys().copied().collect();
+        versions.into_iter().for_each(|version| self.forget(version));
+        self.layer.ended_watches.lock().extend(self.watches.take_all());
+        self.layer.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}

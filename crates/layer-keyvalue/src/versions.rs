@@ -1,0 +1,112 @@
+//! The states that can be read, by version.
+//!
+//! A state is kept as long as somebody reads at it, within the window. A few that nobody uses any more stay until the window
+//! has passed, so that another transaction can be told to read at the same version. A client that names a version at which no
+//! state was kept gets the first one after it: what it reads is still the state of one moment, and a commit is judged by the
+//! version that the client named, which is the stricter one.
+//!
+//! States are owned here alone, so letting go of one ends it for everybody. A state that is kept makes each write copy what
+//! it changes, so states that nobody uses are few.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use quartet_engine::Reader;
+use quartet_model::Version;
+
+/// How many states stay that nobody reads at.
+const UNUSED_MAX: usize = 64;
+
+pub(crate) struct Versions {
+    window_micros: u64,
+    states: Mutex<States>,
+}
+
+#[derive(Default)]
+struct States {
+    by_version: BTreeMap<Version, Kept>,
+    /// Versions that came out of use, oldest first; some may be in use again, or gone.
+    unused: VecDeque<Version>,
+}
+
+struct Kept {
+    reader: Arc<Reader>,
+    users: usize,
+    /// When it was last given out.
+    given_micros: u64,
+}
+
+impl Versions {
+    pub fn new(window_micros: u64) -> Versions {
+        Versions {
+            window_micros,
+            states: Mutex::default(),
+        }
+    }
+
+    /// Keeps a state for one more user. The same state may be kept already; then that one is given.
+    pub fn keep(&self, reader: Reader) -> Weak<Reader> {
+        let given_micros = reader.now_micros;
+        let mut states = self.states.lock();
+        let kept = states.by_version.entry(reader.version).or_insert_with(|| Kept {
+            reader: Arc::new(reader),
+            users: 0,
+            given_micros,
+        });
+        kept.give(given_micros)
+    }
+
+    /// The first state at or after `version`, and its version, for one more user.
+    pub fn first_at_or_after(&self, version: Version, now_micros: u64) -> Option<(Version, Weak<Reader>)> {
+        let mut states = self.states.lock();
+        let (version, kept) = states.by_version.range_mut(version..).next()?;
+        Some((*version, kept.give(now_micros)))
+    }
+
+    /// One user less.
+    pub fn release(&self, version: Version) {
+        let mut states = self.states.lock();
+        let Some(kept) = states.by_version.get_mut(&version) else {
+            return;
+        };
+        kept.users = kept.users.saturating_sub(1);
+        if kept.users == 0 {
+            states.unused.push_back(version);
+        }
+        if states.unused.len() > UNUSED_MAX {
+            states.drop_oldest_unused();
+        }
+    }
+
+    /// Lets go of what nobody may read any more.
+    pub fn tidy(&self, now_micros: u64) {
+        let mut states = self.states.lock();
+        let window_micros = self.window_micros;
+        states
+            .by_version
+            .retain(|_, kept| now_micros.saturating_sub(kept.given_micros) <= window_micros);
+    }
+
+    pub fn count(&self) -> usize {
+        self.states.lock().by_version.len()
+    }
+}
+
+impl Kept {
+    fn give(&mut self, now_micros: u64) -> Weak<Reader> {
+        self.users += 1;
+        self.given_micros = self.given_micros.max(now_micros);
+        Arc::downgrade(&self.reader)
+    }
+}
+
+impl States {
+    fn drop_oldest_unused(&mut self) {
+        if let Some(version) = self.unused.pop_front()
+            && self.by_version.get(&version).is_some_and(|kept| kept.users == 0)
+        {
+            self.by_version.remove(&version);
+        }
+    }
+}

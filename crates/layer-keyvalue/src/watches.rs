@@ -1,0 +1,117 @@
+//! Telling a client that the value of a key changed.
+//!
+//! The engine calls for every write of the key, under the lock; the session then compares the value, so writing the same
+//! value again tells nobody. A watch is registered under the lock that its value was compared under, so no change is missed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quartet_engine::{Hold, Home, WatchId};
+use quartet_wire_keyvalue::ErrorCode;
+
+use crate::KeyValue;
+
+/// Wakes the connection, from any thread. It must be quick.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+pub(crate) struct Watches {
+    wake: Wake,
+    by_request: HashMap<u32, Watched>,
+    /// Requests whose keys were written.
+    touched: Arc<Mutex<Vec<u32>>>,
+}
+
+struct Watched {
+    watch: WatchId,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+impl Watches {
+    pub fn new(wake: Wake) -> Watches {
+        Watches {
+            wake,
+            by_request: HashMap::new(),
+            touched: Arc::default(),
+        }
+    }
+
+    /// Begins to watch; or tells, with what that depends on, that the value is another one already.
+    pub fn add(
+        &mut self,
+        layer: &KeyValue,
+        home: &mut Home<'_>,
+        request: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<Option<Hold>, ErrorCode> {
+        let (differs, hold) = compare(layer, home, key, value);
+        if differs {
+            return Ok(Some(hold));
+        }
+        if self.by_request.len() >= layer.options.watches_max {
+            return Err(ErrorCode::WATCH_LIMIT);
+        }
+        let (touched, wake) = (self.touched.clone(), self.wake.clone());
+        let note = move |_: &[u8]| {
+            touched.lock().push(request);
+            wake();
+        };
+        let watched = Watched {
+            watch: home.watch_key(layer.space, key, Arc::new(note)),
+            key: key.to_vec(),
+            value: value.map(<[u8]>::to_vec),
+        };
+        if let Some(replaced) = self.by_request.insert(request, watched) {
+            home.unwatch(replaced.watch);
+        }
+        Ok(None)
+    }
+
+    pub fn is_touched(&self) -> bool {
+        !self.touched.lock().is_empty()
+    }
+
+    /// The watches whose values are other ones now, each with what telling that depends on. They are forgotten.
+    pub fn fired(&mut self, layer: &KeyValue, home: &mut Home<'_>) -> Vec<(u32, Hold)> {
+        let touched = std::mem::take(&mut *self.touched.lock());
+        let mut fired = Vec::new();
+        for request in touched {
+            let Some(watched) = self.by_request.get(&request) else {
+                continue;
+            };
+            let (differs, hold) = compare(layer, home, &watched.key, watched.value.as_deref());
+            if differs {
+                home.unwatch(watched.watch);
+                self.by_request.remove(&request);
+                fired.push((request, hold));
+            }
+        }
+        fired
+    }
+
+    pub fn cancel(&mut self, home: &mut Home<'_>, request: u32) {
+        if let Some(watched) = self.by_request.remove(&request) {
+            home.unwatch(watched.watch);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_request.is_empty()
+    }
+
+    /// Everything that is watched. It is left to the caller to end it.
+    pub fn take_all(&mut self) -> impl Iterator<Item = WatchId> {
+        self.by_request.drain().map(|(_, watched)| watched.watch)
+    }
+}
+
+/// Whether the key's value differs from `value`, and what the answer depends on.
+fn compare(layer: &KeyValue, home: &mut Home<'_>, key: &[u8], value: Option<&[u8]>) -> (bool, Hold) {
+    let compared = home.execute(layer.space, |transaction| {
+        let row = transaction.get(key);
+        Ok::<_, std::convert::Infallible>(row.as_ref().map(|row| row.value()) != value)
+    });
+    compared.expect("reading neither fails nor grows")
+}
