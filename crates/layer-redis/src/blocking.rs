@@ -56,8 +56,8 @@ struct KeyQueue {
 #[derive(Clone, Copy)]
 struct Place {
     client_id: u64,
-    /// It wants to be asked even if the key that changed is gone.
-    even_if_absent: bool,
+    /// It wants to be asked even if the key that changed is gone or holds another kind.
+    even_if_gone: bool,
 }
 
 struct Waiter {
@@ -66,14 +66,30 @@ struct Waiter {
     request: Vec<u8>,
     protocol: Protocol,
     db: u8,
+    /// What CLIENT CACHING said of the command.
+    caching: Option<bool>,
     rows: Vec<Vec<u8>>,
     turn: u64,
 }
 
+/// What INFO shows of those who wait.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub clients: usize,
+    pub keys: usize,
+    /// Keys with a client that is told when they are gone.
+    pub keys_if_gone: usize,
+}
+
 impl Blocking {
-    /// How many clients wait.
-    pub fn count(&self) -> usize {
-        self.queues.lock().waiters.len()
+    pub fn counts(&self) -> Counts {
+        let queues = self.queues.lock();
+        let is_told = |queue: &&KeyQueue| queue.clients.values().any(|place| place.even_if_gone);
+        Counts {
+            clients: queues.waiters.len(),
+            keys: queues.keys.len(),
+            keys_if_gone: queues.keys.values().filter(is_told).count(),
+        }
     }
 
     /// The client waits from now on. `request` is its command as it is to be asked again.
@@ -98,7 +114,7 @@ impl Blocking {
         rows.dedup();
         let place = Place {
             client_id: client.shared.id,
-            even_if_absent: block.even_if_absent,
+            even_if_gone: block.even_if_gone,
         };
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
@@ -118,6 +134,7 @@ impl Blocking {
             request,
             protocol: client.protocol,
             db: client.db,
+            caching: client.caching,
             rows,
             turn,
         };
@@ -193,18 +210,19 @@ impl Blocking {
         let mut is_there = true;
         for Place {
             client_id,
-            even_if_absent,
+            even_if_gone,
         } in places
         {
             is_there = is_there && exists(home, layer, row);
-            if !is_there && !even_if_absent {
+            if !is_there && !even_if_gone {
                 continue;
             }
             let Some((command, request, client)) = self.waiting(&layer.users, client_id) else {
                 continue;
             };
             let mut bytes = Vec::new();
-            if let Some(hold) = retry(home, layer, command, &request, &row[2..], client, &mut bytes)
+            let changed = (&row[2..], even_if_gone);
+            if let Some(hold) = retry(home, layer, command, &request, changed, client, &mut bytes)
                 && let Some(waiter) = self.remove(home, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
@@ -223,17 +241,19 @@ impl Blocking {
         let mut client = ClientState::new(waiter.client.clone(), true, users.of(&waiter.client));
         client.db = waiter.db;
         client.protocol = waiter.protocol;
+        client.caching = waiter.caching;
         Some((waiter.command, waiter.request.clone(), client))
     }
 }
 
-/// Asks a waiting command again. `None`: it goes on waiting.
+/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most commands do while the key is of
+/// another kind.
 fn retry(
     home: &mut Home<'_>,
     layer: &Redis,
     command: &'static Command,
     request: &[u8],
-    changed: &[u8],
+    (changed, even_if_gone): (&[u8], bool),
     mut client: ClientState,
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Hold> {
@@ -254,7 +274,7 @@ fn retry(
         Err(
             Failure::Block(_) | Failure::After(_) | Failure::Elsewhere(_) | Failure::Kept { .. } | Failure::Overrun,
         ) => return None,
-        Err(Failure::Error(errors::WRONG_TYPE)) => return None,
+        Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
         Err(Failure::Error(text)) => text.to_owned(),
         Err(Failure::Message(text)) => text,
     };

@@ -105,6 +105,14 @@ impl ClientState {
         *self.shared.user.lock() = Some(user.clone());
         self.user = user;
     }
+
+    /// The wish of CLIENT CACHING holds for one command or one transaction: not beyond the command of this name, unless it is
+    /// CLIENT or stands inside MULTI (Redis' `resetClient`).
+    pub fn forget_caching_behind(&mut self, command: &[u8]) {
+        if self.caching.is_some() && self.multi.is_none() && !command.eq_ignore_ascii_case(b"client") {
+            self.caching = None;
+        }
+    }
 }
 
 /// What other connections may see and change: CLIENT LIST, KILL, UNBLOCK, and replies that arrive unasked.
@@ -214,6 +222,11 @@ impl Client {
     /// Notes the command at `index` of the table as the latest.
     pub fn note_command(&self, index: usize) {
         self.last_command.store(index, Ordering::Relaxed);
+    }
+
+    /// What [`Client::note_command`] noted last.
+    pub fn last_command_index(&self) -> usize {
+        self.last_command.load(Ordering::Relaxed)
     }
 
     /// The latest command's name; `NULL` before the first.

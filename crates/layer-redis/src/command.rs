@@ -16,7 +16,7 @@ pub enum Failure {
     /// The error reply, its code first.
     Error(&'static str),
     Message(String),
-    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once.
+    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once. What was done before it stays.
     Block(Block),
     /// Must be done after the lock is released, before the reply.
     After(After),
@@ -41,8 +41,8 @@ pub struct Block {
     pub in_exec: EmptyReply,
     /// The request to be asked again, if words of the original meant the moment when it came.
     pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone.
-    pub even_if_absent: bool,
+    /// It is asked again also when a key is gone or holds another kind, and its error ends the wait.
+    pub even_if_gone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

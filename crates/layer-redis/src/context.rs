@@ -126,7 +126,7 @@ impl<'c, 't> Context<'c, 't> {
             deadline_ms,
             in_exec,
             ask_again: None,
-            even_if_absent: false,
+            even_if_gone: false,
         }))
     }
 }

@@ -15,7 +15,8 @@ use crate::Redis;
 use crate::acl::{Denial, User};
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
-    ADMIN, After, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG, WRITE,
+    ADMIN, After, Block, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG,
+    WRITE,
 };
 use crate::commands::migration::{Broken, Migration};
 use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
@@ -427,6 +428,7 @@ impl Session {
         let keeps_pushes =
             self.client.reply_mode != ReplyMode::On && commands::find(arguments).is_ok_and(changes_subscriptions);
         self.mute(replies_start, keeps_pushes, out);
+        self.client.forget_caching_behind(&arguments[0]);
         layer.expire_found(home);
         layer.send_outbox();
         layer.blocking.serve(home, layer);
@@ -472,6 +474,7 @@ impl Session {
         let start = out.len();
         out.extend_from_slice(&reply);
         self.mute(start, false, out);
+        self.client.caching = None;
         hold
     }
 
@@ -791,11 +794,12 @@ pub fn call(
             retry_for,
         };
         match handle(&mut context, command, arguments) {
-            Ok(()) => Ok(false),
+            Ok(()) => Ok(Handled::Answered),
             Err(Failure::Kept { text, counted }) => {
                 answer_kept(layer, &mut context.reply, &text, counted);
-                Ok(true)
+                Ok(Handled::Refused)
             }
+            Err(Failure::Block(block)) => Ok(Handled::Waits(block)),
             Err(failure) => Err(failure),
         }
     });
@@ -810,7 +814,7 @@ pub fn call(
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
-        Err(ExecuteError::Layer(Failure::Block(_) | Failure::Overrun | Failure::Elsewhere(_), _)) => {}
+        Ok((Handled::Waits(_), _)) | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_), _)) => {}
         Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -820,10 +824,11 @@ pub fn call(
             (index, command),
             arguments,
             started_micros,
-            !matches!(outcome, Ok((false, _))),
+            !matches!(outcome, Ok((Handled::Answered, _))),
         ),
     }
     match outcome {
+        Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
         Ok((_, hold)) => Ok(hold),
         Err(ExecuteError::Layer(failure, hold)) => {
             client.failure_hold = hold;
@@ -836,10 +841,18 @@ pub fn call(
     }
 }
 
+/// How a command ended whose effects stay.
+enum Handled {
+    Answered,
+    /// It answered an error.
+    Refused,
+    Waits(Block),
+}
+
 /// Runs the handler, and gathers what others are to be told of its work.
 fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Failure> {
     let outcome = (command.handler)(context, arguments);
-    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. })) {
+    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. } | Failure::Block(_))) {
         return outcome;
     }
     if context.layer.changes.are_wanted() {
@@ -847,9 +860,6 @@ fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: A
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
         tracking::remember(context, command, arguments);
-    }
-    if context.client.caching.is_some() && !context.in_exec && !command.name.starts_with("client|") {
-        context.client.caching = None;
     }
     outcome
 }

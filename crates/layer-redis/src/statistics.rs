@@ -25,6 +25,8 @@ pub struct Statistics {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     pub error_replies: AtomicU64,
+    /// Refusals by users' rules and wrong passwords, in the order of [`DENIAL_REASONS`].
+    pub denials: [AtomicU64; 4],
     /// Count of error replies by their code.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// One entry a command, at its index in the table.
@@ -88,6 +90,17 @@ impl Statistics {
         }
     }
 
+    /// A request was refused; `reason` is ACL LOG's word.
+    pub fn denied(&self, reason: &str) {
+        let index = match reason {
+            "auth" => 0,
+            "command" => 1,
+            "key" => 2,
+            _ => 3,
+        };
+        self.denials[index].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A blocked command got its empty answer, or an error: counted now, as one that took no time.
     pub fn wait_ended(&self, command: &'static Command, error: Option<&str>) {
         let counter = &self.commands.0[commands::table().index(command)];
@@ -116,7 +129,8 @@ impl Statistics {
             &self.writes,
             &self.error_replies,
         ];
-        totals.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        let totals = totals.into_iter().chain(&self.denials);
+        totals.for_each(|counter| counter.store(0, Ordering::Relaxed));
         self.errors.lock().clear();
         for counter in &self.commands.0 {
             [&counter.calls, &counter.micros, &counter.rejected, &counter.failed]
@@ -158,6 +172,9 @@ impl Rate {
         std::array::from_fn(|index| last.1[index].saturating_sub(first.1[index]).saturating_mul(1_000_000) / micros)
     }
 }
+
+/// What INFO calls the reasons of [`Statistics::denials`].
+pub const DENIAL_REASONS: [&str; 4] = ["auth", "cmd", "key", "channel"];
 
 const RATE_SAMPLES: usize = 17;
 

@@ -90,6 +90,7 @@ impl Redis {
         arguments: Arguments<'_>,
         context: &'static str,
     ) {
+        self.statistics.denied(reason);
         let now_ms = self.engine.now_micros() / 1000;
         let entry = Entry {
             id: 0,

@@ -124,6 +124,8 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
         context.reply.null_array();
         return Ok(());
     }
+    // The connection is shown behind EXEC, not in the last command that it ran.
+    let exec_index = context.client.shared.last_command_index();
     let outcome = run_queue(context, &queue);
     // Whoever has to run it again needs the queue and the watches once more.
     if outcome.is_err() {
@@ -131,6 +133,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
         return Err(Failure::Overrun);
     }
     abandon(context);
+    context.client.shared.note_command(exec_index);
     Ok(())
 }
 

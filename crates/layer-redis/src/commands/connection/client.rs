@@ -313,7 +313,10 @@ fn add_filter(users: &Users, filters: &mut Filters, option: &[u8], value: &[u8])
     let positive = |error: &'static str| parse::integer(value).filter(|number| *number > 0).ok_or(error);
     match String::from_utf8_lossy(option).to_ascii_lowercase().as_str() {
         "id" => filters.id = Some(positive("ERR client-id should be greater than 0")? as u64),
-        "maxage" => filters.age_seconds_min = Some(positive("ERR maxage is not an integer or out of range")? as u64),
+        "maxage" => {
+            parse::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
+            filters.age_seconds_min = Some(positive("ERR maxage should be greater than 0")? as u64);
+        }
         "addr" => filters.address = Some(value.to_vec()),
         "laddr" => filters.local_address = Some(value.to_vec()),
         "type" => filters.kind = Some(ClientType::parse(value)?),

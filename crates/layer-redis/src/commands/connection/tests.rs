@@ -293,3 +293,133 @@ fn a_pipeline_of_large_replies_is_cut_into_several_turns() {
     assert!((20..=60).contains(&turns), "{turns}");
     assert_eq!(out.windows(8).filter(|bytes| bytes == b"*10000\r\n").count(), 60);
 }
+
+/// Whether `reader` is told of the change of `key` that `writer` makes.
+fn is_told(reader: &mut Connection, writer: &mut Connection, key: &str) -> bool {
+    writer.run(&["SET", key, "new"]);
+    let mail = String::from_utf8(reader.mail()).unwrap();
+    assert!(
+        mail.is_empty() || mail.contains("invalidate") && mail.contains(key),
+        "{mail}"
+    );
+    !mail.is_empty()
+}
+
+/// MULTI ended the wish of CLIENT CACHING, so what a client read inside stayed in its cache for ever: OPTIN with YES tracked
+/// nothing, OPTOUT with NO everything.
+#[test]
+fn caching_is_wished_for_a_command_or_a_whole_transaction() {
+    for (mode, wish, is_wished) in [("OPTIN", "YES", true), ("OPTOUT", "NO", false)] {
+        let fixture = Fixture::new();
+        let (mut reader, mut writer) = (fixture.connect(), fixture.connect());
+        reader.session.speak_resp3();
+        reader.check(&format!(
+            "CLIENT TRACKING ON {mode} => OK
+             CLIENT CACHING {wish} => OK
+             CLIENT ID => 1
+             GET one => nil
+             GET two => nil
+             CLIENT CACHING {wish} => OK
+             MULTI => OK
+             GET three => QUEUED
+             GET four => QUEUED
+             EXEC => [nil nil]
+             GET five => nil
+             MULTI => OK
+             GET six => QUEUED
+             CLIENT CACHING {wish} => QUEUED
+             GET seven => QUEUED
+             EXEC => [nil OK nil]
+             GET eight => nil
+             CLIENT CACHING {wish} => OK
+             INCRBY x y => !ERR value is not an integer or out of range
+             GET nine => nil"
+        ));
+        let wished = ["one", "three", "four", "seven"];
+        for key in ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"] {
+            let expected = wished.contains(&key) == is_wished;
+            assert_eq!(is_told(&mut reader, &mut writer, key), expected, "{mode} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_waits_keeps_the_wish_to_cache() {
+    let fixture = Fixture::new();
+    let (mut reader, mut writer) = (fixture.connect(), fixture.connect());
+    reader.session.speak_resp3();
+    reader.check(
+        "CLIENT TRACKING ON OPTIN => OK
+         CLIENT CACHING YES => OK",
+    );
+    assert_eq!(reader.bytes(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]), b"");
+    writer.check("XADD s 1 a 1 => 1-0");
+    assert!(!reader.mail().is_empty());
+    writer.check("XADD s 2 a 1 => 2-0");
+    assert!(String::from_utf8(reader.mail()).unwrap().contains("invalidate"));
+}
+
+#[test]
+fn a_connection_is_shown_behind_exec() {
+    let fixture = Fixture::new();
+    let (mut connection, mut other) = (fixture.connect(), fixture.connect());
+    connection.check(
+        "MULTI => OK
+         GET a => QUEUED
+         INCR a => QUEUED
+         EXEC => [nil 1]",
+    );
+    let shown = run(&mut other, &["CLIENT", "LIST", "ID", "1"]);
+    assert!(shown.contains(" cmd=exec "), "{shown}");
+    other.check(
+        "CLIENT KILL MAXAGE 0 => !ERR maxage should be greater than 0
+         CLIENT KILL MAXAGE x => !ERR maxage is not an integer or out of range",
+    );
+}
+
+fn info_of(connection: &mut Connection, section: &str, name: &str) -> String {
+    let info = run(connection, &["INFO", section]);
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
+}
+
+#[test]
+fn info_counts_who_waits_watches_and_was_denied() {
+    let fixture = Fixture::new();
+    let mut admin = fixture.connect();
+    let mut others: Vec<Connection> = (0..4).map(|_| fixture.connect()).collect();
+    admin.check(
+        "XGROUP CREATE s g $ MKSTREAM => OK
+         ACL SETUSER limited on >secret ~mine &mine +get +set +publish => OK",
+    );
+    others[0].bytes(&["BLPOP", "other", "0"]);
+    others[1].bytes(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]);
+    others[2].check("WATCH a b => OK");
+    others[3].check(
+        "AUTH limited wrong => !WRONGPASS invalid username-password pair or user is disabled.
+         AUTH limited secret => OK",
+    );
+    for words in [
+        &["DEL", "mine"][..],
+        &["GET", "yours"],
+        &["SET", "yours", "1"],
+        &["PUBLISH", "yours", "1"],
+    ] {
+        assert!(run(&mut others[3], words).starts_with("!NOPERM"));
+    }
+    for (section, name, expected) in [
+        ("clients", "blocked_clients", "2"),
+        ("clients", "watching_clients", "1"),
+        ("clients", "pubsub_clients", "0"),
+        ("clients", "total_blocking_keys", "2"),
+        ("clients", "total_blocking_keys_on_nokey", "1"),
+        ("stats", "acl_access_denied_auth", "1"),
+        ("stats", "acl_access_denied_cmd", "1"),
+        ("stats", "acl_access_denied_key", "2"),
+        ("stats", "acl_access_denied_channel", "1"),
+    ] {
+        assert_eq!(info_of(&mut admin, section, name), expected, "{name}");
+    }
+    admin.check("CONFIG RESETSTAT => OK");
+    assert_eq!(info_of(&mut admin, "stats", "acl_access_denied_key"), "0");
+}

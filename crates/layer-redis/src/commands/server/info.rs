@@ -13,7 +13,7 @@ use crate::commands::scripting::libraries;
 use crate::commands::table;
 use crate::context::Context;
 use crate::keyspace::expiry_sample;
-use crate::statistics::CommandCounter;
+use crate::statistics::{CommandCounter, DENIAL_REASONS};
 use crate::{DATABASES, REDIS_VERSION};
 
 type Section = fn(&mut Context<'_, '_>, &mut String);
@@ -104,15 +104,23 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
 
 fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     let layer = context.layer;
-    let blocked = layer.blocking.count() + layer.pause.waiting.load(Ordering::Relaxed);
-    line(out, "connected_clients", layer.clients.count());
+    let waiting = layer.blocking.counts();
+    let blocked = waiting.clients + layer.pause.waiting.load(Ordering::Relaxed);
+    let all = layer.clients.list();
+    let watching = all.iter().filter(|client| load(&client.watch_count) > 0).count();
+    let listening = all.iter().filter(|client| client.subscriptions.any()).count();
+    line(out, "connected_clients", all.len());
     line(out, "cluster_connections", 0);
     line(out, "maxclients", layer.config.text_of("maxclients"));
     line(out, "client_recent_max_input_buffer", 0);
     line(out, "client_recent_max_output_buffer", 0);
     line(out, "blocked_clients", blocked);
     line(out, "tracking_clients", layer.tracking.counts().clients);
+    line(out, "pubsub_clients", listening);
+    line(out, "watching_clients", watching);
     line(out, "clients_in_timeout_table", 0);
+    line(out, "total_blocking_keys", waiting.keys);
+    line(out, "total_blocking_keys_on_nokey", waiting.keys_if_gone);
 }
 
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
@@ -301,6 +309,9 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("total_error_replies", load(&statistics.error_replies)),
         ],
     );
+    for (reason, count) in DENIAL_REASONS.iter().zip(&statistics.denials) {
+        line(out, &format!("acl_access_denied_{reason}"), load(count));
+    }
 }
 
 fn replication(context: &mut Context<'_, '_>, out: &mut String) {

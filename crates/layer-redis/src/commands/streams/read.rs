@@ -4,7 +4,8 @@
 //! given yet, which is pending for the consumer from then on; for any other ID what is pending for the consumer already.
 //!
 //! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as it was when the command
-//! came, so they are replaced by IDs before it waits. Who waits with a group learns that its stream or group is gone.
+//! came, so they are replaced by IDs before it waits. A client that waits with a group learns that its stream or group is gone,
+//! or that the key holds another kind, as since Redis 7.2: the errors are those of a command that comes then.
 
 use std::ops::ControlFlow;
 
@@ -23,10 +24,6 @@ const NEEDS_GROUP: &str =
     "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.";
 const GROUP_OPTION: &str = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
 const NOACK_OPTION: &str = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.";
-const KEY_GONE: &str = "UNBLOCKED the stream key no longer exists";
-const GROUP_GONE: &str = "NOGROUP the consumer group this client was blocked on no longer exists";
-/// Entries that a command without COUNT is given of a stream it has waited for.
-const COUNT_AFTER_WAIT: u64 = 1000;
 
 /// A command's arguments, read as far as that needs no key.
 struct Request<'a> {
@@ -245,7 +242,7 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
         deadline_ms,
         in_exec: EmptyReply::NullArray,
         ask_again: Some(words).filter(|words| !words.is_empty()).map(as_request),
-        even_if_absent: request.group.is_some(),
+        even_if_gone: request.group.is_some(),
     })
 }
 
@@ -264,14 +261,18 @@ fn answer_again(
             From::Behind(id::exact(request.ids[place], 0)?)
         }
         (Some((group, _)), Ok(Some(stream))) => {
-            stream.group(context.tx, group).ok_or(GROUP_GONE)?;
+            stream
+                .group(context.tx, group)
+                .ok_or_else(|| no_group(changed, group))?;
             From::New
         }
-        (Some(_), _) => return Err(KEY_GONE.into()),
+        (Some((group, _)), found) => {
+            found?;
+            return Err(no_group(changed, group));
+        }
     };
     let mark = context.reply.mark();
-    let count = request.count.unwrap_or(COUNT_AFTER_WAIT);
-    if serve(context, request, changed, from, Some(count))? {
+    if serve(context, request, changed, from, request.count)? {
         close(context, mark, 1);
         return Ok(());
     }
@@ -330,7 +331,7 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
     write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
 }
 
-/// Gives the group's next entries to a consumer.
+/// Gives the group's next entries to a consumer, which comes to be by asking, even if there are none.
 fn deliver(
     context: &mut Context<'_, '_>,
     (name, stream): (&[u8], &Stream),
@@ -339,15 +340,16 @@ fn deliver(
     count: Option<u64>,
     no_ack: bool,
 ) -> usize {
-    let Some(start) = group.last.next().filter(|start| *start <= stream.last) else {
-        return 0;
-    };
     let now_ms = context.now_ms;
-    let ids = write_new(context, stream, start, count);
+    let mut consumer = consumer_seen(context, name, &mut group, consumer);
+    let ids = match group.last.next().filter(|start| *start <= stream.last) {
+        Some(start) => write_new(context, stream, start, count),
+        None => Vec::new(),
+    };
     if ids.is_empty() {
+        group.write_consumer(context.tx, &consumer);
         return 0;
     }
-    let mut consumer = consumer_seen(context, name, &mut group, consumer);
     consumer.active_ms = now_ms;
     let pending = Pending {
         owner: consumer.number,

@@ -123,21 +123,48 @@ fn readers_are_served() {
 
 #[test]
 fn readers_with_a_group_learn_that_it_is_gone() {
-    let key_gone = "!UNBLOCKED the stream key no longer exists";
-    let group_gone = "!NOGROUP the consumer group this client was blocked on no longer exists";
+    let gone = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
+    let another_kind = "!WRONGTYPE Operation against a key holding the wrong kind of value";
     for (commands, expected) in [
-        ("DEL s => 1", key_gone),
-        ("SET s x => OK", key_gone),
-        ("FLUSHALL => OK", key_gone),
+        ("DEL s => 1", gone),
+        ("SET s x => OK", another_kind),
+        ("FLUSHALL => OK", gone),
         (
             "MULTI => OK\nDEL s => QUEUED\nSADD s x => QUEUED\nEXEC => [1 1]",
-            key_gone,
+            another_kind,
         ),
-        ("XGROUP DESTROY s g => 1", group_gone),
-        ("XADD t 1 a 1 => 1-0\nRENAME t s => OK", group_gone),
+        ("SELECT 4 => OK\nLPUSH s x => 1\nSWAPDB 0 4 => OK", another_kind),
+        ("SWAPDB 0 4 => OK", gone),
+        ("XGROUP DESTROY s g => 1", gone),
+        ("XADD t 1 a 1 => 1-0\nRENAME t s => OK", gone),
     ] {
         check_wait(GROUP, READ_GROUP, commands, expected);
     }
+}
+
+/// Since Redis 7.2. Before, and here until INFO said 7.4, a consumer was listed from its first entry on.
+#[test]
+fn a_consumer_comes_to_be_by_asking() {
+    let fixture = Fixture::new();
+    let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
+    other.check(
+        "XGROUP CREATE s g $ MKSTREAM => OK
+         XREADGROUP GROUP g asked STREAMS s > => nil
+         MULTI => OK
+         XREADGROUP GROUP g queued BLOCK 0 STREAMS s > => QUEUED
+         EXEC => [nil]",
+    );
+    fixture.advance_ms(5);
+    assert_eq!(
+        waiter.bytes(&["XREADGROUP", "GROUP", "g", "waits", "BLOCK", "0", "STREAMS", "s", ">"]),
+        b""
+    );
+    other.check(
+        "XINFO CONSUMERS s g => [[name asked pending 0 idle 5 inactive -1] [name queued pending 0 idle 5 inactive -1] [name waits pending 0 idle 0 inactive -1]]
+         XREADGROUP GROUP g asked STREAMS s > => nil
+         XGROUP DELCONSUMER s g asked => 0",
+    );
+    assert!(waiter.mail().is_empty());
 }
 
 /// Two consumers of one group wait; each entry goes to one of them, the one that came first.
