@@ -31,7 +31,10 @@ pub enum What {
 impl What {
     /// Whoever has read the key would read something else now.
     pub fn changes_key(self) -> bool {
-        matches!(self, What::Created | What::Written | What::Removed | What::Expired)
+        matches!(
+            self,
+            What::Created | What::Written | What::Removed | What::Expired | What::Evicted
+        )
     }
 }
 

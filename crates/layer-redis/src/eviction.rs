@@ -314,6 +314,21 @@ mod tests {
         );
     }
 
+    /// Evicted keys were told to those who listen to keyspace events, but not to those who cache them.
+    #[test]
+    fn who_caches_an_evicted_key_is_told() {
+        let fixture = Fixture::of_several();
+        let (mut connection, mut reader) = (fixture.connect(), fixture.connect());
+        fill(&fixture, &mut connection, "volatile-ttl");
+        reader.session.speak_resp3();
+        fixture.layer.config.start_with("maxmemory", "0".into());
+        reader.check("CLIENT TRACKING ON => OK\nSTRLEN key:18 => 10000");
+        fixture.layer.config.start_with("maxmemory", "1".into());
+        connection.check("GET nosuch => nil");
+        let mail = String::from_utf8(reader.mail()).unwrap();
+        assert!(mail.contains("invalidate") && mail.contains("key:18"), "{mail}");
+    }
+
     #[test]
     fn nothing_volatile_is_left_and_writes_are_refused() {
         let fixture = Fixture::of_several();

@@ -57,6 +57,11 @@ impl Recency {
         } else {
             counter
         };
+        self.set_frequency(db, name, now_ms, counter);
+    }
+
+    /// The key was read as often as `counter` says.
+    pub fn set_frequency(&self, db: u8, name: &[u8], now_ms: u64, counter: u8) {
         let slot = FREQUENCY | u32::from(minutes(now_ms)) << 8 | u32::from(counter);
         self.slot(db, name).store(slot, Ordering::Relaxed);
     }

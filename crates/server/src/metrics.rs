@@ -72,7 +72,7 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
             "quartet_redis_blocked_clients",
             "gauge",
             "Connections waiting in a blocking command.",
-            layer.blocking.count() as f64,
+            layer.blocking.counts().clients as f64,
         ),
         (
             "quartet_redis_connections_total",

@@ -192,3 +192,16 @@ def test_options(connection):
     connection.do("RESTORE", "to", 1, payload, "ABSTTL", "REPLACE")
     assert connection.do("EXISTS", "to") == 0
     assert connection.do("DUMP", "absent") is None
+
+
+def test_a_restored_key_keeps_its_frequency(connection):
+    connection.do("FLUSHALL")
+    connection.do("SET", "k", "v")
+    payload = connection.do("DUMP", "k").encode("utf-8", "surrogateescape")
+    connection.do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+    try:
+        assert connection.do("RESTORE", "k", 0, payload, "REPLACE", "FREQ", 100) == "OK"
+        assert connection.do("OBJECT", "FREQ", "k") == 100
+        assert str(connection.do("RESTORE", "k", 0, payload, "REPLACE", "FREQ", 256)) == "ERR Invalid FREQ value, must be >= 0 and <= 255"
+    finally:
+        connection.do("CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -74,20 +74,22 @@ struct Options {
     replace: bool,
     /// When the key expires, in milliseconds since the Unix epoch.
     expiry_ms: Option<u64>,
+    /// What OBJECT FREQ is to say.
+    frequency: Option<u8>,
 }
 
 impl Options {
     fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, Failure> {
         let (mut replace, mut is_absolute) = (false, false);
-        // Checked and dropped: a key's idle time is counted from its latest write, which is this one.
-        let (mut has_idle_time, mut has_frequency) = (false, false);
+        // An idle time is checked and dropped: it is counted from the latest write, which is this one.
+        let (mut has_idle_time, mut given_frequency) = (false, None);
         let mut words = arguments.iter().skip(4);
         while let Some(word) = words.next() {
             if parse::is(word, "replace") {
                 replace = true;
             } else if parse::is(word, "absttl") {
                 is_absolute = true;
-            } else if parse::is(word, "idletime") && !has_frequency {
+            } else if parse::is(word, "idletime") && given_frequency.is_none() {
                 let seconds = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
                 if seconds < 0 {
                     return Err("ERR Invalid IDLETIME value, must be >= 0".into());
@@ -95,10 +97,9 @@ impl Options {
                 has_idle_time = true;
             } else if parse::is(word, "freq") && !has_idle_time {
                 let frequency = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
-                if !(0..=255).contains(&frequency) {
-                    return Err("ERR Invalid FREQ value, must be >= 0 and <= 255".into());
-                }
-                has_frequency = true;
+                let frequency =
+                    u8::try_from(frequency).map_err(|_| "ERR Invalid FREQ value, must be >= 0 and <= 255")?;
+                given_frequency = Some(frequency);
             } else {
                 return Err(errors::SYNTAX.into());
             }
@@ -109,6 +110,7 @@ impl Options {
         Ok(Options {
             replace,
             expiry_ms: (ttl_ms > 0).then(|| start_ms.saturating_add(ttl_ms)),
+            frequency: given_frequency,
         })
     }
 }
@@ -132,6 +134,13 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         if let Some(entry) = keys.find(name).filter(|_| options.expiry_ms.is_some()) {
             keys.set_expiry(name, &entry, options.expiry_ms);
         }
+    }
+    if let Some(frequency) = options
+        .frequency
+        .filter(|_| context.layer.eviction_policy().counts_frequency())
+    {
+        let recency = &context.layer.recency;
+        recency.set_frequency(context.client.db, name, context.now_ms, frequency);
     }
     context.reply.ok();
     Ok(())
