@@ -137,7 +137,7 @@ class Http:
 
     def send(self, path, query):
         body = json.dumps(query).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\nx-faunadb-api-version: 4\r\ncontent-length: {len(body)}\r\n\r\n"
         self.socket.sendall(head.encode() + body)
 
     def ask(self, query):

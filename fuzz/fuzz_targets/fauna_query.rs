@@ -40,7 +40,7 @@ fn ask(layer: &Fauna, body: &[u8]) -> Reply {
     layer.answer(Request {
         method: "POST",
         target: "/",
-        headers: &[("authorization", "Bearer secret")],
+        headers: &[("authorization", "Bearer secret"), ("x-faunadb-api-version", "4")],
         body,
     })
 }

@@ -12,6 +12,7 @@ use crate::functions::authentication::token_fields;
 use crate::jwt::{self, Token};
 use crate::parse;
 use crate::patience::Patience;
+use crate::references::parse_id;
 use crate::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::schema::{AccessProvider, Schema};
 use crate::secrets::{self, Claim};
@@ -293,6 +294,6 @@ fn suffix_grant(schema: &Schema, role: &str) -> Option<Grant> {
     schema.collection(collection)?;
     Some(Grant::Document(Ref::new(Target::Document(
         collection.into(),
-        parse::parse_id(id)?,
+        parse_id(id)?,
     ))))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use quartet_engine::Stamp;
 
+use crate::api_version::ApiVersion;
 use crate::expression::Effect;
 use crate::interned;
 use crate::json;
@@ -124,7 +125,7 @@ impl Encoder {
         let mut source = String::new();
         json::write(&render::lambda_source(closure), &mut source);
         self.bytes.push(QUERY);
-        self.text(&closure.api_version);
+        self.text(closure.api_version.name());
         self.text(&source);
     }
 
@@ -364,9 +365,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn query(&mut self) -> Option<Value> {
-        let api_version = interned::name(self.text()?);
+        let api_version = ApiVersion::parse(self.text()?)?;
         let source = json::parse(self.text()?.as_bytes()).ok()?;
-        let lambda = parse::lambda(&source, Effect::Write).ok()?;
+        let lambda = parse::lambda(&source, Effect::Write, api_version).ok()?;
         Some(Value::Query(Arc::new(Closure {
             lambda,
             variables: Arc::from([]),

@@ -75,7 +75,7 @@ impl Definition<'_> {
     }
 
     fn name(&mut self) {
-        self.need("name", "String", |value| matches!(value, Value::String(_)));
+        self.need("name", "Name", |value| matches!(value, Value::String(_)));
         let Some(name) = self.params.string("name").cloned() else {
             return;
         };

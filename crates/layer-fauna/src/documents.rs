@@ -102,6 +102,27 @@ impl Evaluation<'_> {
         })
     }
 
+    /// Fails if what the ref needs is not there: its database, its collection, the named thing itself.
+    pub fn check_defined(&mut self, reference: &Ref) -> Result<()> {
+        match reference.target {
+            Target::Native(_) => self.schema_in(&reference.scope).map(drop),
+            _ => self.resolve(reference).map(drop),
+        }
+    }
+
+    /// The same of all refs among the values.
+    pub fn check_all_defined(&mut self, values: &[Value]) -> Result<()> {
+        let mut errors = Vec::new();
+        for value in values {
+            if let Value::Ref(reference) = value
+                && let Err(undefined) = self.check_defined(reference)
+            {
+                errors.extend(undefined.0);
+            }
+        }
+        Errors::unless_empty(errors)
+    }
+
     /// The live version that reads see at this moment.
     pub fn live(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
         let version = match self.at {

@@ -119,6 +119,8 @@ pub struct Error {
     pub position: Option<Vec<Step>>,
     pub failures: Vec<Failure>,
     pub cause: Vec<Error>,
+    /// The position is whole: what is around the place of evaluation adds nothing.
+    pub is_placed: bool,
 }
 
 /// At least one error.
@@ -135,6 +137,7 @@ impl Errors {
             position: Some(Vec::new()),
             failures: Vec::new(),
             cause: Vec::new(),
+            is_placed: false,
         }])
     }
 
@@ -169,11 +172,30 @@ impl Errors {
 
     /// Adds the part in which these errors arose.
     pub fn within(mut self, step: Step) -> Errors {
-        for error in &mut self.0 {
+        for error in self.0.iter_mut().filter(|error| !error.is_placed) {
             if let Some(position) = &mut error.position {
                 position.push(step.clone());
             }
         }
+        self
+    }
+
+    /// Adds the element in which these errors arose.
+    pub fn at_index(self, index: usize) -> Errors {
+        self.within(Step::Index(index))
+    }
+
+    /// What has been gathered, if there is anything.
+    pub fn unless_empty(errors: Vec<Error>) -> Result<()> {
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(Errors(errors)),
+        }
+    }
+
+    /// Says that the positions are whole.
+    pub fn placed(mut self) -> Errors {
+        self.0.iter_mut().for_each(|error| error.is_placed = true);
         self
     }
 

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use crate::api_version::ApiVersion;
 use crate::authorization::Authorization;
 use crate::error::{Code, Error, Errors, Result, Within};
 use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Select};
-use crate::functions::{Body, Function, Kind, select};
+use crate::functions::{Body, Function, Kind, refs, select};
 use crate::patience::Patience;
 use crate::rows::View;
 use crate::schema::Schema;
@@ -89,6 +90,13 @@ impl Arguments {
         self.value(index).one_or_many()
     }
 
+    /// The first of many and the rest; the declaration has checked that there is a first.
+    pub fn one_or_more(&self, index: usize) -> (&Value, &[Value]) {
+        self.many(index)
+            .split_first()
+            .expect("the declaration asks for one or more")
+    }
+
     pub fn closure(&self, index: usize) -> &Arc<Closure> {
         match self.value(index) {
             Value::Query(closure) => closure,
@@ -147,7 +155,8 @@ impl<'a> Evaluation<'a> {
             Expression::If(parts) => self.if_then_else(parts),
             Expression::Do(parts) => self.do_all(parts),
             Expression::At(parts) => self.at_time(parts),
-            Expression::Lambda(lambda, version) => Ok(self.close(lambda, version)),
+            Expression::Lambda(lambda, version) => Ok(self.close(lambda, *version)),
+            Expression::OwnRef(collection) => refs::own(self, collection),
             Expression::Select(parts) => self.select(parts),
             Expression::Junction(and, parts) => self.junction(*and, parts),
             Expression::Call(function, arguments) => self.call(function, arguments),
@@ -174,7 +183,7 @@ impl<'a> Evaluation<'a> {
         for (index, item) in items.iter().enumerate() {
             collect(self.evaluate(item).within_index(index), &mut values, &mut errors)?;
         }
-        finish(errors)?;
+        Errors::unless_empty(errors)?;
         Ok(Value::array(values))
     }
 
@@ -185,7 +194,7 @@ impl<'a> Evaluation<'a> {
             let value = self.evaluate(entry).within_name(name).within("object");
             collect(value.map(|value| (name.clone(), value)), &mut values, &mut errors)?;
         }
-        finish(errors)?;
+        Errors::unless_empty(errors)?;
         Ok(Value::object(values))
     }
 
@@ -252,7 +261,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn close(&mut self, lambda: &Arc<Lambda>, version: &Arc<str>) -> Value {
+    fn close(&mut self, lambda: &Arc<Lambda>, version: ApiVersion) -> Value {
         let variables = match lambda.free.is_empty() {
             true => vec![Value::Null; self.variables.len()],
             false => self.variables.clone(),
@@ -260,7 +269,7 @@ impl<'a> Evaluation<'a> {
         Value::Query(Arc::new(Closure {
             lambda: lambda.clone(),
             variables: variables.into(),
-            api_version: version.clone(),
+            api_version: version,
         }))
     }
 
@@ -299,53 +308,40 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
+    /// A default is for what is not found at the path; what `from` fails with passes.
     fn select(&mut self, parts: &Select) -> Result<Value> {
         let path = self.evaluate(&parts.path).within(parts.key)?;
-        let path = select::path(&path).within(parts.key)?;
+        let from = self.evaluate(&parts.from).within("from")?;
         let all = match &parts.all {
-            None => parts.key != "select",
-            Some(all) => match self.evaluate(all).within("all")? {
-                Value::Bool(all) => all,
-                other => return Err(wrong_type("Boolean", &other)).within("all"),
+            None => Value::Bool(parts.key != "select"),
+            Some(all) => self.evaluate(all).within("all")?,
+        };
+        let path = select::path(&path).within(parts.key)?;
+        let all = match all {
+            Value::Bool(all) => all,
+            other => return Err(wrong_type("Boolean", &other)).within("all"),
+        };
+        match (all, &parts.default) {
+            (true, _) => select::select_all(self, &from, &path),
+            (false, default) => match (select::select(self, &from, &path)?, default) {
+                (Some(found), _) => Ok(found),
+                (None, Some(default)) => self.evaluate(default).within("default"),
+                (None, None) => Err(select::not_found(&path)).within("from"),
             },
-        };
-        let from = match self.evaluate(&parts.from).within("from") {
-            Ok(from) => from,
-            Err(errors) => return self.default_or(parts, errors),
-        };
-        let found = match all {
-            true => select::select_all(self, &from, &path),
-            false => select::select(&from, &path),
-        };
-        match found.within("from") {
-            Ok(value) => Ok(value),
-            Err(errors) => self.default_or(parts, errors),
-        }
-    }
-
-    fn default_or(&mut self, parts: &Select, errors: Errors) -> Result<Value> {
-        match &parts.default {
-            Some(default) if errors.is_only(&[Code::ValueNotFound, Code::InstanceNotFound]) => {
-                self.evaluate(default).within("default")
-            }
-            _ => Err(errors),
         }
     }
 
     fn junction(&mut self, and: bool, parts: &[Expression]) -> Result<Value> {
         let key = if and { "and" } else { "or" };
         for (index, part) in parts.iter().enumerate() {
-            let position = |errors: Errors| match parts.len() {
+            let place = |errors: Errors| match parts.len() {
                 1 => errors,
-                _ => errors.within(crate::error::Step::Index(index)),
+                _ => errors.at_index(index),
             };
-            let value = self.evaluate(part).map_err(position).within(key)?;
-            for value in value.one_or_many() {
-                match value {
-                    Value::Bool(value) if *value != and => return Ok(Value::Bool(!and)),
-                    Value::Bool(_) => {}
-                    other => return Err(position(wrong_type("Boolean", other))).within(key),
-                }
+            match self.evaluate(part).map_err(place).within(key)? {
+                Value::Bool(value) if value != and => return Ok(Value::Bool(!and)),
+                Value::Bool(_) => {}
+                other => return Err(wrong_type("Boolean", &other)).within_index(index).within(key),
             }
         }
         Ok(Value::Bool(and))
@@ -360,19 +356,16 @@ impl<'a> Evaluation<'a> {
             ));
         }
         let mut values = Vec::with_capacity(arguments.len());
-        let mut errors = Vec::new();
         for (parameter, argument) in function.parameters.iter().zip(arguments) {
             let value = match argument {
                 None => Ok(None),
                 Some(argument) => self
                     .evaluate(argument)
                     .and_then(|value| check(parameter.kind, value))
-                    .map(Some)
-                    .within(parameter.key),
+                    .map(Some),
             };
-            collect(value, &mut values, &mut errors)?;
+            values.push(value.within(parameter.key)?);
         }
-        finish(errors)?;
         match function.body {
             Body::Strict(body) => body(self, &Arguments(values)),
             Body::Form(_) => unreachable!("forms have expressions of their own"),
@@ -382,24 +375,18 @@ impl<'a> Evaluation<'a> {
 
 /// The value if its type is what the parameter takes; each element of an array for parameters that take many.
 fn check(kind: Kind, value: Value) -> Result<Value> {
-    if !kind.takes_many() {
-        return match kind.takes(&value) {
-            true => Ok(value),
-            false => Err(wrong_type(kind.expected(), &value)),
-        };
-    }
     match &value {
-        Value::Array(items) => {
+        Value::Array(items) if kind.takes_many() => {
+            if kind.takes_one_or_more() && items.values.is_empty() {
+                return Err(Errors::argument("Non-empty array expected."));
+            }
             let wrong = items.values.iter().enumerate().filter(|(_, item)| !kind.takes(item));
-            let errors = wrong.map(|(index, item)| {
-                let errors = wrong_type(kind.expected(), item);
-                errors.within(crate::error::Step::Index(index))
-            });
-            finish(errors.flat_map(|errors| errors.0).collect())?;
+            let errors = wrong.map(|(index, item)| kind.wrong(item).at_index(index));
+            Errors::unless_empty(errors.flat_map(|errors| errors.0).collect())?;
             Ok(value)
         }
         single if kind.takes(single) => Ok(value),
-        single => Err(wrong_type(kind.expected(), single)),
+        single => Err(kind.wrong(single)),
     }
 }
 
@@ -408,7 +395,7 @@ pub fn wrong_type(expected: &str, value: &Value) -> Errors {
 }
 
 fn stack_overflow() -> Errors {
-    Errors::new(Code::StackOverflow, "Function call stack exceeded limit of 200")
+    Errors::new(Code::StackOverflow, "Call stack reached the maximum limit of 200.")
 }
 
 /// Gathers values and errors. An error that ends the whole query ends the gathering too: its siblings would only meet it again.
@@ -419,11 +406,4 @@ fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -
         Err(mut more) => errors.append(&mut more.0),
     }
     Ok(())
-}
-
-fn finish(errors: Vec<Error>) -> Result<()> {
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(Errors(errors)),
-    }
 }

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use crate::api_version::ApiVersion;
+use crate::error::Step;
 use crate::functions::Function;
 use crate::json::Json;
-use crate::value::Value;
+use crate::value::{Ref, Value};
 
 #[derive(Debug)]
 pub enum Expression {
@@ -19,7 +21,9 @@ pub enum Expression {
     Do(Vec<Expression>),
     At(Box<[Expression; 2]>),
     /// A lambda given where a function takes one, or wrapped in `query`.
-    Lambda(Arc<Lambda>, Arc<str>),
+    Lambda(Arc<Lambda>, ApiVersion),
+    /// The caller's own member of a collection.
+    OwnRef(Ref),
     Select(Box<Select>),
     /// `and` if true, else `or`.
     Junction(bool, Vec<Expression>),
@@ -53,7 +57,10 @@ pub struct Lambda {
     pub source: Json,
     /// The variables of outer scopes that it uses.
     pub free: Vec<(Arc<str>, usize)>,
-    pub may_write: bool,
+    /// The most that its body may do.
+    pub effect: Effect,
+    /// Where it stands in the query, from the inside out.
+    pub place: Box<[Step]>,
 }
 
 /// Every parameter takes a slot, discarded ones (`_`) too.

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 
+use crate::api_version::ApiVersion;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Cost;
 use crate::json;
 use crate::service::Reply;
 
-const API_VERSIONS: [&str; 8] = ["2.0", "2.1", "2.7", "2.12", "3", "4", "5", "UNSTABLE"];
-const QUERY_TIMEOUT_MS_MAX: u64 = 600_000;
+const QUERY_TIMEOUT_MS_MAX: i64 = 600_000;
 const RETRIES_MAX: u32 = 7;
 const EXPOSED: &str = "x-txn-time, x-compute-ops, x-byte-read-ops, x-byte-write-ops, x-read-ops, x-write-ops, x-query-time, \
 x-query-bytes-in, x-query-bytes-out, x-storage-bytes-read, x-storage-bytes-write, x-txn-retries, x-faunadb-build, \
@@ -56,16 +56,18 @@ impl<'r> RequestHeaders<'r> {
         presented_secret(self.get("authorization")?)
     }
 
-    /// What is not a number is ignored: a driver sends `None` before its first query.
+    /// `check` has refused what is none.
+    pub fn api_version(&self) -> ApiVersion {
+        let given = self.get("x-faunadb-api-version").and_then(ApiVersion::parse);
+        given.unwrap_or(ApiVersion::DEFAULT)
+    }
+
     pub fn last_seen(&self) -> Option<u64> {
         self.get("x-last-seen-txn")?.parse().ok()
     }
 
     pub fn max_retries(&self) -> Option<u32> {
-        self.get("x-max-retries-on-contention")?
-            .parse()
-            .ok()
-            .filter(|retries| *retries <= RETRIES_MAX)
+        self.get("x-max-retries-on-contention")?.parse().ok()
     }
 
     /// Milliseconds that the query may take.
@@ -74,23 +76,37 @@ impl<'r> RequestHeaders<'r> {
     }
 
     pub fn check(&self) -> Result<()> {
-        let refuse = |message: String| Err(Errors::protocol(Code::BadRequest, message));
-        if let Some(version) = self.get("x-faunadb-api-version")
-            && !API_VERSIONS.contains(&version)
-        {
-            return refuse(format!(
-                "Invalid header 'x-faunadb-api-version': Unknown version {version}."
-            ));
-        }
-        if let Some(timeout) = self.query_timeout_ms()
-            && timeout > QUERY_TIMEOUT_MS_MAX
-        {
-            let message = "Invalid header 'x-query-timeout': Must be less than or equal to 600000.";
-            return refuse(message.into());
-        }
-        match self.get("x-fauna-tags").map(tags) {
-            Some(Err(reason)) => refuse(format!("Invalid header 'x-fauna-tags': {reason}")),
-            _ => Ok(()),
+        self.check_one("x-faunadb-api-version", |version| match ApiVersion::parse(version) {
+            Some(_) => None,
+            None => Some(format!("Unsupported or invalid API version '{version}'.")),
+        })?;
+        // A driver sends `None` before its first query.
+        self.check_one("x-last-seen-txn", |seen| {
+            let is_known = seen == "None" || seen.parse::<i64>().is_ok();
+            (!is_known).then(|| format!("Invalid timestamp '{seen}'."))
+        })?;
+        self.check_one("x-query-timeout", |timeout| match timeout.parse::<i64>() {
+            Ok(..=0) => Some("Must be greater than 0.".to_owned()),
+            Ok(..=QUERY_TIMEOUT_MS_MAX) => None,
+            Ok(_) => Some(format!("Must be less than or equal to {QUERY_TIMEOUT_MS_MAX}.")),
+            Err(_) => Some(format!("Invalid number '{timeout}'.")),
+        })?;
+        self.check_one("x-max-retries-on-contention", |retries| match retries.parse::<u32>() {
+            Ok(..=RETRIES_MAX) => None,
+            Ok(_) => Some(format!("Must be between 0 and {RETRIES_MAX}.")),
+            Err(_) => Some(format!("Invalid number '{retries}'.")),
+        })?;
+        self.check_one("x-fauna-tags", |given| tags(given).err().map(str::to_owned))
+    }
+
+    /// Refuses a header in which something is wrong.
+    fn check_one(&self, name: &str, wrong: impl FnOnce(&str) -> Option<String>) -> Result<()> {
+        match self.get(name).and_then(wrong) {
+            None => Ok(()),
+            Some(reason) => {
+                let message = format!("Invalid header '{name}': {reason}");
+                Err(Errors::protocol(Code::BadRequest, message))
+            }
         }
     }
 }

@@ -47,6 +47,19 @@ impl Json {
         fields.iter().find(|(name, _)| &**name == key).map(|(_, value)| value)
     }
 
+    /// The name that error messages have for its type.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Json::Null => "Null",
+            Json::Bool(_) => "Boolean",
+            Json::Int(_) => "Integer",
+            Json::Double(_) => "Double",
+            Json::String(_) => "String",
+            Json::Array(_) => "Array",
+            Json::Object(_) => "Object",
+        }
+    }
+
     pub fn string(text: &str) -> Json {
         Json::String(text.into())
     }

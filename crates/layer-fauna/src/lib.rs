@@ -13,6 +13,8 @@
 //!
 //! | file             | what it is                                                        |
 //! |------------------|-------------------------------------------------------------------|
+//! | `api_version`    | the versions of the API                                           |
+//! | `references`     | refs out of JSON                                                  |
 //! | `service`        | one request: which transaction, what reply                        |
 //! | `callers`        | who asks, and what for                                            |
 //! | `functions/`     | the one table of functions, and the functions by family           |
@@ -30,6 +32,7 @@
 //! | `sweep`          | clearing what time has outdated                                   |
 //! | `maintenance`    | building large indexes, clearing what was deleted                 |
 
+mod api_version;
 mod authorization;
 mod callers;
 mod codec;
@@ -53,6 +56,7 @@ mod pages;
 mod parse;
 mod patience;
 mod rate_limits;
+mod references;
 mod render;
 mod rows;
 mod schema;

@@ -1,80 +1,132 @@
-//! JSON to expressions, once for each query, with all errors collected and each at its place.
+//! JSON to expressions, once for each query, with errors at their places.
 //!
-//! A JSON object is always a call, recognised by its set of keys; the table of functions says which sets there are.
+//! A JSON object is always a call, recognised by its set of keys; the table of functions says which sets there are. Of parts
+//! that stand beside each other the first that is refused is told; of the bindings of a `let` and its body, and of a lambda's
+//! parameters and its body, all are; variables that are not bound are told together, if nothing else is wrong.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 
+use crate::api_version::ApiVersion;
 use crate::error::{Code, Error, Errors, Result, Step};
 use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Query, Select};
 use crate::functions::{self, Body, Form, Function, Kind};
 use crate::json::Json;
+use crate::references::{self, Written};
 use crate::time::{Date, Time};
-use crate::value::{Native, Ref, Target, Value};
-
-/// The version of `query` under the drivers' API, and of a `@query` that names none.
-const API_VERSION: &str = "4";
-const API_VERSION_DEFAULT: &str = "2.12";
+use crate::value::Value;
 
 /// Parses a query that may do no more than `allowed`.
-pub fn query(json: &Json, allowed: Effect) -> Result<Query> {
-    let mut parser = Parser::new(allowed);
+pub fn query(json: &Json, allowed: Effect, version: ApiVersion) -> Result<Query> {
+    let mut parser = Parser::new(allowed, version);
     let root = parser.expression(json);
-    let may_write = parser.may_write;
+    let may_write = parser.effect == Effect::Write;
     parser.finish(Query { root, may_write })
 }
 
 /// Parses a stored lambda: `{"lambda": …, "expr": …}`.
-pub fn lambda(json: &Json, allowed: Effect) -> Result<Arc<Lambda>> {
-    let mut parser = Parser::new(allowed);
+pub fn lambda(json: &Json, allowed: Effect, version: ApiVersion) -> Result<Arc<Lambda>> {
+    let mut parser = Parser::new(allowed, version);
     let lambda = parser.lambda(json);
     parser.finish(lambda)
 }
 
 struct Parser {
-    /// The variables in scope, outermost first.
-    scope: Vec<Arc<str>>,
+    /// The variables in scope, outermost first; discarded ones have no name.
+    scope: Vec<Option<Arc<str>>>,
     path: Vec<Step>,
     errors: Vec<Error>,
+    /// What names variables that are not bound.
+    unbound: Vec<Error>,
     allowed: Effect,
-    may_write: bool,
+    /// The most that the expression so far, or since the innermost lambda began, may do.
+    effect: Effect,
+    version: ApiVersion,
     /// Variables used since the innermost lambda began, with their slots.
     used: Vec<(Arc<str>, usize)>,
 }
 
-/// A name and what is bound to it.
-type Named = (Arc<str>, Json);
-
 const NOTHING: Expression = Expression::Literal(Value::Null);
 
 impl Parser {
-    fn new(allowed: Effect) -> Parser {
+    fn new(allowed: Effect, version: ApiVersion) -> Parser {
         Parser {
             scope: Vec::new(),
             path: Vec::new(),
             errors: Vec::new(),
+            unbound: Vec::new(),
             allowed,
-            may_write: false,
+            effect: Effect::Pure,
+            version,
             used: Vec::new(),
         }
     }
 
     fn finish<T>(self, parsed: T) -> Result<T> {
-        if self.errors.is_empty() {
-            Ok(parsed)
-        } else {
-            Err(Errors(self.errors))
+        Errors::unless_empty(self.errors)?;
+        Errors::unless_empty(self.unbound)?;
+        Ok(parsed)
+    }
+
+    /// The errors with their way from here, turned to the way from the root.
+    fn placed(&self, errors: Errors) -> Vec<Error> {
+        let mut errors = errors.0;
+        for error in &mut errors {
+            let inner = error.position.get_or_insert_default();
+            inner.extend(self.path.iter().rev().cloned());
         }
+        errors
+    }
+
+    fn refuse_with(&mut self, errors: Errors) -> Expression {
+        let mut errors = self.placed(errors);
+        self.errors.append(&mut errors);
+        NOTHING
     }
 
     fn refuse(&mut self, description: impl Into<String>) -> Expression {
-        let mut errors = Errors::new(Code::InvalidExpression, description).0;
-        for error in &mut errors {
-            error.position = Some(self.path.iter().rev().cloned().collect());
+        self.refuse_with(Errors::new(Code::InvalidExpression, description))
+    }
+
+    fn refuse_type(&mut self, expected: &str, provided: &Json) -> Expression {
+        self.refuse(format!("{expected} expected, {} provided.", provided.type_name()))
+    }
+
+    /// Parses in order, until one is refused.
+    fn each<T>(
+        &mut self,
+        parts: impl IntoIterator<Item = T>,
+        mut parse: impl FnMut(&mut Self, T) -> Expression,
+    ) -> Vec<Expression> {
+        let before = self.errors.len();
+        let mut parsed = Vec::new();
+        for part in parts {
+            parsed.push(parse(self, part));
+            if self.errors.len() > before {
+                break;
+            }
         }
-        self.errors.append(&mut errors);
-        NOTHING
+        parsed
+    }
+
+    /// Parses some of the parts of a form, until one is refused.
+    fn parts<const N: usize>(&mut self, json: &Json, keys: [&'static str; N]) -> [Expression; N] {
+        let before = self.errors.len();
+        keys.map(|key| match self.errors.len() > before {
+            true => NOTHING,
+            false => self.part(json, key),
+        })
+    }
+
+    fn part(&mut self, json: &Json, key: &'static str) -> Expression {
+        self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&Json::Null)))
+    }
+
+    fn list(&mut self, items: &[Json]) -> Vec<Expression> {
+        self.each(items.iter().enumerate(), |parser, (index, item)| {
+            parser.at(Step::Index(index), |parser| parser.expression(item))
+        })
     }
 
     fn at<T>(&mut self, step: Step, parse: impl FnOnce(&mut Self) -> T) -> T {
@@ -95,7 +147,7 @@ impl Parser {
             Json::Int(value) => Expression::Literal(Value::Int(*value)),
             Json::Double(value) => Expression::Literal(Value::Double(*value)),
             Json::String(text) => Expression::Literal(Value::String(text.clone())),
-            Json::Array(items) => self.array(items),
+            Json::Array(items) => array_of(self.list(items)),
             Json::Object(fields) => match fields.as_slice() {
                 [(key, operand)] if key.starts_with('@') && is_escape(key) => self.escape(key, operand),
                 fields => self.call(json, fields),
@@ -103,29 +155,9 @@ impl Parser {
         }
     }
 
-    fn array(&mut self, items: &[Json]) -> Expression {
-        let items: Vec<Expression> = items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item)))
-            .collect();
-        if items.iter().all(|item| matches!(item, Expression::Literal(_))) {
-            let values = items.into_iter().map(|item| match item {
-                Expression::Literal(value) => value,
-                _ => Value::Null,
-            });
-            return Expression::Literal(Value::array(values.collect()));
-        }
-        Expression::Array(items)
-    }
-
     fn call(&mut self, json: &Json, fields: &[(Arc<str>, Json)]) -> Expression {
-        let Some(function) = functions::find(fields) else {
-            let keys: Vec<&str> = fields.iter().map(|(key, _)| &**key).collect();
-            let keys = keys.join(", ");
-            return self.refuse(format!(
-                "No form/function found, or invalid argument keys: {{ {keys} }}."
-            ));
+        let Some(function) = functions::find(fields, self.version) else {
+            return self.refuse_form(fields);
         };
         if function.effect > self.allowed {
             return self.refuse(match function.effect {
@@ -133,61 +165,97 @@ impl Parser {
                 _ => "Read effect in pure query expression.",
             });
         }
-        self.may_write |= function.effect == Effect::Write || function.may_write;
+        self.effect = self.effect.max(function.maximal_effect());
         match function.body {
             Body::Form(form) => self.form(form, function, json),
-            Body::Strict(_) => {
-                let arguments = function.parameters.iter();
-                let arguments = arguments.map(|parameter| {
-                    let argument = json.field(parameter.key)?;
-                    Some(self.key(parameter.key, |parser| parser.argument(argument, parameter.kind)))
-                });
-                Expression::Call(function, arguments.collect())
+            Body::Strict(_) => Expression::Call(function, self.arguments(function, json)),
+        }
+    }
+
+    fn refuse_form(&mut self, fields: &[(Arc<str>, Json)]) -> Expression {
+        let keys: Vec<&str> = fields.iter().map(|(key, _)| &**key).collect();
+        let keys = keys.join(", ");
+        self.refuse(format!(
+            "No form/function found, or invalid argument keys: {{ {keys} }}."
+        ))
+    }
+
+    /// Parsed until one is refused.
+    fn arguments(&mut self, function: &'static Function, json: &Json) -> Vec<Option<Expression>> {
+        let before = self.errors.len();
+        let mut arguments = Vec::with_capacity(function.parameters.len());
+        for parameter in function.parameters {
+            arguments.push(
+                json.field(parameter.key)
+                    .map(|argument| self.key(parameter.key, |parser| parser.argument(argument, parameter.kind))),
+            );
+            if self.errors.len() > before {
+                break;
             }
         }
+        arguments
     }
 
     fn argument(&mut self, json: &Json, kind: Kind) -> Expression {
-        let takes_lambda = matches!(kind, Kind::Lambda | Kind::LambdaOrIndex);
-        if takes_lambda && json.field("lambda").is_some() && json.field("expr").is_some() {
-            return Expression::Lambda(self.lambda(json), API_VERSION.into());
+        match kind {
+            Kind::Lambda => self.lambda_expression(json),
+            Kind::LambdaOrAny if is_lambda(json) => {
+                let before = self.errors.len();
+                let lambda = self.lambda_expression(json);
+                // What is wrong with it is told as if it were no lambda.
+                match self.errors.len() > before {
+                    true => {
+                        self.errors.truncate(before);
+                        self.expression(json)
+                    }
+                    false => lambda,
+                }
+            }
+            _ => self.expression(json),
         }
-        self.expression(json)
+    }
+
+    /// A lambda where nothing else may stand.
+    fn lambda_expression(&mut self, json: &Json) -> Expression {
+        match json {
+            _ if is_lambda(json) => Expression::Lambda(self.lambda(json), self.version.max(ApiVersion::LAMBDA_DEFAULT)),
+            Json::Object(fields) => self.refuse_form(fields),
+            other => self.refuse_type("Lambda", other),
+        }
     }
 
     fn form(&mut self, form: Form, function: &'static Function, json: &Json) -> Expression {
-        let null = Json::Null;
         let key = function.parameters[0].key;
-        let operand = json.field(key).unwrap_or(&null);
+        let operand = json.field(key).unwrap_or(&Json::Null);
         match form {
-            Form::Let => self.let_form(operand, json.field("in").unwrap_or(&null)),
+            Form::Let => self.let_form(operand, json.field("in").unwrap_or(&Json::Null)),
             Form::Variable => self.variable(operand),
-            Form::If => {
-                let mut part = |key| self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null)));
-                Expression::If(Box::new([part("if"), part("then"), part("else")]))
-            }
+            Form::If => Expression::If(Box::new(self.parts(json, ["if", "then", "else"]))),
             Form::Do => self.key(key, |parser| parser.do_form(operand)),
-            Form::At => {
-                let mut part = |key| self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null)));
-                Expression::At(Box::new([part("at"), part("expr")]))
-            }
-            Form::Query => self.key(key, |parser| {
-                Expression::Lambda(parser.lambda(operand), API_VERSION.into())
-            }),
-            Form::Quote => Expression::Literal(quoted(operand)),
-            Form::Object => self.key(key, |parser| parser.object(operand)),
-            Form::Select => {
-                let mut part = |key| Some(self.key(key, |parser| parser.expression(json.field(key).unwrap_or(&null))));
-                Expression::Select(Box::new(Select {
-                    path: part(key).unwrap_or(NOTHING),
-                    from: part("from").unwrap_or(NOTHING),
-                    default: json.field("default").and_then(|_| part("default")),
-                    all: json.field("all").and_then(|_| part("all")),
-                    key,
-                }))
-            }
+            Form::At => Expression::At(Box::new(self.parts(json, ["at", "expr"]))),
+            Form::Query => self.key(key, |parser| parser.lambda_expression(operand)),
+            Form::Quote => self.key(key, |parser| parser.data(operand)),
+            Form::Object => self.object(operand),
+            Form::Select => self.select(json, key),
             Form::And | Form::Or => self.key(key, |parser| parser.junction(form == Form::And, operand)),
         }
+    }
+
+    fn select(&mut self, json: &Json, key: &'static str) -> Expression {
+        let before = self.errors.len();
+        let [path, from] = self.parts(json, [key, "from"]);
+        let mut optional = |key| {
+            let given = self.errors.len() == before && json.field(key).is_some();
+            given.then(|| self.part(json, key))
+        };
+        let (all, default) = (optional("all"), optional("default"));
+        Expression::Select(Box::new(Select {
+            path,
+            from,
+            default,
+            all,
+            key,
+        }))
     }
 
     fn let_form(&mut self, bindings: &Json, body: &Json) -> Expression {
@@ -198,35 +266,47 @@ impl Parser {
         Expression::Let(bindings, Box::new(body))
     }
 
+    /// Every binding is looked at, and the errors of all are told.
     fn bindings(&mut self, json: &Json) -> Vec<Binding> {
-        let single = |item: &Json| match item {
-            Json::Object(fields) if fields.len() == 1 => Some(fields[0].clone()),
-            _ => None,
-        };
-        let listed: Vec<(Option<usize>, Option<Named>)> = match json {
+        let mut bindings = Vec::new();
+        match json {
             // An empty object binds nothing: a driver leaves it of a binding without a value.
             Json::Array(items) => {
-                let items = items.iter().enumerate();
-                let items = items.filter(|(_, item)| !matches!(item, Json::Object(fields) if fields.is_empty()));
-                items.map(|(index, item)| (Some(index), single(item))).collect()
+                for (index, item) in items.iter().enumerate() {
+                    match item {
+                        Json::Object(fields) if fields.is_empty() => {}
+                        Json::Object(fields) if fields.len() == 1 => {
+                            let (name, json) = &fields[0];
+                            let value = self.at(Step::Index(index), |parser| parser.named(name, json));
+                            bindings.push(self.bound(name, value, Some(index)));
+                        }
+                        other => {
+                            self.at(Step::Index(index), |parser| parser.refuse_type("Object", other));
+                        }
+                    }
+                }
             }
-            Json::Object(fields) => fields.iter().map(|field| (None, Some(field.clone()))).collect(),
-            _ => vec![(None, None)],
-        };
-        let mut bindings = Vec::new();
-        for (index, binding) in listed {
-            let Some((name, json)) = binding else {
-                self.refuse("Let bindings must be an array of single-field objects.");
-                continue;
-            };
-            let value = match index {
-                Some(index) => self.at(Step::Index(index), |parser| parser.named(&name, &json)),
-                None => self.named(&name, &json),
-            };
-            self.scope.push(name.clone());
-            bindings.push(Binding { name, value, index });
+            Json::Object(fields) => {
+                for (name, json) in fields.iter() {
+                    let value = self.named(name, json);
+                    bindings.push(self.bound(name, value, None));
+                }
+            }
+            other => {
+                self.refuse_type("Array", other);
+            }
         }
         bindings
+    }
+
+    /// From here on the name stands for the value.
+    fn bound(&mut self, name: &Arc<str>, value: Expression, index: Option<usize>) -> Binding {
+        self.scope.push(Some(name.clone()));
+        Binding {
+            name: name.clone(),
+            value,
+            index,
+        }
     }
 
     fn named(&mut self, name: &Arc<str>, json: &Json) -> Expression {
@@ -235,78 +315,95 @@ impl Parser {
 
     fn variable(&mut self, name: &Json) -> Expression {
         let Json::String(name) = name else {
-            return self.key("var", |parser| parser.refuse("Invalid variable name."));
+            return self.key("var", |parser| parser.refuse_type("String", name));
         };
-        match self.scope.iter().rposition(|known| known == name) {
+        let is_it = |known: &Option<Arc<str>>| known.as_ref() == Some(name);
+        match self.scope.iter().rposition(is_it) {
             Some(slot) => {
                 if !self.used.iter().any(|(_, used)| *used == slot) {
                     self.used.push((name.clone(), slot));
                 }
                 Expression::Variable(slot)
             }
-            None => self.refuse(format!("Variable '{name}' is not defined.")),
+            None => {
+                let message = format!("Variable '{name}' is not defined.");
+                let mut errors = self.placed(Errors::new(Code::InvalidExpression, message));
+                self.unbound.append(&mut errors);
+                NOTHING
+            }
         }
     }
 
     fn do_form(&mut self, operand: &Json) -> Expression {
-        let items = match operand {
-            Json::Array(items) => items.as_slice(),
-            single => return Expression::Do(vec![self.expression(single)]),
-        };
-        if items.is_empty() {
-            return self.refuse("Expression list cannot be empty.");
+        match operand {
+            Json::Array(items) if items.is_empty() => self.refuse(EMPTY_LIST),
+            Json::Array(items) => Expression::Do(self.list(items)),
+            other => self.refuse_type("Array", other),
         }
-        let parts = items.iter().enumerate();
-        Expression::Do(
-            parts
-                .map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item)))
-                .collect(),
-        )
     }
 
     fn junction(&mut self, and: bool, operand: &Json) -> Expression {
-        let items = match operand {
-            Json::Array(items) => items.as_slice(),
-            single => return Expression::Junction(and, vec![self.expression(single)]),
-        };
-        if items.is_empty() {
-            return self.refuse("Expression list cannot be empty.");
+        match operand {
+            Json::Array(items) if items.is_empty() => self.refuse(EMPTY_LIST),
+            Json::Array(items) => Expression::Junction(and, self.list(items)),
+            single => Expression::Junction(and, vec![self.expression(single)]),
         }
-        let parts = items.iter().enumerate();
-        let parts = parts.map(|(index, item)| self.at(Step::Index(index), |parser| parser.expression(item)));
-        Expression::Junction(and, parts.collect())
     }
 
+    /// A literal object. One that looks like an escape is read as that, and must be an object then.
     fn object(&mut self, operand: &Json) -> Expression {
         let Json::Object(fields) = operand else {
-            return self.refuse("Object expected.");
+            return self.key("object", |parser| parser.refuse_type("Object", operand));
         };
-        if let [(key, inner)] = fields.as_slice()
-            && is_escape(key)
-        {
-            return self.escape(key, inner);
+        let fields = match fields.as_slice() {
+            [(key, Json::Object(inner))] if &**key == "@obj" => inner,
+            [(key, inner)] if is_escape(key) => return self.escape_for_object(key, inner),
+            _ => fields,
+        };
+        self.key("object", |parser| parser.fields(fields, Parser::named))
+    }
+
+    fn escape_for_object(&mut self, key: &str, operand: &Json) -> Expression {
+        let before = self.errors.len();
+        let escape = self.key("object", |parser| parser.escape(key, operand));
+        if self.errors.len() > before {
+            return NOTHING;
         }
-        let fields = fields.iter().map(|(key, value)| (key.clone(), self.named(key, value)));
-        let fields: Vec<(Arc<str>, Expression)> = fields.collect();
-        if fields.iter().all(|(_, field)| matches!(field, Expression::Literal(_))) {
-            let fields = fields.into_iter().map(|(key, field)| match field {
+        let provided = match &escape {
+            Expression::Literal(value) => value.type_name(),
+            Expression::Lambda(..) => "Lambda",
+            Expression::OwnRef(_) => "Ref",
+            _ => "Set",
+        };
+        self.refuse(format!("Object expected, {provided} provided."))
+    }
+
+    fn fields(
+        &mut self,
+        fields: &[(Arc<str>, Json)],
+        mut parse: impl FnMut(&mut Self, &Arc<str>, &Json) -> Expression,
+    ) -> Expression {
+        let values = self.each(fields, |parser, (key, json)| parse(parser, key, json));
+        let entries = fields.iter().map(|(key, _)| key.clone()).zip(values);
+        let entries: Vec<(Arc<str>, Expression)> = entries.collect();
+        if entries.iter().all(|(_, value)| matches!(value, Expression::Literal(_))) {
+            let entries = entries.into_iter().map(|(key, value)| match value {
                 Expression::Literal(value) => (key, value),
                 _ => (key, Value::Null),
             });
-            return Expression::Literal(Value::object(fields.collect()));
+            return Expression::Literal(Value::object(entries.collect()));
         }
-        Expression::Object(fields)
+        Expression::Object(entries)
     }
 
     fn lambda(&mut self, json: &Json) -> Arc<Lambda> {
-        let null = Json::Null;
         let depth = self.scope.len();
         let outer_used = std::mem::take(&mut self.used);
-        let outer_writes = std::mem::take(&mut self.may_write);
+        let outer_effect = std::mem::replace(&mut self.effect, Effect::Pure);
         let parameters = self.key("lambda", |parser| {
-            parser.parameters(json.field("lambda").unwrap_or(&null))
+            parser.parameters(json.field("lambda").unwrap_or(&Json::Null))
         });
-        let body = self.key("expr", |parser| parser.expression(json.field("expr").unwrap_or(&null)));
+        let body = self.part(json, "expr");
         self.scope.truncate(depth);
         let free: Vec<(Arc<str>, usize)> = self.used.drain(..).filter(|(_, slot)| *slot < depth).collect();
         self.used = outer_used;
@@ -315,53 +412,61 @@ impl Parser {
                 self.used.push(variable.clone());
             }
         }
-        let may_write = self.may_write;
-        self.may_write |= outer_writes;
+        let effect = self.effect;
+        self.effect = effect.max(outer_effect);
         Arc::new(Lambda {
             parameters,
             body,
             source: json.clone(),
             free,
-            may_write,
+            effect,
+            place: self.path.iter().rev().cloned().collect(),
         })
     }
 
     fn parameters(&mut self, json: &Json) -> Parameters {
-        let names = match json {
+        match json {
             Json::String(name) => {
-                self.scope.push(name.clone());
-                return Parameters::One;
+                self.parameter(name);
+                Parameters::One
             }
-            Json::Array(names) => names.as_slice(),
-            _ => &[],
-        };
-        let is_pattern = matches!(json, Json::Array(_)) && names.iter().all(|name| matches!(name, Json::String(_)));
-        if !is_pattern {
-            self.refuse("Lambda parameters must be a string or an array of strings.");
-        }
-        for name in names {
-            if let Json::String(name) = name {
-                self.scope.push(name.clone());
+            Json::Array(names) => {
+                self.each(names.iter().enumerate(), |parser, (index, name)| match name {
+                    Json::String(name) => {
+                        parser.parameter(name);
+                        NOTHING
+                    }
+                    other => parser.at(Step::Index(index), |parser| parser.refuse_type("String", other)),
+                });
+                Parameters::Many(names.len())
+            }
+            other => {
+                self.refuse_type("String or Array", other);
+                Parameters::One
             }
         }
-        Parameters::Many(names.len())
+    }
+
+    /// A discarded one has no name.
+    fn parameter(&mut self, name: &Arc<str>) {
+        self.scope.push((&**name != "_").then(|| name.clone()));
     }
 
     /// A value written out, `{"@…": …}`.
     fn escape(&mut self, key: &str, operand: &Json) -> Expression {
         let literal = |value: Option<Value>| value.map(Expression::Literal);
         let (parsed, what) = match key {
-            "@ref" => (
-                own_reference(operand).or_else(|| literal(reference(operand).map(Value::Ref))),
-                "ref",
-            ),
+            "@ref" => return self.reference(operand),
             "@ts" => (literal(text(operand).and_then(Time::parse).map(Value::Time)), "time"),
             "@date" => (literal(text(operand).and_then(Date::parse).map(Value::Date)), "date"),
             "@bytes" => (literal(text(operand).and_then(bytes).map(Value::Bytes)), "bytes"),
-            "@uuid" => (literal(text(operand).and_then(uuid).map(Value::Uuid)), "uuid"),
-            "@query" => return self.key("@query", |parser| parser.stored_query(operand)),
-            "@set" => return self.key("@set", |parser| parser.expression(operand)),
-            _ => return self.key("@obj", |parser| parser.expression(operand)),
+            "@uuid" => (literal(text(operand).and_then(uuid).map(Value::Uuid)), "UUID"),
+            "@query" => return self.stored_lambda(operand),
+            "@set" => return self.stored_set(operand),
+            _ => match operand {
+                Json::Object(_) => return self.key("@obj", |parser| parser.expression(operand)),
+                _ => (None, "object"),
+            },
         };
         match parsed {
             Some(parsed) => parsed,
@@ -369,17 +474,132 @@ impl Parser {
         }
     }
 
-    fn stored_query(&mut self, operand: &Json) -> Expression {
-        let version = operand
-            .field("api_version")
-            .and_then(text)
-            .unwrap_or(API_VERSION_DEFAULT);
-        let (Some(parameters), Some(body)) = (operand.field("lambda"), operand.field("expr")) else {
-            return self.refuse("Invalid query.");
+    fn reference(&mut self, operand: &Json) -> Expression {
+        match references::written(operand) {
+            Ok(Written::Plain(reference)) => Expression::Literal(Value::Ref(reference)),
+            Ok(Written::Own(collection)) => Expression::OwnRef(collection),
+            Err(errors) => self.refuse_with(errors),
+        }
+    }
+
+    /// A lambda that was shown or stored: it knows no variable but its own.
+    fn stored_lambda(&mut self, operand: &Json) -> Expression {
+        let version = match operand.field("api_version") {
+            None => Some(ApiVersion::LAMBDA_DEFAULT),
+            Some(version) => text(version).and_then(ApiVersion::parse),
+        };
+        let known = match operand {
+            Json::Object(fields) => fields.len() - usize::from(operand.field("api_version").is_some()),
+            _ => 0,
+        };
+        let (Some(version), Some(parameters), Some(body), 2) =
+            (version, operand.field("lambda"), operand.field("expr"), known)
+        else {
+            return self.refuse("Invalid lambda.");
         };
         let source = Json::object([("lambda", parameters.clone()), ("expr", body.clone())]);
-        Expression::Lambda(self.lambda(&source), version.into())
+        let scope = std::mem::take(&mut self.scope);
+        let (outer, unbound) = (std::mem::replace(&mut self.version, version), self.unbound.len());
+        let lambda = self.lambda(&source);
+        (self.scope, self.version) = (scope, outer);
+        if self.unbound.len() > unbound {
+            self.unbound.truncate(unbound);
+            return self.refuse("Invalid lambda.");
+        }
+        Expression::Lambda(lambda, version.max(ApiVersion::LAMBDA_DEFAULT))
     }
+
+    /// A set that was shown or stored: its parts are data, its lambdas bare.
+    fn stored_set(&mut self, operand: &Json) -> Expression {
+        let function = match operand {
+            Json::Object(fields) => functions::find(fields, self.version),
+            _ => None,
+        };
+        let Some(function) = function.filter(|function| is_set_form(function)) else {
+            return self.refuse("Invalid set.");
+        };
+        let before = self.errors.len();
+        let mut arguments = Vec::new();
+        for parameter in function.parameters {
+            let argument = operand.field(parameter.key).map(|argument| {
+                self.key(parameter.key, |parser| match parameter.kind {
+                    Kind::Lambda | Kind::LambdaOrAny if !is_ref_escape(argument) => parser.stored_lambda(argument),
+                    _ => parser.data(argument),
+                })
+            });
+            arguments.push(argument);
+            if self.errors.len() > before {
+                break;
+            }
+        }
+        Expression::Call(function, arguments)
+    }
+
+    /// JSON taken as data, with its escapes.
+    fn data(&mut self, json: &Json) -> Expression {
+        match json {
+            Json::Array(items) => {
+                let items = self.each(items.iter().enumerate(), |parser, (index, item)| {
+                    parser.at(Step::Index(index), |parser| parser.data(item))
+                });
+                array_of(items)
+            }
+            Json::Object(fields) => match fields.as_slice() {
+                [(key, Json::Object(inner))] if &**key == "@obj" => self.data_fields(inner),
+                [(key, inner)] if is_escape(key) => self.escape(key, inner),
+                fields => self.data_fields(fields),
+            },
+            scalar => self.expression(scalar),
+        }
+    }
+
+    fn data_fields(&mut self, fields: &[(Arc<str>, Json)]) -> Expression {
+        self.fields(fields, |parser, key, json| {
+            parser.at(Step::Name(key.clone()), |parser| parser.data(json))
+        })
+    }
+}
+
+const EMPTY_LIST: &str = "Expression list cannot be empty.";
+
+fn array_of(items: Vec<Expression>) -> Expression {
+    if items.iter().all(|item| matches!(item, Expression::Literal(_))) {
+        let values = items.into_iter().map(|item| match item {
+            Expression::Literal(value) => value,
+            _ => Value::Null,
+        });
+        return Expression::Literal(Value::array(values.collect()));
+    }
+    Expression::Array(items)
+}
+
+/// An object with the two fields of a lambda.
+fn is_lambda(json: &Json) -> bool {
+    let is_pair = matches!(json, Json::Object(fields) if fields.len() == 2);
+    is_pair && json.field("lambda").is_some() && json.field("expr").is_some()
+}
+
+fn is_ref_escape(json: &Json) -> bool {
+    json.field("@ref").is_some()
+}
+
+/// The functions that a `@set` is written with.
+fn is_set_form(function: &Function) -> bool {
+    let names = [
+        "match",
+        "singleton",
+        "events",
+        "documents",
+        "union",
+        "intersection",
+        "difference",
+        "distinct",
+        "reverse",
+        "range",
+        "join",
+        "filter",
+    ];
+    names.contains(&function.parameters[0].key)
 }
 
 fn is_escape(key: &str) -> bool {
@@ -422,93 +642,6 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
     Some(uuid)
 }
 
-/// A ref with the id `self`, which only the evaluation can resolve.
-pub fn own_reference(operand: &Json) -> Option<Expression> {
-    let collection = match operand {
-        Json::String(path) => reference_of_path(path.strip_suffix("/self")?)?,
-        _ => match operand.field("id")? {
-            Json::String(id) if &**id == "self" => reference(operand.field("collection")?.field("@ref")?)?,
-            _ => return None,
-        },
-    };
-    let own = [Json::Null, Json::Null]
-        .into_iter()
-        .zip(["ref", "id"])
-        .map(|(value, key)| (Arc::from(key), value));
-    let function = functions::find(&own.collect::<Vec<_>>())?;
-    let arguments = [Value::Ref(collection), Value::string("self")].map(|value| Some(Expression::Literal(value)));
-    Some(Expression::Call(
-        function,
-        arguments.into_iter().chain([None]).collect(),
-    ))
-}
-
-/// The operand of `@ref`: `{"id", "collection", "database"}`, or the old path.
-pub fn reference(operand: &Json) -> Option<Ref> {
-    if let Json::String(path) = operand {
-        return reference_of_path(path);
-    }
-    let id = match operand.field("id")? {
-        Json::String(id) => id.clone(),
-        Json::Int(id) => id.to_string().into(),
-        _ => return None,
-    };
-    let inner = |key: &str| operand.field(key).map(|value| reference(value.field("@ref")?));
-    let collection = match operand.field("collection").or(operand.field("class")) {
-        Some(collection) => Some(reference(collection.field("@ref")?)?),
-        None => None,
-    };
-    let database = match inner("database") {
-        Some(database) => Some(database?),
-        None => None,
-    };
-    let scope: Arc<[Arc<str>]> = match (&collection, database) {
-        (_, Some(database)) => scope_of_database(&database)?,
-        (Some(collection), None) => collection.scope.clone(),
-        (None, None) => crate::value::no_scope(),
-    };
-    let target = match collection {
-        None => Target::Native(Native::parse(&id)?),
-        Some(collection) => member(&collection, &id)?,
-    };
-    Some(Ref::new(target).with_scope(scope))
-}
-
-/// The path of the database that a ref names.
-pub fn scope_of_database(database: &Ref) -> Option<Arc<[Arc<str>]>> {
-    let Target::Named(Native::Databases, name) = &database.target else {
-        return None;
-    };
-    Some(database.scope.iter().cloned().chain([name.clone()]).collect())
-}
-
-/// The member of a collection that has this id.
-pub fn member(collection: &Ref, id: &Arc<str>) -> Option<Target> {
-    match &collection.target {
-        Target::Native(native) if native.has_names() => Some(Target::Named(*native, id.clone())),
-        Target::Native(native) => Some(Target::Numbered(*native, parse_id(id)?)),
-        Target::Named(Native::Collections, name) => Some(Target::Document(name.clone(), parse_id(id)?)),
-        _ => None,
-    }
-}
-
-/// A document's id: digits, up to 64 bits.
-pub fn parse_id(id: &str) -> Option<i64> {
-    let digits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| id.parse().ok()).flatten()
-}
-
-/// `collections/spells/42`, `indexes/by_name`, `keys`.
-pub fn reference_of_path(path: &str) -> Option<Ref> {
-    let mut parts = path.split('/');
-    let native = Native::parse(parts.next()?)?;
-    let mut reference = Ref::native(native);
-    for part in parts {
-        reference = Ref::new(member(&reference, &part.into())?);
-    }
-    Some(reference)
-}
-
 /// JSON taken as data: the operand of `quote`.
 pub fn quoted(json: &Json) -> Value {
     match json {
@@ -519,7 +652,7 @@ pub fn quoted(json: &Json) -> Value {
         Json::String(text) => Value::String(text.clone()),
         Json::Array(items) => Value::array(items.iter().map(quoted).collect()),
         Json::Object(fields) => match fields.as_slice() {
-            [(key, operand)] if &**key == "@ref" => reference(operand).map_or(Value::Null, Value::Ref),
+            [(key, operand)] if &**key == "@ref" => references::plain(operand).map_or(Value::Null, Value::Ref),
             [(key, operand)] if &**key == "@ts" => text(operand).and_then(Time::parse).map_or(Value::Null, Value::Time),
             [(key, operand)] if &**key == "@date" => {
                 text(operand).and_then(Date::parse).map_or(Value::Null, Value::Date)

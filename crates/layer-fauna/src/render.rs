@@ -254,7 +254,7 @@ impl Renderer {
     fn query(&mut self, closure: &Closure) {
         let source = lambda_source(closure);
         self.out.push_str("{\"@query\":{\"api_version\":");
-        write_string(&closure.api_version, &mut self.out);
+        write_string(closure.api_version.name(), &mut self.out);
         for key in ["lambda", "expr"] {
             self.key(key);
             json::write(source.field(key).unwrap_or(&Json::Null), &mut self.out);
@@ -263,7 +263,7 @@ impl Renderer {
     }
 }
 
-fn hyphenated(uuid: &[u8; 16]) -> String {
+pub fn hyphenated(uuid: &[u8; 16]) -> String {
     let mut text = String::new();
     for (index, byte) in uuid.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
@@ -414,6 +414,7 @@ impl Renderer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api_version::ApiVersion;
     use crate::codec::Encoder;
     use crate::definitions::NoNames;
     use crate::expression::Effect;
@@ -462,9 +463,9 @@ mod tests {
     fn a_lambda_is_of_the_size_it_has_decoded() {
         let source = json::parse(br#"{"lambda":"x","expr":{"add":[1,{"var":"x"}]}}"#).unwrap();
         let closure = Closure {
-            lambda: parse::lambda(&source, Effect::Write).unwrap(),
+            lambda: parse::lambda(&source, Effect::Write, ApiVersion::V4).unwrap(),
             variables: Arc::from([]),
-            api_version: "4".into(),
+            api_version: ApiVersion::V4,
         };
         let fields = Fields::new(vec![("body".into(), Value::Query(Arc::new(closure)))]);
         let mut encoded = Encoder::default();

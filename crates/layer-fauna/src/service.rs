@@ -239,14 +239,13 @@ impl Fauna {
             ("/ping", "GET" | "HEAD") => ping(query),
             ("/authorized", "GET") => self.authorized(&headers),
             ("/" | "/linearized" | "/ping" | "/authorized" | "/stream", _) => {
-                let errors = Errors::protocol(Code::MethodNotAllowed, "Method Not Allowed");
-                let allow = if path == "/" {
-                    "GET, POST"
-                } else if path == "/ping" {
-                    "GET, HEAD"
-                } else {
-                    "POST"
+                let allow = match &*path {
+                    "/" => "GET, POST",
+                    "/ping" | "/authorized" => "GET",
+                    _ => "POST",
                 };
+                let message = format!("Allowed methods are {allow}.");
+                let errors = Errors::protocol(Code::MethodNotAllowed, message);
                 let mut reply = refusal(&errors, 0);
                 reply.headers.push(("allow", allow.into()));
                 reply
@@ -286,7 +285,7 @@ impl Fauna {
         if may_take_long && jwt::is_token(&secret) {
             self.make_keys_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret);
         }
-        let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed));
+        let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()));
         let outcome = match parsed {
             Err(errors) => self.refused(&secret, errors),
             Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
@@ -493,14 +492,12 @@ pub fn refusal(errors: &Errors, micros: u64) -> Reply {
 }
 
 fn ping(query: &str) -> Reply {
-    let scope = headers::parameter(query, "scope")
-        .unwrap_or_else(|| "write".into())
-        .to_lowercase();
-    let known = ["node", "read", "local", "write", "global", "all"].contains(&scope.as_str());
-    if !known {
-        let errors = Errors::protocol(Code::InvalidUrlParameter, format!("Invalid scope '{scope}'"));
-        return refusal(&errors, 0);
-    }
+    let scope = match headers::parameter(query, "scope").as_deref() {
+        None | Some("write" | "global") => "write",
+        Some("read" | "local") => "read",
+        Some("all") => "all",
+        Some(_) => "node",
+    };
     Reply {
         status: 200,
         headers: Vec::new(),

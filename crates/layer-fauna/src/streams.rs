@@ -140,7 +140,8 @@ impl Fauna {
             self.make_keys_ready(&mut view, &secret);
         }
         let caller = self.authenticate(&mut view, &secret)?;
-        let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, Effect::Read))?;
+        let parsed = crate::service::parse_body(body)
+            .and_then(|json| parse::query(&json, Effect::Read, headers.api_version()))?;
         let mut evaluation = self.evaluation(view, &caller, patience)?;
         evaluation.allowed = Effect::Read;
         let value = evaluation.evaluate(&parsed.root)?;

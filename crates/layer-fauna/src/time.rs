@@ -1,6 +1,7 @@
 //! Times with nanoseconds, dates, their ISO spellings and calendar arithmetic (proleptic Gregorian).
 //!
-//! Years run from -999,999,999 to 999,999,999 as in Java; what would leave that range is refused, never wrapped.
+//! Years of dates run from -999,999,999 to 999,999,999, those of times one further, as in Java; what would leave that range is
+//! refused, never wrapped.
 
 use std::fmt;
 
@@ -41,10 +42,11 @@ pub enum Unit {
 pub const DAY_SECONDS: i64 = 86_400;
 const NANOS: i128 = 1_000_000_000;
 const YEAR_MAX: i64 = 999_999_999;
+const OFFSET_SECONDS_MAX: i64 = 18 * 3600;
 
 impl Unit {
     pub fn parse(name: &str) -> Option<Unit> {
-        Some(match name {
+        Some(match name.trim_matches(|c: char| c <= ' ') {
             "half day" | "half days" => Unit::HalfDay,
             "day" | "days" => Unit::Day,
             "hour" | "hours" => Unit::Hour,
@@ -79,7 +81,7 @@ impl Time {
             nanos: nanos.rem_euclid(NANOS) as u32,
         };
         let year = civil_of_days(seconds.div_euclid(DAY_SECONDS)).year;
-        (year.abs() <= YEAR_MAX).then_some(time)
+        (year.abs() <= YEAR_MAX + 1).then_some(time)
     }
 
     pub fn from_micros(micros: i64) -> Time {
@@ -108,10 +110,12 @@ impl Time {
         self.seconds.rem_euclid(DAY_SECONDS)
     }
 
-    /// An ISO date and time with `Z` or any offset.
+    /// An ISO date and time with `Z` or an offset of hours and minutes. A day that its month lacks is taken for the month's
+    /// last, as Java's formatter does unless it is told otherwise.
     pub fn parse(text: &str) -> Option<Time> {
         let (date, rest) = text.split_once(['T', 't'])?;
-        let date = Date::parse(date)?;
+        let Civil { year, month, day } = civil(date)?;
+        let days = days_of_civil(year, month, day.min(days_in_month(year, month)));
         let (clock, offset) = split_offset(rest)?;
         let mut parts = clock.split(':');
         let hour = two_digits(parts.next()?)?;
@@ -122,25 +126,32 @@ impl Time {
         if parts.next().is_some() || !(plain || midnight) {
             return None;
         }
-        let seconds = date.days * DAY_SECONDS + hour * 3600 + minute * 60 + second - offset;
+        let seconds = days * DAY_SECONDS + hour * 3600 + minute * 60 + second - offset;
         Some(Time { seconds, nanos })
     }
 }
 
+/// `Z`, `+HH:MM`, `+HH:MM:ss` or `+HHMM`.
 fn split_offset(rest: &str) -> Option<(&str, i64)> {
     if let Some(clock) = rest.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
     }
     let at = rest.rfind(['+', '-'])?;
     let sign = if rest.as_bytes()[at] == b'-' { -1 } else { 1 };
-    let digits: String = rest[at + 1..].chars().filter(|c| *c != ':').collect();
-    if !matches!(digits.len(), 2 | 4 | 6) || !digits.is_ascii() {
-        return None;
-    }
-    let part = |range: std::ops::Range<usize>| digits.get(range).map_or(Some(0), two_digits);
-    let (hours, minutes, seconds) = (part(0..2)?, part(2..4)?, part(4..6)?);
-    let offset = hours * 3600 + minutes * 60 + seconds;
-    (hours <= 18 && minutes < 60 && seconds < 60).then_some((&rest[..at], sign * offset))
+    let spelled = &rest[at + 1..];
+    let parts: Vec<&str> = match spelled.len() {
+        4 => vec![spelled.get(..2)?, spelled.get(2..)?],
+        _ => spelled.split(':').collect(),
+    };
+    let numbers: Option<Vec<i64>> = parts.into_iter().map(two_digits).collect();
+    let offset = match *numbers?.as_slice() {
+        [hours, minutes] if hours <= 18 && minutes < 60 => hours * 3600 + minutes * 60,
+        [hours, minutes, seconds] if hours <= 18 && minutes < 60 && seconds < 60 => {
+            hours * 3600 + minutes * 60 + seconds
+        }
+        _ => return None,
+    };
+    (offset <= OFFSET_SECONDS_MAX).then_some((&rest[..at], sign * offset))
 }
 
 fn two_digits(text: &str) -> Option<i64> {
@@ -181,21 +192,8 @@ impl fmt::Display for Time {
 
 impl Date {
     pub fn parse(text: &str) -> Option<Date> {
-        let (sign, digits) = match text.as_bytes().first()? {
-            b'-' => (-1, &text[1..]),
-            b'+' => (1, &text[1..]),
-            _ => (1, text),
-        };
-        let mut parts = digits.split('-');
-        let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-        let all_digits = year.bytes().all(|byte| byte.is_ascii_digit());
-        if parts.next().is_some() || !all_digits || !(4..=9).contains(&year.len()) {
-            return None;
-        }
-        let year = sign * year.parse::<i64>().ok()?;
-        let (month, day) = (two_digits(month)? as u32, two_digits(day)? as u32);
-        let valid = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month);
-        valid.then(|| Date {
+        let Civil { year, month, day } = civil(text)?;
+        (day <= days_in_month(year, month)).then(|| Date {
             days: days_of_civil(year, month, day),
         })
     }
@@ -235,6 +233,29 @@ impl fmt::Display for Date {
             _ => write!(f, "-{:04}-{month:02}-{day:02}", -year),
         }
     }
+}
+
+/// A year of four digits, or of more with its sign; a month; a day that some month has.
+fn civil(text: &str) -> Option<Civil> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (Some(-1), &text[1..]),
+        b'+' => (Some(1), &text[1..]),
+        _ => (None, text),
+    };
+    let mut parts = digits.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    let fits = match sign {
+        None => year.len() == 4,
+        Some(1) => (5..=10).contains(&year.len()),
+        Some(_) => (4..=10).contains(&year.len()) && year.bytes().any(|digit| digit != b'0'),
+    };
+    if parts.next().is_some() || !fits || !year.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let year = sign.unwrap_or(1) * year.parse::<i64>().ok()?;
+    let (month, day) = (two_digits(month)? as u32, two_digits(day)? as u32);
+    let valid = (1..=12).contains(&month) && (1..=31).contains(&day) && year.abs() <= YEAR_MAX;
+    valid.then_some(Civil { year, month, day })
 }
 
 fn is_leap(year: i64) -> bool {
@@ -286,6 +307,10 @@ mod tests {
             ("1970-01-01T01:00:00+01:00", "1970-01-01T00:00:00Z"),
             ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z"),
             ("0000-02-29T00:00Z", "0000-02-29T00:00:00Z"),
+            ("2021-02-31T00:00:00Z", "2021-02-28T00:00:00Z"),
+            ("2020-01-01T24:00:00Z", "2020-01-02T00:00:00Z"),
+            ("2020-01-01T01:30:00+0130", "2020-01-01T00:00:00Z"),
+            ("+12020-01-01T00:00:00Z", "+12020-01-01T00:00:00Z"),
         ];
         for (text, expected) in cases {
             assert_eq!(Time::parse(text).unwrap().to_string(), expected);
@@ -293,7 +318,10 @@ mod tests {
         for text in [
             "nope",
             "2020-13-01T00:00:00Z",
-            "2021-02-29T00:00:00Z",
+            "2021-02-32T00:00:00Z",
+            "12020-01-01T00:00:00Z",
+            "2020-01-01T00:00:00+01",
+            "2020-01-01T00:00:00",
             "2020-01-01T25:00:00Z",
             "2020-01-01",
         ] {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::api_version::ApiVersion;
 use crate::contents::Contents;
 use crate::expression::Lambda;
 use crate::time::{Date, Time};
@@ -214,6 +215,11 @@ impl Ref {
         Some(Ref::named(Native::Databases, last.clone()).with_scope(above.into()))
     }
 
+    /// A collection, of documents or built in.
+    pub fn is_collection(&self) -> bool {
+        matches!(self.target, Target::Native(_) | Target::Named(Native::Collections, _))
+    }
+
     /// The kind of schema object it names, if it does.
     pub fn names(&self, native: Native) -> bool {
         matches!(&self.target, Target::Named(kind, _) if *kind == native)
@@ -257,7 +263,7 @@ pub struct Closure {
     pub lambda: Arc<Lambda>,
     pub variables: Arc<[Value]>,
     /// As stored and shown.
-    pub api_version: Arc<str>,
+    pub api_version: ApiVersion,
 }
 
 impl Items {
@@ -458,23 +464,20 @@ impl Value {
             Value::Uuid(_) => "UUID",
             Value::Query(_) => "Lambda",
             Value::Document(_) => "Object",
-            Value::TransactionTime => "Transaction Time",
+            Value::TransactionTime => "Unresolved Transaction Time",
         }
     }
 }
 
 impl Ref {
-    fn type_name(&self) -> &'static str {
+    /// The name that error messages have for its kind.
+    pub fn type_name(&self) -> &'static str {
         match &self.target {
             Target::Named(Native::Databases, _) => "Database Ref",
-            Target::Named(Native::Collections, _) => "Collection Ref",
+            Target::Native(_) | Target::Named(Native::Collections, _) => "Collection Ref",
             Target::Named(Native::Indexes, _) => "Index Ref",
             Target::Named(Native::Functions, _) => "User Function Ref",
-            Target::Named(Native::Roles, _) => "Role Ref",
-            Target::Named(Native::AccessProviders, _) => "Access Provider Ref",
             Target::Numbered(Native::Keys, _) => "Key Ref",
-            Target::Numbered(Native::Tokens, _) => "Token Ref",
-            Target::Numbered(Native::Credentials, _) => "Credentials Ref",
             _ => "Ref",
         }
     }

@@ -12,14 +12,14 @@ from faunadb import query as q
 from harness.fauna import connect
 from harness.server import Server
 
-SECRET = {"Authorization": "Bearer secret"}
+SECRET = {"Authorization": "Bearer secret", "X-FaunaDB-API-Version": "4"}
 NUMBERS = list(range(1000))
 LONG = '{"map":{"lambda":"x","expr":{"map":{"lambda":"y","expr":{"add":[{"var":"x"},{"var":"y"}]}},"collection":%s}},"collection":%s}' % (NUMBERS[:500], NUMBERS)
 
 
 def ask(server: Server, body: str, secret: str = "secret", **headers) -> httpx.Response:
     url = f"http://127.0.0.1:{server.fauna_port}/"
-    return httpx.post(url, content=body, headers={"Authorization": f"Bearer {secret}", **headers}, timeout=60)
+    return httpx.post(url, content=body, headers={"Authorization": f"Bearer {secret}", "X-FaunaDB-API-Version": "4", **headers}, timeout=60)
 
 
 def test_a_query_has_its_time(server):

@@ -15,7 +15,7 @@ from harness.fauna import connect
 from harness.server import Server
 
 PAYLOAD = '{"add":[1,2]}'
-SECRET = {"Authorization": "Bearer secret"}
+SECRET = {"Authorization": "Bearer secret", "X-FaunaDB-API-Version": "4"}
 
 
 @pytest.fixture(scope="module")

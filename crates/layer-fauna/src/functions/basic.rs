@@ -19,24 +19,18 @@ pub fn not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    check_given(arguments).within("equals")?;
-    let equal = arguments
-        .many(0)
-        .windows(2)
-        .all(|pair| order::equal(&pair[0], &pair[1]));
-    Ok(Value::Bool(equal))
+    let (first, rest) = arguments.one_or_more(0);
+    Ok(Value::Bool(rest.iter().all(|value| order::equal(first, value))))
 }
 
-/// At least one operand.
-fn check_given(arguments: &Arguments) -> Result<()> {
-    match arguments.many(0).is_empty() {
-        true => Err(Errors::argument("Non-empty array expected.")),
-        false => Ok(()),
-    }
-}
-
-fn ordered(arguments: &Arguments, key: &'static str, holds: fn(Ordering) -> bool) -> Result<Value> {
-    check_given(arguments).within(key)?;
+/// Refs that lead nowhere have no place in the order.
+fn ordered(
+    evaluation: &mut Evaluation<'_>,
+    arguments: &Arguments,
+    key: &'static str,
+    holds: fn(Ordering) -> bool,
+) -> Result<Value> {
+    evaluation.check_all_defined(arguments.many(0)).within(key)?;
     let ordered = arguments
         .many(0)
         .windows(2)
@@ -44,20 +38,20 @@ fn ordered(arguments: &Arguments, key: &'static str, holds: fn(Ordering) -> bool
     Ok(Value::Bool(ordered))
 }
 
-pub fn lt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, "lt", Ordering::is_lt)
+pub fn lt(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(evaluation, arguments, "lt", Ordering::is_lt)
 }
 
-pub fn lte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, "lte", Ordering::is_le)
+pub fn lte(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(evaluation, arguments, "lte", Ordering::is_le)
 }
 
-pub fn gt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, "gt", Ordering::is_gt)
+pub fn gt(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(evaluation, arguments, "gt", Ordering::is_gt)
 }
 
-pub fn gte(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    ordered(arguments, "gte", Ordering::is_ge)
+pub fn gte(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    ordered(evaluation, arguments, "gte", Ordering::is_ge)
 }
 
 pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -78,7 +72,7 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     };
     let outer = std::mem::replace(&mut evaluation.authorization.rights, rights);
     let allowed = evaluation.allowed;
-    if function.body.lambda.may_write && allowed < Effect::Write {
+    if function.body.lambda.effect == Effect::Write && allowed < Effect::Write {
         evaluation.allowed = Effect::Read;
     }
     let answer = evaluation.apply(&function.body, argument);
@@ -116,10 +110,11 @@ pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
     }
 }
 
-/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through.
+/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through with its place
+/// in the function.
 fn called(cause: Errors) -> Errors {
     if cause.is_final() {
-        return cause;
+        return cause.placed();
     }
     let mut errors = Errors::new(Code::CallError, "Calling the function resulted in an error.");
     errors.0[0].cause = cause.0;

@@ -1,91 +1,136 @@
 //! Casts between types, and tests of types.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::is_set as stands_for_set;
-use super::strings::shown;
+use super::numerals;
 use super::times;
 use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation};
+use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::number::java_double;
-use crate::value::{Native, Target, Value};
+use crate::render::hyphenated;
+use crate::value::{Fields, Native, Target, Value};
 
 fn cannot(value: &Value, to: &str) -> Errors {
     Errors::argument(format!("Cannot cast {} to {to}.", value.type_name()))
 }
 
+/// The text that a scalar is cast to.
+pub fn text_of(value: &Value) -> Option<Arc<str>> {
+    Some(match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "null".into(),
+        Value::Bool(value) => value.to_string().into(),
+        Value::Int(integer) => integer.to_string().into(),
+        Value::Double(double) => java_double(*double).into(),
+        Value::Time(time) => time.to_string().into(),
+        Value::Date(date) => date.to_string().into(),
+        Value::Uuid(uuid) => hyphenated(uuid).into(),
+        _ => return None,
+    })
+}
+
 pub fn to_string(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let text = match arguments.value(0) {
-        Value::Double(double) => java_double(*double),
-        Value::Time(time) => time.to_string(),
-        Value::Date(date) => date.to_string(),
-        value @ (Value::String(_) | Value::Int(_) | Value::Bool(_) | Value::Null) => shown(value),
-        other => return Err(cannot(other, "String")).within("to_string"),
-    };
-    Ok(Value::string(text))
-}
-
-/// A number as Java reads it; integers where there is no point and no exponent.
-fn parse_number(text: &str) -> Option<Value> {
-    if let Ok(integer) = text.parse() {
-        return Some(Value::Int(integer));
-    }
-    let looks_like_one = text
-        .bytes()
-        .next_back()
-        .is_some_and(|last| last.is_ascii_digit() || last == b'.');
-    looks_like_one.then(|| text.parse().ok().map(Value::Double)).flatten()
-}
-
-fn invalid(what: &str, text: &str) -> Errors {
-    Errors::argument(format!("Invalid {what} '{text}'."))
+    let value = arguments.value(0);
+    text_of(value).map(Value::String).ok_or_else(|| cannot(value, "String"))
 }
 
 pub fn to_number(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    match arguments.value(0) {
-        number @ (Value::Int(_) | Value::Double(_)) => Ok(number.clone()),
-        Value::String(text) => parse_number(text)
-            .ok_or_else(|| invalid("number", text))
-            .within("to_number"),
-        other => Err(cannot(other, "Number")).within("to_number"),
+    let value = arguments.value(0);
+    number_of(value).ok_or_else(|| cannot(value, "Number"))
+}
+
+fn number_of(value: &Value) -> Option<Value> {
+    match value {
+        Value::Int(_) | Value::Double(_) => Some(value.clone()),
+        Value::String(text) => numerals::read(text),
+        _ => None,
     }
 }
 
 pub fn to_integer(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    match arguments.value(0) {
-        Value::Int(integer) => Ok(Value::Int(*integer)),
-        Value::Double(double) => Ok(Value::Int(*double as i64)),
-        Value::String(text) => match parse_number(text) {
-            Some(Value::Int(integer)) => Ok(Value::Int(integer)),
-            _ => Err(invalid("integer", text)).within("to_integer"),
-        },
-        other => Err(cannot(other, "Integer")).within("to_integer"),
+    let value = arguments.value(0);
+    match number_of(value) {
+        Some(Value::Double(double)) => Ok(Value::Int(double as i64)),
+        Some(integer) => Ok(integer),
+        None => Err(cannot(value, "Integer")).within("to_integer"),
     }
 }
 
 pub fn to_double(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    match arguments.value(0) {
-        Value::Int(integer) => Ok(Value::Double(*integer as f64)),
-        Value::Double(double) => Ok(Value::Double(*double)),
-        Value::String(text) => match parse_number(text) {
-            Some(Value::Int(integer)) => Ok(Value::Double(integer as f64)),
-            Some(double) => Ok(double),
-            None => Err(invalid("double", text)).within("to_double"),
-        },
-        other => Err(cannot(other, "Double")).within("to_double"),
+    let value = arguments.value(0);
+    match number_of(value) {
+        Some(Value::Int(integer)) => Ok(Value::Double(integer as f64)),
+        Some(double) => Ok(double),
+        None => Err(cannot(value, "Double")).within("to_double"),
     }
 }
 
-pub fn to_time(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn to_time(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let value = arguments.value(0);
-    times::cast_to_time(value)
-        .unwrap_or_else(|| Err(cannot(value, "Time")))
-        .within("to_time")
+    times::cast_to_time(evaluation, value).unwrap_or_else(|| Err(cannot(value, "Time")))
 }
 
 pub fn to_date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let value = arguments.value(0);
-    times::cast_to_date(value)
-        .unwrap_or_else(|| Err(cannot(value, "Date")))
-        .within("to_date")
+    times::cast_to_date(value).unwrap_or_else(|| Err(cannot(value, "Date")))
+}
+
+/// Of pairs an object: a key that comes again replaces the value it had.
+pub fn to_object(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    match arguments.value(0) {
+        object @ Value::Object(_) => Ok(object.clone()),
+        Value::Document(document) => Ok(document.as_object()),
+        Value::Array(pairs) => object_of(&pairs.values).within("to_object"),
+        other => Err(cannot(other, "Object")).within("to_object"),
+    }
+}
+
+fn object_of(pairs: &[Value]) -> Result<Value> {
+    let mut errors = Vec::new();
+    let mut entries: Vec<(Arc<str>, Value)> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    for (index, pair) in pairs.iter().enumerate() {
+        let Some([Value::String(key), value]) = pair.as_items() else {
+            let wrong = wrong_type("Field/Value", pair).at_index(index);
+            errors.extend(wrong.0);
+            continue;
+        };
+        match places.get(key) {
+            Some(&place) => entries[place].1 = value.clone(),
+            None => {
+                places.insert(key.clone(), entries.len());
+                entries.push((key.clone(), value.clone()));
+            }
+        }
+    }
+    Errors::unless_empty(errors)?;
+    Ok(Value::object(entries))
+}
+
+/// The fields of an object or a document.
+pub fn fields_of(value: &Value) -> Option<Arc<Fields>> {
+    match value {
+        Value::Object(fields) => Some(fields.clone()),
+        Value::Document(document) => document.as_object().as_object().cloned(),
+        _ => None,
+    }
+}
+
+pub fn to_array(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let value = arguments.value(0);
+    if let Value::Array(_) = value {
+        return Ok(value.clone());
+    }
+    let Some(fields) = fields_of(value) else {
+        return Err(cannot(value, "Array")).within("to_array");
+    };
+    let pairs = fields
+        .entries
+        .iter()
+        .map(|(key, value)| Value::array(vec![Value::String(key.clone()), value.clone()]));
+    Ok(Value::array(pairs.collect()))
 }
 
 macro_rules! tests_of_types {
@@ -103,7 +148,7 @@ tests_of_types! {
     is_boolean: Value::Bool(_),
     is_null: Value::Null,
     is_bytes: Value::Bytes(_),
-    is_timestamp: Value::Time(_),
+    is_timestamp: Value::Time(_) | Value::TransactionTime,
     is_date: Value::Date(_),
     is_uuid: Value::Uuid(_),
     is_string: Value::String(_),

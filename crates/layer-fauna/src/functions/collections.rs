@@ -6,10 +6,12 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::is_set;
+use super::casts::fields_of;
 use super::numbers;
-use crate::error::{Errors, Result, Within};
+use super::{Kind, is_set};
+use crate::error::{Errors, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::expression::Effect;
 use crate::order;
 use crate::pages::page;
 use crate::sets::as_set;
@@ -32,8 +34,17 @@ fn rebuilt(container: &Value, values: Vec<Value>) -> Value {
     }
 }
 
+/// Sets are not walked by these.
+fn check_array_or_page(container: &Value) -> Result<()> {
+    match container {
+        Value::Array(_) | Value::Page(_) => Ok(()),
+        other => Err(wrong_type("Array or Page", other)).within("collection"),
+    }
+}
+
 pub fn map(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (closure, container) = (arguments.closure(0), arguments.value(1));
+    check_array_or_page(container)?;
     let mut mapped = Vec::with_capacity(elements(container).len());
     for element in elements(container) {
         mapped.push(evaluation.apply(closure, element.clone()).within("map")?);
@@ -42,6 +53,7 @@ pub fn map(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
 }
 
 pub fn foreach(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_array_or_page(arguments.value(1))?;
     for element in elements(arguments.value(1)) {
         evaluation
             .apply(arguments.closure(0), element.clone())
@@ -53,20 +65,29 @@ pub fn foreach(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result
 pub fn filter(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (closure, container) = (arguments.closure(0), arguments.value(1));
     if is_set(container) {
+        if closure.lambda.effect == Effect::Write {
+            let message = "Invalid lambda. Lambda in this context may not write or call a user function.";
+            return Err(Errors::argument(message)).within("filter");
+        }
         return Ok(Value::Set(Arc::new(Set::Filter(container.clone(), closure.clone()))));
     }
-    let mut kept = Vec::new();
+    let mut verdicts = Vec::new();
     for element in elements(container) {
-        match evaluation.apply(closure, element.clone()).within("filter")? {
+        verdicts.push(evaluation.apply(closure, element.clone()).within("filter")?);
+    }
+    let (mut kept, mut errors) = (Vec::new(), Vec::new());
+    for (index, (element, verdict)) in elements(container).iter().zip(&verdicts).enumerate() {
+        match verdict {
             Value::Bool(true) => kept.push(element.clone()),
             Value::Bool(false) => {}
-            other => return Err(wrong_type("Boolean", &other)).within("filter"),
+            other => errors.extend(wrong_type("Boolean", other).at_index(index).0),
         }
     }
+    Errors::unless_empty(errors)?;
     Ok(rebuilt(container, kept))
 }
 
-/// Folds a collection. What comes of a page is a page of one.
+/// Folds a collection.
 fn fold(
     evaluation: &mut Evaluation<'_>,
     container: &Value,
@@ -88,9 +109,10 @@ fn fold(
     Ok(folded)
 }
 
+/// What comes of a page is a page of one, with its cursors.
 fn summary(container: &Value, value: Value) -> Value {
     match container {
-        Value::Page(_) => page(None, None, vec![value]),
+        Value::Page(_) => rebuilt(container, vec![value]),
         _ => value,
     }
 }
@@ -108,10 +130,7 @@ pub fn reduce(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
                 .within("reduce")
         },
     )?;
-    Ok(match container {
-        Value::Page(old) => page(old.before.clone(), old.after.clone(), vec![reduced]),
-        _ => reduced,
-    })
+    Ok(summary(container, reduced))
 }
 
 pub fn count(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -143,26 +162,31 @@ pub fn sum(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
 pub fn mean(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(0);
     let mut count = 0u64;
-    let sum = fold(evaluation, container, Value::Double(0.0), &mut |_, sum, element| {
+    let sum = fold(evaluation, container, Value::Int(0), &mut |_, sum, element| {
         count += 1;
         numbers::plus(&sum, &number("mean", element)?)
     })?;
-    match (sum, count) {
-        (_, 0) => Err(empty(container)).within("mean"),
-        (Value::Double(sum), count) => Ok(summary(container, Value::Double(sum / count as f64))),
-        (other, _) => Ok(other),
+    match count {
+        0 => Err(empty()).within("mean"),
+        _ => {
+            let mean = numbers::as_double(&sum) / count as f64;
+            Ok(summary(container, Value::Double(mean)))
+        }
     }
 }
 
-fn empty(container: &Value) -> Errors {
-    Errors::argument(match is_set(container) {
-        true => "Non-empty set expected.",
-        false => "Non-empty array expected.",
-    })
+fn empty() -> Errors {
+    Errors::argument("Non-empty array expected.")
 }
 
-/// The least or the greatest element.
+/// The least or the greatest element; of a single array in an array, its own.
 pub fn extreme(evaluation: &mut Evaluation<'_>, container: &Value, larger: bool, key: &'static str) -> Result<Value> {
+    if let Some([single]) = container.as_items()
+        && Kind::Iterable.takes(single)
+        && !matches!(single, Value::Ref(_))
+    {
+        return extreme(evaluation, single, larger, key);
+    }
     let mut found: Option<Value> = None;
     fold(evaluation, container, Value::Null, &mut |_, _, element| {
         found = Some(match found.take() {
@@ -171,7 +195,7 @@ pub fn extreme(evaluation: &mut Evaluation<'_>, container: &Value, larger: bool,
         });
         Ok(Value::Null)
     })?;
-    let found = found.ok_or_else(|| empty(container)).within(key)?;
+    let found = found.ok_or_else(empty).within(key)?;
     Ok(summary(container, found))
 }
 
@@ -224,6 +248,7 @@ pub fn is_nonempty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Re
 }
 
 pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_array_or_page(arguments.value(1))?;
     let (container, all) = (arguments.value(1), elements(arguments.value(1)));
     let count = clamp(arguments.integer(0), all.len());
     let taken = all[..count].to_vec();
@@ -237,6 +262,7 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_array_or_page(arguments.value(1))?;
     let (container, all) = (arguments.value(1), elements(arguments.value(1)));
     let count = clamp(arguments.integer(0), all.len());
     let rest = all[count..].to_vec();
@@ -278,10 +304,22 @@ pub fn reverse(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(rebuilt(container, elements(container).iter().rev().cloned().collect()))
 }
 
-/// Values told apart by their text: equal numbers of either kind are one.
+/// Values told apart by their text: 1 and 1.0 are two, the order of an object's keys is nothing.
 fn identity(value: &Value) -> String {
     match value {
-        Value::Double(double) if double.fract() == 0.0 && double.abs() < 9e15 => (*double as i64).to_string(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.values.iter().map(identity).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::Object(fields) => {
+            let entries = fields.entries.iter();
+            let mut entries: Vec<String> = entries
+                .map(|(key, value)| format!("{key:?}:{}", identity(value)))
+                .collect();
+            entries.sort_unstable();
+            format!("{{{}}}", entries.join(","))
+        }
+        Value::Double(double) if *double == 0.0 => "0.0".to_owned(),
         other => crate::render::compact(other),
     }
 }
@@ -296,43 +334,63 @@ pub fn distinct(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> 
     Ok(rebuilt(container, kept.cloned().collect()))
 }
 
-/// Sets, or arrays, but not both.
-fn all_sets(arguments: &Arguments, key: &'static str) -> Result<bool> {
-    let operands = arguments.many(0);
-    let (Some(first), many) = (operands.first(), arguments.value(0).as_items().is_some()) else {
-        return Err(Errors::argument("Non-empty array expected.")).within(key);
-    };
-    let sets = is_set(first);
-    for (index, operand) in operands.iter().enumerate() {
-        let fits = if sets {
-            is_set(operand)
-        } else {
-            matches!(operand, Value::Array(_))
-        };
-        if !fits {
-            let expected = match (sets, index) {
-                (true, _) => "Set",
-                (false, 0) => "Array or Set",
-                (false, _) => "Array",
-            };
-            let errors = wrong_type(expected, operand);
-            let errors = if many {
-                Err(errors).within_index(index)
-            } else {
-                Err(errors)
-            };
-            return errors.within(key);
-        }
+/// Sets make a set, arrays an array; they do not mix.
+fn combine(
+    evaluation: &mut Evaluation<'_>,
+    arguments: &Arguments,
+    key: &'static str,
+    as_set: fn(Vec<Value>) -> Set,
+    join: fn(Vec<Value>, &[Value]) -> Vec<Value>,
+) -> Result<Value> {
+    let (first, rest) = arguments.one_or_more(0);
+    if arguments.many(0).iter().all(is_set) {
+        let set = as_set(arguments.many(0).to_vec());
+        evaluation.shape(&set).within(key)?;
+        return Ok(Value::Set(Arc::new(set)));
     }
-    Ok(sets)
+    if arguments.many(0).iter().any(is_set) {
+        let message = "Arguments cannot be of different types, expected Set or Array.";
+        return Err(Errors::argument(message)).within(key);
+    }
+    let joined = rest
+        .iter()
+        .fold(elements(first).to_vec(), |joined, more| join(joined, elements(more)));
+    Ok(Value::array(joined))
 }
 
+fn counts(values: &[Value]) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    values
+        .iter()
+        .for_each(|value| *counts.entry(identity(value)).or_default() += 1);
+    counts
+}
+
+/// Takes one of the values that are left, if there is one.
+fn took_one(left: &mut HashMap<String, usize>, value: &Value) -> bool {
+    match left.get_mut(&identity(value)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Each value as often as the array that has most of it, all where it first stands.
 pub fn union(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    combine(evaluation, arguments, "union", Set::Union, |counts, more| {
-        more.into_iter().for_each(|(key, count)| {
-            let known = counts.entry(key).or_default();
+    combine(evaluation, arguments, "union", Set::Union, |one, other| {
+        let mut most = counts(&one);
+        for (key, count) in counts(other) {
+            let known = most.entry(key).or_default();
             *known = count.max(*known);
-        });
+        }
+        let all = one.iter().chain(other);
+        all.flat_map(|value| {
+            let count = most.insert(identity(value), 0).unwrap_or(0);
+            std::iter::repeat_n(value.clone(), count)
+        })
+        .collect()
     })
 }
 
@@ -342,69 +400,18 @@ pub fn intersection(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> R
         arguments,
         "intersection",
         Set::Intersection,
-        |counts, more| {
-            counts
-                .iter_mut()
-                .for_each(|(key, count)| *count = (*count).min(more.get(key).copied().unwrap_or(0)));
+        |one, other| {
+            let mut left = counts(other);
+            one.into_iter().filter(|value| took_one(&mut left, value)).collect()
         },
     )
 }
 
 pub fn difference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    combine(evaluation, arguments, "difference", Set::Difference, |counts, more| {
-        counts
-            .iter_mut()
-            .for_each(|(key, count)| *count = count.saturating_sub(more.get(key).copied().unwrap_or(0)));
+    combine(evaluation, arguments, "difference", Set::Difference, |one, other| {
+        let mut left = counts(other);
+        one.into_iter().filter(|value| !took_one(&mut left, value)).collect()
     })
-}
-
-/// Arrays are multisets: `join` says how the counts of two of them combine. Elements keep the order of their first coming.
-fn combine(
-    evaluation: &mut Evaluation<'_>,
-    arguments: &Arguments,
-    key: &'static str,
-    as_set: fn(Vec<Value>) -> Set,
-    join: fn(&mut HashMap<String, usize>, HashMap<String, usize>),
-) -> Result<Value> {
-    let is_single_array = arguments
-        .many(0)
-        .first()
-        .is_some_and(|first| !is_set(first) && !matches!(first, Value::Array(_)));
-    if is_single_array
-        && arguments.value(0).as_items().is_some_and(|items| {
-            items
-                .iter()
-                .all(|item| !is_set(item) && !matches!(item, Value::Array(_) | Value::Page(_)))
-        })
-    {
-        return Ok(arguments.value(0).clone());
-    }
-    if all_sets(arguments, key)? {
-        let set = as_set(arguments.many(0).to_vec());
-        evaluation.shape(&set).within(key)?;
-        return Ok(Value::Set(Arc::new(set)));
-    }
-    let mut counts: Option<HashMap<String, usize>> = None;
-    for operand in arguments.many(0) {
-        let mut more: HashMap<String, usize> = HashMap::new();
-        elements(operand)
-            .iter()
-            .for_each(|element| *more.entry(identity(element)).or_default() += 1);
-        match &mut counts {
-            None => counts = Some(more),
-            Some(counts) => join(counts, more),
-        }
-    }
-    let mut counts = counts.unwrap_or_default();
-    let all = arguments.many(0).iter().flat_map(elements);
-    let kept = all.filter(|element| match counts.get_mut(&identity(element)) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            true
-        }
-        _ => false,
-    });
-    Ok(Value::array(kept.cloned().collect()))
 }
 
 pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -426,7 +433,11 @@ pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) ->
         .into_iter()
         .flatten()
         .any(|part| order::equal(&part, wanted)),
-        other => return Err(wrong_type("Array, Page, Object, or Set", other)).within("in"),
+        Value::Query(_) => false,
+        _ => {
+            let message = "Object, Array, Page, Set, or Ref expected, Scalar provided.";
+            return Err(Errors::argument(message)).within("in");
+        }
     };
     Ok(Value::Bool(found))
 }
@@ -445,81 +456,49 @@ fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, wanted: &Val
     Ok(found)
 }
 
-fn fields_of(value: &Value) -> Arc<Fields> {
-    let object = match value {
-        Value::Document(document) => document.as_object(),
-        other => other.clone(),
-    };
-    object.as_object().cloned().unwrap_or_default()
-}
-
+/// Objects into one: a lambda may say what becomes of each key on the right; nulls go.
 pub fn merge(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let mut entries = fields_of(arguments.value(0)).entries.clone();
-    for with in arguments.many(1) {
-        let with = fields_of(with);
-        merge_one(evaluation, &mut entries, &with, arguments)?;
+    let mut errors = Vec::new();
+    let mut fields_at = |value: &Value, place: &dyn Fn(Errors) -> Errors| {
+        let fields = fields_of(value);
+        if fields.is_none() {
+            errors.extend(place(wrong_type("Object", value)).0);
+        }
+        fields.unwrap_or_default()
+    };
+    let left = fields_at(arguments.value(0), &|errors| errors.within(Step::Key("merge")));
+    let with = arguments.value(1);
+    let rights: Vec<Arc<Fields>> = match with.as_items() {
+        None => vec![fields_at(with, &|errors| errors.within(Step::Key("with")))],
+        Some(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| fields_at(item, &|errors| errors.at_index(index).within(Step::Key("with"))))
+                .collect()
+        }
+    };
+    Errors::unless_empty(errors)?;
+    let mut merged: Vec<(Arc<str>, Option<Value>)> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    for (key, value) in &left.entries {
+        places.insert(key.clone(), merged.len());
+        merged.push((key.clone(), Some(value.clone())));
     }
-    Ok(Value::object(entries))
-}
-
-fn merge_one(
-    evaluation: &mut Evaluation<'_>,
-    entries: &mut Vec<(Arc<str>, Value)>,
-    with: &Fields,
-    arguments: &Arguments,
-) -> Result<()> {
-    let mut right: HashMap<Arc<str>, Value> = with.entries.iter().cloned().collect();
-    let mut merged = Vec::with_capacity(entries.len() + right.len());
-    let pairs = entries.drain(..).map(|(key, left)| {
-        let right = right.remove(&key);
-        (key, left, right)
-    });
-    let mut pairs: Vec<(Arc<str>, Value, Option<Value>)> = pairs.collect();
-    let added = with
-        .entries
-        .iter()
-        .filter_map(|(key, _)| Some((key.clone(), Value::Null, Some(right.remove(key)?))));
-    pairs.extend(added);
-    for (key, left, right) in pairs {
+    for (key, right) in rights.iter().flat_map(|right| &right.entries) {
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            merged.push((key.clone(), None));
+            merged.len() - 1
+        });
         let value = match arguments.optional(2) {
             Some(Value::Query(closure)) => {
-                let argument = vec![Value::String(key.clone()), left, right.unwrap_or(Value::Null)];
-                evaluation.apply(closure, Value::array(argument)).within("lambda")?
+                let left = merged[place].1.clone().unwrap_or(Value::Null);
+                let argument = Value::array(vec![Value::String(key.clone()), left, right.clone()]);
+                evaluation.apply(closure, argument).within("lambda")?
             }
-            _ => right.unwrap_or(left),
+            _ => right.clone(),
         };
-        if !value.is_null() {
-            merged.push((key, value));
-        }
+        merged[place].1 = (!value.is_null()).then_some(value);
     }
-    *entries = merged;
-    Ok(())
-}
-
-pub fn to_object(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let mut entries: Vec<(Arc<str>, Value)> = Vec::new();
-    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
-    for (index, pair) in elements(arguments.value(0)).iter().enumerate() {
-        let Some([Value::String(key), value]) = pair.as_items() else {
-            let errors = Errors::argument("Array of [key, value] pairs expected.");
-            return Err(errors).within_index(index).within("to_object");
-        };
-        match places.get(key) {
-            Some(&place) => entries[place].1 = value.clone(),
-            None => {
-                places.insert(key.clone(), entries.len());
-                entries.push((key.clone(), value.clone()));
-            }
-        }
-    }
-    Ok(Value::object(entries))
-}
-
-pub fn to_array(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let fields = fields_of(arguments.value(0));
-    let pairs = fields
-        .entries
-        .iter()
-        .map(|(key, value)| Value::array(vec![Value::String(key.clone()), value.clone()]));
-    Ok(Value::array(pairs.collect()))
+    let kept = merged.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    Ok(Value::object(kept.collect()))
 }

@@ -10,8 +10,9 @@ mod casts;
 mod collections;
 pub mod format;
 mod numbers;
+mod numerals;
 mod reads;
-mod refs;
+pub mod refs;
 mod regex;
 pub mod select;
 pub mod strings;
@@ -22,10 +23,12 @@ use std::sync::{Arc, LazyLock};
 
 use rustc_hash::FxHashMap;
 
-use crate::error::Result;
-use crate::evaluation::{Arguments, Evaluation};
+use crate::api_version::ApiVersion;
+use crate::error::{Errors, Result};
+use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::expression::Effect;
 use crate::json::Json;
+use crate::time::Unit;
 use crate::value::{Native, Target, Value};
 
 #[derive(Debug)]
@@ -35,6 +38,25 @@ pub struct Function {
     /// It may come to a write by what it calls.
     pub may_write: bool,
     pub body: Body,
+}
+
+impl Function {
+    /// The most that it may come to.
+    pub fn maximal_effect(&self) -> Effect {
+        match self.may_write {
+            true => Effect::Write,
+            false => self.effect,
+        }
+    }
+
+    fn since(&self) -> ApiVersion {
+        match self.parameters[0].key {
+            "contains_path" | "contains_field" | "contains_value" => ApiVersion::V3,
+            "first" | "last" | "access_provider" | "access_providers" | "create_access_provider" => ApiVersion::V4,
+            "current_identity" | "has_current_identity" | "current_token" | "has_current_token" => ApiVersion::V4,
+            _ => ApiVersion::V2_0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -71,98 +93,145 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Any,
+    /// At least one of anything.
+    Anys,
+    Scalars,
     Null,
     NullOrDatabase,
+    Database,
     Boolean,
-    Booleans,
     Integer,
     Number,
+    /// At least one.
     Numbers,
     Text,
     Texts,
-    TextOrBytes,
     Array,
     Object,
-    Objects,
+    /// Written out in place: the parser asks for it.
     Lambda,
-    LambdaOrIndex,
+    /// Written out in place, or any expression: the function says what that may be.
+    LambdaOrAny,
     Ref,
+    CollectionRef,
+    /// A ref or the name of a collection.
+    RefOrName,
+    IndexRefOrName,
+    FunctionRefOrName,
     RefOrSet,
     Set,
     SetOrArray,
-    ArrayOrPage,
-    Collection,
-    CollectionOrPage,
+    /// At least one.
+    SetsOrArrays,
+    Iterable,
+    /// A time, or microseconds.
     Time,
-    TimeOrDate,
+    /// A time that may be that of this transaction.
+    Moment,
+    Temporal,
     Unit,
+    Action,
+    Normalizer,
 }
 
 impl Kind {
     /// What messages call it.
     pub fn expected(self) -> &'static str {
         match self {
-            Kind::Any => "Any",
+            Kind::Any | Kind::Anys => "Any",
+            Kind::Scalars => "Scalar",
             Kind::Null => "Null",
-            Kind::NullOrDatabase => "Database Ref",
-            Kind::Boolean | Kind::Booleans => "Boolean",
+            Kind::NullOrDatabase => "Database Ref or Null",
+            Kind::Database => "Database Ref",
+            Kind::Boolean => "Boolean",
             Kind::Integer => "Integer",
             Kind::Number | Kind::Numbers => "Number",
             Kind::Text | Kind::Texts => "String",
-            Kind::TextOrBytes => "String or Bytes",
             Kind::Array => "Array",
-            Kind::Object | Kind::Objects => "Object",
-            Kind::Lambda => "Lambda",
-            Kind::LambdaOrIndex => "Lambda or Index Ref",
+            Kind::Object => "Object",
+            Kind::Lambda | Kind::LambdaOrAny => "Lambda",
             Kind::Ref => "Ref",
+            Kind::CollectionRef => "Collection Ref",
+            Kind::RefOrName | Kind::IndexRefOrName | Kind::FunctionRefOrName => "Identifier",
             Kind::RefOrSet => "Ref or Set",
             Kind::Set => "Set",
-            Kind::SetOrArray => "Array or Set",
-            Kind::ArrayOrPage => "Array or Page",
-            Kind::Collection | Kind::CollectionOrPage => "Array, Set, or Page",
-            Kind::Time => "Time",
-            Kind::TimeOrDate => "Temporal",
+            Kind::SetOrArray | Kind::SetsOrArrays | Kind::Iterable => "Array, Set, or Page",
+            Kind::Time | Kind::Moment => "Time",
+            Kind::Temporal => "Temporal",
             Kind::Unit => "Time Unit",
+            Kind::Action => "String 'create', 'update', or 'delete'",
+            Kind::Normalizer => "String 'NFKCCaseFold', 'NFC', 'NFD', 'NFKC', or 'NFKD'",
+        }
+    }
+
+    /// What to say of a value that does not fit.
+    pub fn wrong(self, value: &Value) -> Errors {
+        let is_identifier = matches!(value, Value::Ref(_) | Value::Set(_));
+        match (self, value) {
+            (Kind::Set, _) if !is_identifier => wrong_type("Ref or Set", value),
+            (Kind::SetOrArray | Kind::SetsOrArrays, Value::Page(_)) => wrong_type("Set or Array", value),
+            _ => wrong_type(self.expected(), value),
         }
     }
 
     pub fn takes_many(self) -> bool {
-        matches!(self, Kind::Booleans | Kind::Numbers | Kind::Texts | Kind::Objects)
+        matches!(self, Kind::Texts | Kind::Scalars) || self.takes_one_or_more()
+    }
+
+    pub fn takes_one_or_more(self) -> bool {
+        matches!(self, Kind::Anys | Kind::Numbers | Kind::SetsOrArrays)
     }
 
     pub fn takes(self, value: &Value) -> bool {
         match self {
-            Kind::Any => true,
+            Kind::Any | Kind::Anys | Kind::LambdaOrAny => true,
+            Kind::Scalars => is_scalar(value),
             Kind::Null => value.is_null(),
-            Kind::NullOrDatabase => match value {
-                Value::Ref(reference) => reference.names(Native::Databases),
-                other => other.is_null(),
-            },
-            Kind::Boolean | Kind::Booleans => matches!(value, Value::Bool(_)),
+            Kind::NullOrDatabase => value.is_null() || Kind::Database.takes(value),
+            Kind::Database => names(value, Native::Databases),
+            Kind::Boolean => matches!(value, Value::Bool(_)),
             Kind::Integer => matches!(value, Value::Int(_)),
             Kind::Number | Kind::Numbers => matches!(value, Value::Int(_) | Value::Double(_)),
-            Kind::Text | Kind::Texts | Kind::Unit => matches!(value, Value::String(_)),
-            Kind::TextOrBytes => matches!(value, Value::String(_) | Value::Bytes(_)),
+            Kind::Text | Kind::Texts => matches!(value, Value::String(_)),
             Kind::Array => matches!(value, Value::Array(_)),
-            Kind::Object | Kind::Objects => matches!(value, Value::Object(_) | Value::Document(_)),
+            Kind::Object => matches!(value, Value::Object(_)),
             Kind::Lambda => matches!(value, Value::Query(_)),
-            Kind::LambdaOrIndex => match value {
-                Value::Query(_) => true,
-                Value::Ref(reference) => reference.names(Native::Indexes),
+            Kind::Ref => matches!(value, Value::Ref(_)),
+            Kind::CollectionRef => match value {
+                Value::Ref(reference) => reference.is_collection(),
                 _ => false,
             },
-            Kind::Ref => matches!(value, Value::Ref(_)),
+            Kind::RefOrName => matches!(value, Value::Ref(_) | Value::String(_)),
+            Kind::IndexRefOrName => matches!(value, Value::String(_)) || names(value, Native::Indexes),
+            Kind::FunctionRefOrName => matches!(value, Value::String(_)) || names(value, Native::Functions),
             Kind::RefOrSet => matches!(value, Value::Ref(_) | Value::Set(_)),
             Kind::Set => is_set(value),
-            Kind::SetOrArray => is_set(value) || matches!(value, Value::Array(_)),
-            Kind::ArrayOrPage => matches!(value, Value::Array(_) | Value::Page(_)),
-            Kind::Collection | Kind::CollectionOrPage => {
-                is_set(value) || matches!(value, Value::Array(_) | Value::Page(_))
-            }
-            Kind::Time => matches!(value, Value::Time(_) | Value::Int(_) | Value::TransactionTime),
-            Kind::TimeOrDate => matches!(value, Value::Time(_) | Value::Date(_)),
+            Kind::SetOrArray | Kind::SetsOrArrays => is_set(value) || matches!(value, Value::Array(_)),
+            Kind::Iterable => is_set(value) || matches!(value, Value::Array(_) | Value::Page(_)),
+            Kind::Time => matches!(value, Value::Time(_) | Value::Int(_)),
+            Kind::Moment => matches!(value, Value::Time(_) | Value::Int(_) | Value::TransactionTime),
+            Kind::Temporal => matches!(value, Value::Time(_) | Value::Date(_)),
+            Kind::Unit => value.as_str().is_some_and(|name| Unit::parse(name).is_some()),
+            Kind::Action => is_one_of(value, &["create", "update", "delete"]),
+            Kind::Normalizer => is_one_of(value, &["NFKCCaseFold", "NFC", "NFD", "NFKC", "NFKD"]),
         }
     }
+}
+
+/// Neither a container nor a lambda.
+fn is_scalar(value: &Value) -> bool {
+    !matches!(
+        value,
+        Value::Array(_) | Value::Object(_) | Value::Page(_) | Value::Document(_) | Value::Set(_) | Value::Query(_)
+    )
+}
+
+fn names(value: &Value, native: Native) -> bool {
+    matches!(value, Value::Ref(reference) if reference.names(native))
+}
+
+fn is_one_of(value: &Value, texts: &[&str]) -> bool {
+    value.as_str().is_some_and(|text| texts.contains(&&**text))
 }
 
 /// A set, or the ref of a built-in collection, which can be used as one.
@@ -256,83 +325,77 @@ pub static FUNCTIONS: &[Function] = &[
     form(Form::Or, &[need("or", Any)]),
     pure(&[need("abort", Text)], basic::abort),
     Function {
-        parameters: &[need("call", Any), may("arguments", Any)],
+        parameters: &[need("call", FunctionRefOrName), may("arguments", Any)],
         effect: Effect::Read,
         may_write: true,
         body: Body::Strict(basic::call),
     },
     pure(&[need("not", Boolean)], basic::not),
-    pure(&[need("equals", Any)], basic::equals),
-    pure(&[need("lt", Any)], basic::lt),
-    pure(&[need("lte", Any)], basic::lte),
-    pure(&[need("gt", Any)], basic::gt),
-    pure(&[need("gte", Any)], basic::gte),
+    pure(&[need("equals", Anys)], basic::equals),
+    pure(&[need("lt", Anys)], basic::lt),
+    pure(&[need("lte", Anys)], basic::lte),
+    pure(&[need("gt", Anys)], basic::gt),
+    pure(&[need("gte", Anys)], basic::gte),
     pure(&[need("contains_path", Any), need("in", Any)], select::contains_path),
-    pure(&[need("contains", Any), need("in", Any)], select::contains_path),
+    pure(&[need("contains", Any), need("in", Any)], select::contains),
     pure(&[need("contains_field", Text), need("in", Any)], select::contains_field),
     read(
         &[need("contains_value", Any), need("in", Any)],
         collections::contains_value,
     ),
     // Collections and objects.
+    pure(&[need("map", Lambda), need("collection", Iterable)], collections::map),
     pure(
-        &[need("map", Lambda), need("collection", ArrayOrPage)],
-        collections::map,
-    ),
-    pure(
-        &[need("foreach", Lambda), need("collection", ArrayOrPage)],
+        &[need("foreach", Lambda), need("collection", Iterable)],
         collections::foreach,
     ),
     pure(
-        &[need("filter", Lambda), need("collection", Collection)],
+        &[need("filter", Lambda), need("collection", Iterable)],
         collections::filter,
     ),
-    pure(
+    read(
         &[
             need("reduce", Lambda),
             need("initial", Any),
-            need("collection", Collection),
+            need("collection", Iterable),
         ],
         collections::reduce,
     ),
+    pure(&[need("take", Integer), need("collection", Any)], collections::take),
     pure(
-        &[need("take", Integer), need("collection", ArrayOrPage)],
-        collections::take,
-    ),
-    pure(
-        &[need("drop", Integer), need("collection", ArrayOrPage)],
+        &[need("drop", Integer), need("collection", Any)],
         collections::drop_first,
     ),
     pure(&[need("append", Any), need("collection", Array)], collections::append),
     pure(&[need("prepend", Any), need("collection", Array)], collections::prepend),
-    pure(&[need("is_empty", Collection)], collections::is_empty),
-    pure(&[need("is_nonempty", Collection)], collections::is_nonempty),
-    pure(&[need("count", Collection)], collections::count),
-    pure(&[need("sum", Collection)], collections::sum),
-    pure(&[need("mean", Collection)], collections::mean),
-    pure(&[need("any", Collection)], collections::any),
-    pure(&[need("all", Collection)], collections::all),
-    pure(&[need("reverse", Collection)], collections::reverse),
-    pure(&[need("distinct", Collection)], collections::distinct),
-    pure(&[need("union", Any)], collections::union),
-    pure(&[need("intersection", Any)], collections::intersection),
-    pure(&[need("difference", Any)], collections::difference),
+    pure(&[need("is_empty", Iterable)], collections::is_empty),
+    pure(&[need("is_nonempty", Iterable)], collections::is_nonempty),
+    read(&[need("count", Iterable)], collections::count),
+    read(&[need("sum", Iterable)], collections::sum),
+    read(&[need("mean", Iterable)], collections::mean),
+    read(&[need("any", Iterable)], collections::any),
+    read(&[need("all", Iterable)], collections::all),
+    pure(&[need("reverse", Iterable)], collections::reverse),
+    pure(&[need("distinct", Iterable)], collections::distinct),
+    pure(&[need("union", SetsOrArrays)], collections::union),
+    pure(&[need("intersection", SetsOrArrays)], collections::intersection),
+    pure(&[need("difference", SetsOrArrays)], collections::difference),
     pure(
-        &[need("merge", Object), need("with", Objects), may("lambda", Lambda)],
+        &[need("merge", Any), need("with", Any), may("lambda", Lambda)],
         collections::merge,
     ),
-    pure(&[need("to_object", ArrayOrPage)], collections::to_object),
-    pure(&[need("to_array", Object)], collections::to_array),
+    pure(&[need("to_object", Any)], casts::to_object),
+    pure(&[need("to_array", Any)], casts::to_array),
     // Reads and sets.
-    read(&[need("get", RefOrSet), may("ts", Time)], reads::get),
-    read(&[need("exists", RefOrSet), may("ts", Time)], reads::exists),
+    read(&[need("get", RefOrSet), may("ts", Moment)], reads::get),
+    read(&[need("exists", RefOrSet), may("ts", Moment)], reads::exists),
     read(&[need("first", SetOrArray)], reads::first),
     read(&[need("last", SetOrArray)], reads::last),
     read(
         &[
-            need("paginate", Any),
+            need("paginate", RefOrSet),
             may("after", Any),
-            may("ts", Time),
+            may("ts", Moment),
             may("size", Integer),
             may("events", Boolean),
             may("sources", Boolean),
@@ -341,9 +404,9 @@ pub static FUNCTIONS: &[Function] = &[
     ),
     read(
         &[
-            need("paginate", Any),
+            need("paginate", RefOrSet),
             need("before", Any),
-            may("ts", Time),
+            may("ts", Moment),
             may("size", Integer),
             may("events", Boolean),
             may("sources", Boolean),
@@ -352,25 +415,28 @@ pub static FUNCTIONS: &[Function] = &[
     ),
     read(
         &[
-            need("paginate", Any),
+            need("paginate", RefOrSet),
             need("cursor", Any),
-            may("ts", Time),
+            may("ts", Moment),
             may("size", Integer),
             may("events", Boolean),
             may("sources", Boolean),
         ],
         reads::paginate_cursor,
     ),
-    pure(&[need("match", Any), may("terms", Any)], reads::matching),
-    pure(&[need("match", Any), need("index", Any)], reads::matching_legacy),
-    pure(&[need("documents", Ref)], reads::documents),
+    pure(&[need("match", IndexRefOrName), may("terms", Any)], reads::matching),
+    pure(
+        &[need("match", Any), need("index", IndexRefOrName)],
+        reads::matching_legacy,
+    ),
+    pure(&[need("documents", CollectionRef)], reads::documents),
     pure(&[need("singleton", Ref)], reads::singleton),
     pure(&[need("events", RefOrSet)], reads::events),
-    pure(&[need("join", Set), need("with", LambdaOrIndex)], reads::join),
+    pure(&[need("join", Set), need("with", LambdaOrAny)], reads::join),
     pure(&[need("range", Set), need("from", Any), need("to", Any)], reads::range),
     read(&[need("key_from_secret", Text)], authentication::key_from_secret),
     // Writes.
-    write(&[need("create", Any), may("params", Object)], writes::create),
+    write(&[need("create", RefOrName), may("params", Object)], writes::create),
     write(&[need("update", Ref), may("params", Object)], writes::update),
     write(&[need("replace", Ref), may("params", Object)], writes::replace),
     write(&[need("delete", Ref)], writes::delete),
@@ -378,13 +444,13 @@ pub static FUNCTIONS: &[Function] = &[
         &[
             need("insert", Ref),
             need("ts", Time),
-            need("action", Text),
+            need("action", Action),
             may("params", Object),
         ],
         writes::insert,
     ),
     write(
-        &[need("remove", Ref), need("ts", Time), need("action", Text)],
+        &[need("remove", Ref), need("ts", Time), need("action", Action)],
         writes::remove,
     ),
     write(&[need("create_database", Object)], writes::create_database),
@@ -398,7 +464,10 @@ pub static FUNCTIONS: &[Function] = &[
         &[need("create_access_provider", Object)],
         writes::create_access_provider,
     ),
-    write(&[need("move_database", Ref), need("to", Ref)], writes::move_database),
+    write(
+        &[need("move_database", Database), need("to", Database)],
+        writes::move_database,
+    ),
     // Authentication.
     write(
         &[need("login", RefOrSet), need("params", Object)],
@@ -414,24 +483,20 @@ pub static FUNCTIONS: &[Function] = &[
     read(&[need("has_identity", Null)], authentication::has_identity),
     read(&[need("has_current_identity", Null)], authentication::has_identity),
     read(&[need("current_token", Null)], authentication::current_token),
-    read(&[need("has_current_token", Null)], authentication::has_current_token),
+    pure(&[need("has_current_token", Null)], authentication::has_current_token),
     // Refs and ids.
     pure(
-        &[need("ref", Any), need("id", Any), may("scope", NullOrDatabase)],
+        &[need("ref", Any), need("id", Any), may("scope", Database)],
         refs::reference,
     ),
-    pure(&[need("ref", Text)], refs::path),
-    pure(&[need("database", Text), may("scope", NullOrDatabase)], refs::database),
-    pure(&[need("index", Text), may("scope", NullOrDatabase)], refs::index),
+    pure(&[need("database", Text), may("scope", Database)], refs::database),
+    pure(&[need("index", Text), may("scope", Database)], refs::index),
+    pure(&[need("collection", Text), may("scope", Database)], refs::collection),
+    pure(&[need("class", Text), may("scope", Database)], refs::collection),
+    pure(&[need("function", Text), may("scope", Database)], refs::function),
+    pure(&[need("role", Text), may("scope", Database)], refs::role),
     pure(
-        &[need("collection", Text), may("scope", NullOrDatabase)],
-        refs::collection,
-    ),
-    pure(&[need("class", Text), may("scope", NullOrDatabase)], refs::collection),
-    pure(&[need("function", Text), may("scope", NullOrDatabase)], refs::function),
-    pure(&[need("role", Text), may("scope", NullOrDatabase)], refs::role),
-    pure(
-        &[need("access_provider", Text), may("scope", NullOrDatabase)],
+        &[need("access_provider", Text), may("scope", Database)],
         refs::access_provider,
     ),
     pure(&[need("databases", NullOrDatabase)], refs::databases),
@@ -444,12 +509,12 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("tokens", NullOrDatabase)], refs::tokens),
     pure(&[need("credentials", NullOrDatabase)], refs::credentials),
     pure(&[need("access_providers", NullOrDatabase)], refs::access_providers),
-    pure(&[need("new_id", Null)], refs::new_id),
-    pure(&[need("next_id", Null)], refs::new_id),
+    write(&[need("new_id", Null)], refs::new_id),
+    write(&[need("next_id", Null)], refs::new_id),
     // Strings.
     pure(&[need("concat", Texts), may("separator", Text)], strings::concat),
     pure(
-        &[need("casefold", Any), may("normalizer", Text)],
+        &[need("casefold", Scalars), may("normalizer", Normalizer)],
         strings::casefold_function,
     ),
     pure(&[need("containsstr", Text), need("search", Text)], strings::contains),
@@ -494,7 +559,7 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("rtrim", Text)], strings::trim_end),
     pure(&[need("trim", Text)], strings::trim),
     pure(
-        &[need("ngram", Texts), may("min", Integer), may("max", Integer)],
+        &[need("ngram", Scalars), may("min", Integer), may("max", Integer)],
         strings::ngram,
     ),
     pure(&[need("repeat", Text), may("number", Integer)], strings::repeat),
@@ -514,8 +579,8 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("bitor", Numbers)], numbers::bit_or),
     pure(&[need("bitxor", Numbers)], numbers::bit_xor),
     pure(&[need("bitnot", Number)], numbers::bit_not),
-    pure(&[need("max", Collection)], numbers::max),
-    pure(&[need("min", Collection)], numbers::min),
+    read(&[need("max", Iterable)], numbers::max),
+    read(&[need("min", Iterable)], numbers::min),
     pure(&[need("abs", Number)], numbers::abs),
     pure(&[need("sign", Number)], numbers::sign),
     pure(&[need("sqrt", Number)], numbers::sqrt),
@@ -542,7 +607,7 @@ pub static FUNCTIONS: &[Function] = &[
     // Time.
     pure(&[need("time", Text)], times::time),
     pure(&[need("now", Null)], times::now),
-    pure(&[need("epoch", Number), need("unit", Unit)], times::epoch),
+    pure(&[need("epoch", Integer), need("unit", Unit)], times::epoch),
     pure(&[need("date", Text)], times::date),
     pure(&[need("to_micros", Time)], times::to_micros),
     pure(&[need("to_millis", Time)], times::to_millis),
@@ -550,33 +615,25 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("second", Time)], times::second),
     pure(&[need("minute", Time)], times::minute),
     pure(&[need("hour", Time)], times::hour),
-    pure(&[need("day_of_month", Any)], times::day_of_month),
-    pure(&[need("day_of_week", Any)], times::day_of_week),
-    pure(&[need("day_of_year", Any)], times::day_of_year),
-    pure(&[need("month", Any)], times::month),
-    pure(&[need("year", Any)], times::year),
+    pure(&[need("day_of_month", Time)], times::day_of_month),
+    pure(&[need("day_of_week", Time)], times::day_of_week),
+    pure(&[need("day_of_year", Time)], times::day_of_year),
+    pure(&[need("month", Time)], times::month),
+    pure(&[need("year", Time)], times::year),
     pure(
-        &[
-            need("time_add", TimeOrDate),
-            need("offset", Integer),
-            need("unit", Unit),
-        ],
+        &[need("time_add", Temporal), need("offset", Integer), need("unit", Unit)],
         times::add,
     ),
     pure(
         &[
-            need("time_subtract", TimeOrDate),
+            need("time_subtract", Temporal),
             need("offset", Integer),
             need("unit", Unit),
         ],
         times::subtract,
     ),
     pure(
-        &[
-            need("time_diff", TimeOrDate),
-            need("other", TimeOrDate),
-            need("unit", Unit),
-        ],
+        &[need("time_diff", Temporal), need("other", Temporal), need("unit", Unit)],
         times::difference,
     ),
     // Casts and tests of types.
@@ -600,7 +657,7 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("is_object", Any)], casts::is_object),
     pure(&[need("is_ref", Any)], casts::is_ref),
     pure(&[need("is_set", Any)], casts::is_set),
-    read(&[need("is_doc", Any)], casts::is_doc),
+    pure(&[need("is_doc", Any)], casts::is_doc),
     pure(&[need("is_lambda", Any)], casts::is_lambda),
     pure(&[need("is_collection", Any)], casts::is_collection),
     pure(&[need("is_database", Any)], casts::is_database),
@@ -612,8 +669,8 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("is_role", Any)], casts::is_role),
 ];
 
-/// The function that takes exactly these keys.
-pub fn find(fields: &[(Arc<str>, Json)]) -> Option<&'static Function> {
+/// The function that takes exactly these keys in a version of the API.
+pub fn find(fields: &[(Arc<str>, Json)], version: ApiVersion) -> Option<&'static Function> {
     static BY_NAME: LazyLock<FxHashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
         let mut by_name: FxHashMap<&'static str, Vec<&'static Function>> = FxHashMap::default();
         for function in FUNCTIONS {
@@ -626,6 +683,7 @@ pub fn find(fields: &[(Arc<str>, Json)]) -> Option<&'static Function> {
         .into_iter()
         .copied()
         .find(|function| takes_exactly(function, fields))
+        .filter(|function| version >= function.since())
 }
 
 fn takes_exactly(function: &Function, fields: &[(Arc<str>, Json)]) -> bool {

@@ -152,8 +152,17 @@ fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>
     evaluation.index(&index).within(key)?;
     set(Set::Match {
         index,
-        terms: terms.filter(|terms| !terms.is_null()).cloned(),
+        terms: terms.and_then(normal_terms),
     })
+}
+
+/// No terms are as if none were given, a single one stands by itself; an array as a term needs its own around it.
+fn normal_terms(terms: &Value) -> Option<Value> {
+    match terms.as_items() {
+        Some([]) => None,
+        Some([single]) if single.as_items().is_none() => Some(single.clone()),
+        _ => Some(terms.clone()),
+    }
 }
 
 fn reference(arguments: &Arguments, index: usize) -> Ref {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
-use crate::parse::{member, reference_of_path, scope_of_database};
+use crate::references::{member, scope_of_database};
 use crate::value::{Native, Ref, Target, Value};
 
 /// A ref to something of this kind, or its name.
@@ -27,71 +27,58 @@ fn scoped(reference: Ref, scope: Option<&Value>) -> Value {
     })
 }
 
-pub fn reference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let collection = match arguments.value(0) {
-        Value::Ref(collection) => collection,
-        other => return Err(wrong_type("Ref", other)).within("ref"),
+pub fn reference(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let collection = collection_of_documents(arguments.value(0)).within("ref");
+    let id: Result<Arc<str>> = match arguments.value(1) {
+        Value::String(id) => Ok(id.clone()),
+        Value::Int(id) => Ok(id.to_string().into()),
+        other => Err(wrong_type("String or Number", other)),
     };
-    let id: Arc<str> = match arguments.value(1) {
-        Value::String(id) => id.clone(),
-        Value::Int(id) => id.to_string().into(),
-        other => return Err(wrong_type("String", other)).within("id"),
-    };
-    if &*id == "self" {
-        return own(evaluation, collection);
+    match (collection, id.within("id")) {
+        (Ok(collection), Ok(id)) => {
+            let target = member(collection, &id).map_err(Errors::argument).within("id")?;
+            let reference = Ref::new(target).with_scope(collection.scope.clone());
+            Ok(scoped(reference, arguments.optional(2)))
+        }
+        (Err(mut errors), Err(more)) => {
+            errors.0.extend(more.0);
+            Err(errors)
+        }
+        (Err(errors), _) | (_, Err(errors)) => Err(errors),
     }
-    let is_collection = matches!(collection.target, Target::Native(_)) || collection.names(Native::Collections);
-    if !is_collection {
-        return Err(wrong_type("Collection Ref", arguments.value(0))).within("ref");
+}
+
+/// A collection whose members have numbers.
+fn collection_of_documents(value: &Value) -> Result<&Ref> {
+    match value {
+        Value::Ref(collection) if collection.is_collection() => match collection.target {
+            Target::Native(native) if native.has_names() => Err(Errors::argument(
+                "Regular Class Ref expected, Schema Class Ref provided.",
+            )),
+            _ => Ok(collection),
+        },
+        other => Err(wrong_type("Collection Ref", other)),
     }
-    let target = member(collection, &id).ok_or_else(|| {
-        Errors::argument(format!(
-            "Number or numeric String expected, non-numeric '{id}' provided."
-        ))
-    });
-    let reference = Ref::new(target.within("id")?).with_scope(collection.scope.clone());
-    Ok(scoped(reference, arguments.optional(2)))
 }
 
 /// The id `self`: the caller's own document, token or credentials.
-fn own(evaluation: &mut Evaluation<'_>, collection: &Ref) -> Result<Value> {
-    let missing = || Errors::new(Code::MissingIdentity, "Authentication does not contain an identity");
+pub fn own(evaluation: &mut Evaluation<'_>, collection: &Ref) -> Result<Value> {
     let authorization = &evaluation.authorization;
-    match &collection.target {
-        Target::Native(Native::Tokens) => authorization.token.clone().ok_or_else(missing),
-        Target::Native(Native::Credentials) => {
-            let identity = authorization.identity.clone().ok_or_else(missing)?;
-            let credentials = super::authentication::credentials_of(evaluation, &identity).ok_or_else(missing)?;
-            Ok(Value::Ref(credentials))
-        }
-        _ => {
-            let identity = authorization.identity.clone().ok_or_else(missing)?;
-            match identity.collection().as_ref() == Some(collection) {
-                true => Ok(Value::Ref(identity)),
-                false => Err(missing()),
-            }
-        }
-    }
-}
-
-pub fn path(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    if let Some(collection) = arguments.text(0).strip_suffix("/self").and_then(reference_of_path) {
-        return own(evaluation, &collection);
-    }
-    match reference_of_path(arguments.text(0)) {
-        Some(reference) => Ok(Value::Ref(reference)),
-        None => Err(Errors::new(Code::InvalidExpression, "Invalid ref.")).within("ref"),
-    }
+    let identity = authorization.identity.clone();
+    let own = match &collection.target {
+        Target::Native(Native::Tokens) if identity.is_some() => authorization.token.clone(),
+        Target::Native(Native::Credentials) => identity
+            .and_then(|identity| super::authentication::credentials_of(evaluation, &identity))
+            .map(Value::Ref),
+        _ => identity
+            .filter(|identity| identity.collection().as_ref() == Some(collection))
+            .map(Value::Ref),
+    };
+    own.ok_or_else(|| Errors::new(Code::InvalidExpression, "Invalid ref."))
 }
 
 fn named(native: Native, arguments: &Arguments) -> Result<Value> {
-    let name = arguments.text(0);
-    // A built-in collection is known by its own name too.
-    let reference = match (native, Native::parse(name)) {
-        (Native::Collections, Some(built_in)) => Ref::native(built_in),
-        _ => Ref::named(native, name),
-    };
-    Ok(scoped(reference, arguments.optional(1)))
+    Ok(scoped(Ref::named(native, arguments.text(0)), arguments.optional(1)))
 }
 
 pub fn database(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

@@ -48,7 +48,7 @@ pub fn contains(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> 
 pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (text, pattern) = (arguments.text(0), arguments.text(1));
     let regex = compile(pattern)?;
-    let start = start_of(text, arguments.integer(2)).within("start")?;
+    let start = start_of(text, arguments.integer(2));
     let limit = arguments.integer(3).unwrap_or(RESULTS_MAX).clamp(0, RESULTS_MAX);
     let mut found = Vec::new();
     let (mut at, mut counted, mut counted_to) = (start, code_points(&text[..start]), start);

@@ -3,59 +3,69 @@
 use super::strings;
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
-use crate::value::{Ref, Target, Value};
+use crate::value::{Native, Ref, Target, Value};
 
 /// A path is a string, an integer, or an array of them.
 pub fn path(value: &Value) -> Result<Vec<Value>> {
-    for step in value.one_or_many() {
-        if !matches!(step, Value::String(_) | Value::Int(_)) {
-            return Err(wrong_type("String or Integer", step));
-        }
-    }
+    let is_many = value.as_items().is_some();
+    let steps = value.one_or_many().iter().enumerate();
+    let wrong = steps.filter(|(_, step)| !matches!(step, Value::String(_) | Value::Int(_)));
+    let errors = wrong.map(|(index, step)| {
+        let errors = wrong_type("String or Integer", step);
+        if is_many { errors.at_index(index) } else { errors }
+    });
+    Errors::unless_empty(errors.flat_map(|errors| errors.0).collect())?;
     Ok(value.one_or_many().to_vec())
 }
 
-pub fn select(from: &Value, path: &[Value]) -> Result<Value> {
+/// What is at the path, if there is anything. Nothing can be selected from a ref that leads nowhere.
+pub fn select(evaluation: &mut Evaluation<'_>, from: &Value, path: &[Value]) -> Result<Option<Value>> {
+    check_defined(evaluation, from)?;
+    Ok(at_path(from, path))
+}
+
+fn at_path(from: &Value, path: &[Value]) -> Option<Value> {
     let mut value = from.clone();
     for step in path {
-        value = descend(&value, step).ok_or_else(|| not_found(path))?;
+        value = descend(&value, step)?;
     }
-    Ok(value)
+    Some(value)
 }
 
 /// Follows every element of the arrays on the way, and flattens.
 pub fn select_all(evaluation: &mut Evaluation<'_>, from: &Value, path: &[Value]) -> Result<Value> {
+    check_defined(evaluation, from)?;
     let mut found = Vec::new();
     walk(evaluation, from, path, &mut found)?;
-    match found.is_empty() {
-        true => Err(not_found(path)),
-        false => Ok(Value::array(found)),
+    Ok(Value::array(found))
+}
+
+fn check_defined(evaluation: &mut Evaluation<'_>, from: &Value) -> Result<()> {
+    match from {
+        Value::Ref(reference) => evaluation.check_defined(reference).within("from"),
+        _ => Ok(()),
     }
 }
 
 fn walk(evaluation: &mut Evaluation<'_>, value: &Value, path: &[Value], found: &mut Vec<Value>) -> Result<()> {
     evaluation.step(1)?;
-    let Some((step, rest)) = path.split_first() else {
-        found.extend_from_slice(value.one_or_many());
-        return Ok(());
-    };
-    if let (Some(items), Value::String(_)) = (elements(value), step) {
-        for item in items {
-            walk(evaluation, item, path, found)?;
+    match (value, path.split_first()) {
+        (Value::Array(items), None | Some((Value::String(_), _))) => items
+            .values
+            .iter()
+            .try_for_each(|item| walk(evaluation, item, path, found)),
+        (value, None) => {
+            found.push(value.clone());
+            Ok(())
         }
-        return Ok(());
-    }
-    match descend(value, step) {
-        Some(inner) => walk(evaluation, &inner, rest, found),
-        None => Ok(()),
+        (value, Some((step, rest))) => match descend(value, step) {
+            Some(inner) => walk(evaluation, &inner, rest, found),
+            None => Ok(()),
+        },
     }
 }
 
-fn elements(value: &Value) -> Option<&[Value]> {
-    value.as_items()
-}
-
-fn not_found(path: &[Value]) -> Errors {
+pub fn not_found(path: &[Value]) -> Errors {
     let steps: Vec<String> = path.iter().map(strings::shown).collect();
     Errors::new(
         Code::ValueNotFound,
@@ -69,6 +79,7 @@ pub fn descend(value: &Value, step: &Value) -> Option<Value> {
         (Value::Object(fields), Value::String(key)) => fields.get(key).cloned(),
         (Value::Document(document), Value::String(key)) => match &**key {
             "ref" => Some(Value::Ref(document.reference.clone())),
+            "class" => document.reference.collection().map(Value::Ref),
             "ts" => Some(document.ts.value()),
             key => document.contents.fields().get(key).cloned(),
         },
@@ -81,6 +92,7 @@ pub fn descend(value: &Value, step: &Value) -> Option<Value> {
         (Value::Array(items), Value::Int(index)) => items.values.get(usize::try_from(*index).ok()?).cloned(),
         (Value::Page(page), Value::Int(index)) => page.data.values.get(usize::try_from(*index).ok()?).cloned(),
         (Value::Ref(reference), Value::String(key)) => of_ref(reference, key),
+        (Value::Set(_), Value::String(key)) if &**key == "@set" => Some(value.clone()),
         _ => None,
     }
 }
@@ -89,7 +101,10 @@ fn of_ref(reference: &Ref, key: &str) -> Option<Value> {
     match key {
         "id" => Some(Value::String(reference.id())),
         "collection" | "class" => match reference.target {
-            Target::Native(_) => None,
+            Target::Native(_) => {
+                let collections = Ref::native(Native::Collections);
+                Some(Value::Ref(collections.with_scope(reference.scope.clone())))
+            }
             _ => reference.collection().map(Value::Ref),
         },
         "database" => reference.database().map(Value::Ref),
@@ -97,15 +112,22 @@ fn of_ref(reference: &Ref, key: &str) -> Option<Value> {
     }
 }
 
-pub fn contains_path(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let key = "contains_path";
+fn contains_at(arguments: &Arguments, key: &'static str) -> Result<Value> {
     let path = path(arguments.value(0)).within(key)?;
-    Ok(Value::Bool(select(arguments.value(1), &path).is_ok()))
+    Ok(Value::Bool(at_path(arguments.value(1), &path).is_some()))
+}
+
+pub fn contains_path(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    contains_at(arguments, "contains_path")
+}
+
+pub fn contains(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    contains_at(arguments, "contains")
 }
 
 pub fn contains_field(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
-    if matches!(container, Value::Array(_) | Value::Set(_)) {
+    if matches!(container, Value::Array(_)) {
         return Err(wrong_type("Object", container)).within("in");
     }
     Ok(Value::Bool(descend(container, arguments.value(0)).is_some()))

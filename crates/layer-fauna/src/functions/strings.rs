@@ -1,10 +1,13 @@
 //! Strings. Positions and lengths count code points.
 
-use icu_casemap::CaseMapper;
+use icu_casemap::{CaseMapper, TitlecaseMapper};
+use icu_locale_core::LanguageIdentifier;
 use icu_normalizer::{ComposingNormalizer, DecomposingNormalizer};
 
-use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::error::{Errors, Result};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::value::Value;
 
 /// What one string function may make at most.
@@ -59,23 +62,17 @@ pub fn casefold_function(_: &mut Evaluation<'_>, arguments: &Arguments) -> Resul
         "NFKC" => |text| ComposingNormalizer::new_nfkc().normalize(text).into_owned(),
         "NFD" => |text| DecomposingNormalizer::new_nfd().normalize(text).into_owned(),
         "NFKD" => |text| DecomposingNormalizer::new_nfkd().normalize(text).into_owned(),
-        _ => {
-            let expected = "String 'NFKCCaseFold', 'NFC', 'NFD', 'NFKC', or 'NFKD'";
-            return Err(wrong_type(expected, arguments.value(1))).within("normalizer");
-        }
+        _ => unreachable!("the declaration asks for a normalizer"),
     };
-    folded(arguments.value(0), fold).within("casefold")
-}
-
-fn folded(value: &Value, fold: fn(&str) -> String) -> Result<Value> {
-    match value {
-        Value::String(text) => answer(fold(text)),
-        Value::Array(items) => {
-            let folded: Result<Vec<Value>> = items.values.iter().map(|value| folded(value, fold)).collect();
-            Ok(Value::array(folded?))
-        }
-        Value::Object(_) | Value::Page(_) | Value::Document(_) | Value::Set(_) => Err(wrong_type("Scalar", value)),
-        other => Ok(other.clone()),
+    let folded = arguments.many(0).iter().map(|value| match value {
+        Value::String(text) => Value::string(fold(text)),
+        other => other.clone(),
+    });
+    let mut folded: Vec<Value> = folded.collect();
+    // An array of one comes back as that one.
+    match folded.len() {
+        1 => Ok(folded.remove(0)),
+        _ => Ok(Value::array(folded)),
     }
 }
 
@@ -102,19 +99,19 @@ pub fn code_points(text: &str) -> usize {
 
 pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let text = arguments.text(0);
-    let start = start_of(text, arguments.integer(2)).within("start")?;
+    let start = start_of(text, arguments.integer(2));
     let found = text[start..].find(arguments.text(1));
     Ok(Value::Int(
         found.map_or(-1, |at| code_points(&text[..start + at]) as i64),
     ))
 }
 
-/// The byte at which a search starts.
-pub fn start_of(text: &str, start: Option<i64>) -> Result<usize> {
-    let start = start.unwrap_or(0);
-    match usize::try_from(start) {
-        Ok(start) => Ok(byte_of(text, start)),
-        Err(_) => Err(Errors::argument("start must be greater than or equal to zero")),
+/// The byte at which a search starts: the beginning, if the start is not inside of the text.
+pub fn start_of(text: &str, start: Option<i64>) -> usize {
+    let start = usize::try_from(start.unwrap_or(0)).unwrap_or(0);
+    match start < text.encode_utf16().count() {
+        true => byte_of(text, start),
+        false => 0,
     }
 }
 
@@ -139,44 +136,70 @@ pub fn uppercase(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
     answer(arguments.text(0).to_uppercase())
 }
 
-/// The first letter of each word large, the others small.
+/// The first letter of each word large, the others small; words are those of Unicode's segmentation.
 pub fn titlecase(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let mut out = String::new();
-    let mut in_word = false;
-    for c in arguments.text(0).chars() {
-        let is_letter = c.is_alphanumeric() || (c == '\'' && in_word);
-        match (is_letter, in_word) {
-            (true, false) => out.extend(c.to_uppercase()),
-            _ => out.extend(c.to_lowercase()),
-        }
-        in_word = is_letter;
+    let mapper = TitlecaseMapper::new();
+    let words = arguments.text(0).split_word_bounds();
+    let titled =
+        words.map(|word| mapper.titlecase_segment_to_string(word, &LanguageIdentifier::UNKNOWN, Default::default()));
+    answer(titled.collect::<String>())
+}
+
+/// What Java calls white space: no-break spaces are not.
+fn is_white_space(c: char) -> bool {
+    match c {
+        '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}' => false,
+        '\u{1c}'..='\u{1f}' => true,
+        c => c.is_whitespace(),
     }
-    answer(out)
 }
 
 pub fn trim_start(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    answer(arguments.text(0).trim_start())
+    answer(arguments.text(0).trim_start_matches(is_white_space))
 }
 
 pub fn trim_end(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    answer(arguments.text(0).trim_end())
+    answer(arguments.text(0).trim_end_matches(is_white_space))
 }
 
 pub fn trim(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    answer(arguments.text(0).trim())
+    answer(arguments.text(0).trim_matches(is_white_space))
+}
+
+/// What is wrong with the sizes of n-grams; the defaults are 1 and 2.
+fn check_ngram_sizes(min: Option<i64>, max: Option<i64>) -> Result<()> {
+    let (given_min, given_max) = (min.is_some(), max.is_some());
+    let (min, max) = (min.unwrap_or(1), max.unwrap_or(2));
+    let wrong = match (given_min, given_max) {
+        (true, true) => vec![
+            (min > max || min <= 0, "min ngram size must be > 0 and <= max"),
+            (max <= 0, "max ngram size must be > 0"),
+            (max.saturating_sub(min) > 1, "max ngram size must be <= min + 1"),
+        ],
+        (true, false) => vec![
+            (min > max || min <= 0, "min ngram size must be > 0 and <= max"),
+            (max.saturating_sub(min) > 1, "min ngram size must be >= max - 1"),
+        ],
+        (false, true) => vec![
+            (max <= min, "max ngram size must be > 0 and >= min"),
+            (max.saturating_sub(min) > 1, "max ngram size must be <= min + 1"),
+        ],
+        (false, false) => Vec::new(),
+    };
+    let errors = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
+    Errors::unless_empty(errors.flat_map(|(_, message)| Errors::argument(message).0).collect())
 }
 
 pub fn ngram(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    check_ngram_sizes(arguments.integer(1), arguments.integer(2))?;
     let min = arguments.integer(1).unwrap_or(1);
-    let max = arguments.integer(2).unwrap_or(min.saturating_add(1));
-    if min <= 0 || min > max {
-        return Err(Errors::argument("min ngram size must be > 0 and <= max"));
-    }
-    if max - min > 1 {
-        return Err(Errors::argument("max ngram size must be <= min + 1"));
-    }
+    let max = arguments.integer(2).unwrap_or(2);
     let mut grams = Vec::new();
-    for text in texts(arguments, 0) {
+    for value in arguments.many(0) {
+        let Value::String(text) = value else {
+            grams.push(value.clone());
+            continue;
+        };
         let bounds: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
         for start in 0..bounds.len() - 1 {
             for size in min..=max {
@@ -194,16 +217,13 @@ pub fn ngram(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     Ok(Value::array(grams))
 }
 
-/// More repetitions than the limit are cut down to it (observed).
-fn repetitions(number: i64, key: &'static str) -> Result<usize> {
-    match number {
-        0.. => Ok(number.min(REPEAT_MAX) as usize),
-        _ => Err(Errors::argument("number must be greater than or equal to zero")).within(key),
-    }
+/// More repetitions than the limit are cut down to it, fewer than none are none.
+fn repetitions(number: i64) -> usize {
+    number.clamp(0, REPEAT_MAX) as usize
 }
 
 pub fn repeat(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let count = repetitions(arguments.integer(1).unwrap_or(2), "number")?;
+    let count = repetitions(arguments.integer(1).unwrap_or(2));
     if arguments.text(0).len().saturating_mul(count) > 16 << 20 {
         return Err(Errors::argument("Result string exceeds the size limit."));
     }
@@ -211,24 +231,23 @@ pub fn repeat(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn space(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    answer(" ".repeat(repetitions(arguments.integer(0).unwrap_or(0), "space")?))
+    answer(" ".repeat(repetitions(arguments.integer(0).unwrap_or(0))))
 }
 
 pub fn substring(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let text = arguments.text(0);
     let total = code_points(text) as i64;
-    let mut start = arguments.integer(1).unwrap_or(0);
-    if start < 0 {
-        start = (start + total).max(0);
-    }
-    if start > total {
-        return Err(Errors::argument(
-            "start must be less than or equal to the string length",
-        ));
+    let start = match arguments.integer(1).unwrap_or(0) {
+        start @ ..0 => start.saturating_add(total),
+        start => start,
+    };
+    if !(0..=total).contains(&start) {
+        let message = "start must be less than or equal to the string length";
+        return Err(Errors::argument(message));
     }
     let length = arguments.integer(2).unwrap_or(total);
     if length < 0 {
-        return Err(Errors::argument("length must be greater than or equal to zero")).within("length");
+        return Err(Errors::argument("length must be positive"));
     }
     let rest = &text[byte_of(text, start as usize)..];
     answer(&rest[..byte_of(rest, length as usize)])

@@ -1,8 +1,7 @@
 //! Times and dates.
 
-use super::strings::shown;
 use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::time::{Date, Time, Unit};
 use crate::value::Value;
 
@@ -15,166 +14,154 @@ pub fn now(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
 }
 
 pub fn time(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    match arguments.text(0) {
-        "now" => Ok(now_of(evaluation)),
-        text => parse_time(text).within("time"),
-    }
+    parse_time(evaluation, arguments.text(0))
 }
 
-pub fn parse_time(text: &str) -> Result<Value> {
-    let time = Time::parse(text).map(Value::Time);
+/// What Java's `trim` takes away.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(|c: char| c <= ' ')
+}
+
+fn parse_time(evaluation: &Evaluation<'_>, text: &str) -> Result<Value> {
+    if text == "now" {
+        return Ok(now_of(evaluation));
+    }
+    let time = Time::parse(trimmed(text)).map(Value::Time);
     time.ok_or_else(|| Errors::argument(format!("Cannot cast '{text}' to a time.")))
 }
 
-pub fn parse_date(text: &str) -> Result<Value> {
-    let date = Date::parse(text).map(Value::Date);
+fn parse_date(text: &str) -> Result<Value> {
+    let date = Date::parse(trimmed(text)).map(Value::Date);
     date.ok_or_else(|| Errors::argument(format!("Cannot cast '{text}' to a date.")))
 }
 
 pub fn date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    parse_date(arguments.text(0)).within("date")
+    parse_date(arguments.text(0))
 }
 
-fn unit(arguments: &Arguments, index: usize) -> Result<Unit> {
-    let name = arguments.text(index);
-    Unit::parse(name)
-        .ok_or_else(|| wrong_type("Time Unit", arguments.value(index)))
-        .within("unit")
+/// The declaration has checked that it is one.
+fn unit(arguments: &Arguments, index: usize) -> Unit {
+    Unit::parse(arguments.text(index)).expect("the declaration asks for a unit")
 }
 
 fn out_of_range() -> Errors {
-    Errors::argument("Time is out of range.")
+    Errors::argument(
+        "dates and times must be between -1000000000-01-01T00:00:00Z and +1000000000-12-31T23:59:59.999999999Z",
+    )
 }
 
 pub fn epoch(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let unit = unit(arguments, 1)?;
-    let nanos = match arguments.value(0) {
-        Value::Double(double) => (*double * unit.nanos() as f64) as i128,
-        other => i128::from(if let Value::Int(integer) = other { *integer } else { 0 }) * unit.nanos(),
-    };
-    Time::from_nanos(nanos)
-        .map(Value::Time)
-        .ok_or_else(out_of_range)
-        .within("epoch")
+    let nanos = i128::from(arguments.integer(0).unwrap_or(0)) * unit(arguments, 1).nanos();
+    Time::from_nanos(nanos).map(Value::Time).ok_or_else(out_of_range)
 }
 
 /// A time; integers are microseconds.
-fn time_of(evaluation: &Evaluation<'_>, value: &Value) -> Time {
+fn time_of(value: &Value) -> Time {
     match value {
         Value::Time(time) => *time,
         Value::Int(micros) => Time::from_micros(*micros),
-        Value::Date(date) => date.midnight(),
-        _ => Time::from_micros(evaluation.now_micros as i64),
+        _ => unreachable!("the declaration asks for a time"),
     }
 }
 
-fn part(evaluation: &Evaluation<'_>, arguments: &Arguments, part: fn(Time) -> i64) -> Result<Value> {
-    Ok(Value::Int(part(time_of(evaluation, arguments.value(0)))))
+fn part(arguments: &Arguments, part: fn(Time) -> i64) -> Result<Value> {
+    Ok(Value::Int(part(time_of(arguments.value(0)))))
 }
 
-pub fn to_micros(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, Time::micros)
+pub fn to_micros(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, Time::micros)
 }
 
-pub fn to_millis(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, |time| time.micros().div_euclid(1000))
+pub fn to_millis(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, |time| time.nanos_total().div_euclid(1_000_000) as i64)
 }
 
-pub fn to_seconds(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, |time| time.seconds)
+pub fn to_seconds(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, |time| time.seconds)
 }
 
-pub fn second(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, |time| time.second_of_day() % 60)
+pub fn second(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, |time| time.second_of_day() % 60)
 }
 
-pub fn minute(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, |time| time.second_of_day() / 60 % 60)
+pub fn minute(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, |time| time.second_of_day() / 60 % 60)
 }
 
-pub fn hour(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    part(evaluation, arguments, |time| time.second_of_day() / 3600)
+pub fn hour(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    part(arguments, |time| time.second_of_day() / 3600)
 }
 
-fn date_part(
-    evaluation: &Evaluation<'_>,
-    arguments: &Arguments,
-    key: &'static str,
-    part: fn(Date) -> i64,
-) -> Result<Value> {
-    match arguments.value(0) {
-        value @ (Value::Time(_) | Value::Int(_) | Value::Date(_) | Value::TransactionTime) => {
-            Ok(Value::Int(part(time_of(evaluation, value).date())))
-        }
-        other => Err(wrong_type("Time", other)).within(key),
-    }
+fn date_part(arguments: &Arguments, part: fn(Date) -> i64) -> Result<Value> {
+    Ok(Value::Int(part(time_of(arguments.value(0)).date())))
 }
 
-pub fn day_of_month(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "day_of_month", |date| {
-        i64::from(date.civil().day)
-    })
+pub fn day_of_month(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    date_part(arguments, |date| i64::from(date.civil().day))
 }
 
-pub fn day_of_week(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "day_of_week", Date::day_of_week)
+pub fn day_of_week(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    date_part(arguments, Date::day_of_week)
 }
 
-pub fn day_of_year(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "day_of_year", Date::day_of_year)
+pub fn day_of_year(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    date_part(arguments, Date::day_of_year)
 }
 
-pub fn month(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "month", |date| i64::from(date.civil().month))
+pub fn month(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    date_part(arguments, |date| i64::from(date.civil().month))
 }
 
-pub fn year(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    date_part(evaluation, arguments, "year", |date| date.civil().year)
+pub fn year(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    date_part(arguments, |date| date.civil().year)
 }
 
-fn moved(arguments: &Arguments, key: &'static str, sign: i64) -> Result<Value> {
-    let unit = unit(arguments, 2)?;
+fn invalid_unit(arguments: &Arguments, index: usize) -> Errors {
+    let message = format!("Invalid time unit '{}'.", arguments.text(index));
+    Errors::argument(message).within(crate::error::Step::Key("unit"))
+}
+
+fn moved(arguments: &Arguments, sign: i64) -> Result<Value> {
+    let unit = unit(arguments, 2);
     let offset = i128::from(arguments.integer(1).unwrap_or(0)) * i128::from(sign);
     let moved = match arguments.value(0) {
         Value::Date(date) if unit == Unit::Day => {
             let days = i64::try_from(offset).ok();
             days.and_then(|days| date.checked_add(days)).map(Value::Date)
         }
-        Value::Date(_) => {
-            let message = format!("Time unit '{}' is not valid for a Date.", arguments.text(2));
-            return Err(Errors::argument(message)).within("unit");
-        }
         Value::Time(time) => Time::from_nanos(time.nanos_total() + offset * unit.nanos()).map(Value::Time),
-        _ => None,
+        _ => return Err(invalid_unit(arguments, 2)),
     };
-    moved.ok_or_else(out_of_range).within(key)
+    moved.ok_or_else(out_of_range).within("offset")
 }
 
 pub fn add(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    moved(arguments, "time_add", 1)
+    moved(arguments, 1)
 }
 
 pub fn subtract(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    moved(arguments, "time_subtract", -1)
+    moved(arguments, -1)
 }
 
 pub fn difference(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let unit = unit(arguments, 2)?;
-    let nanos = match (arguments.value(0), arguments.value(1)) {
-        (Value::Time(one), Value::Time(other)) => other.nanos_total() - one.nanos_total(),
-        (Value::Date(one), Value::Date(other)) => other.midnight().nanos_total() - one.midnight().nanos_total(),
-        _ => return Err(Errors::argument("Incompatible time arguments.")),
-    };
-    let units = nanos / unit.nanos();
-    i64::try_from(units).map(Value::Int).map_err(|_| out_of_range())
+    let unit = unit(arguments, 2);
+    match (arguments.value(0), arguments.value(1)) {
+        (Value::Time(one), Value::Time(other)) => {
+            let units = (other.nanos_total() - one.nanos_total()) / unit.nanos();
+            i64::try_from(units).map(Value::Int).map_err(|_| out_of_range())
+        }
+        (Value::Date(one), Value::Date(other)) if unit == Unit::Day => Ok(Value::Int(other.days - one.days)),
+        (Value::Date(_), Value::Date(_)) => Err(invalid_unit(arguments, 2)),
+        _ => Err(Errors::argument("Incompatible time arguments.")).within("time_diff"),
+    }
 }
 
 /// Casts to a time: integers are milliseconds.
-pub fn cast_to_time(value: &Value) -> Option<Result<Value>> {
+pub fn cast_to_time(evaluation: &Evaluation<'_>, value: &Value) -> Option<Result<Value>> {
     Some(match value {
         Value::Time(_) => Ok(value.clone()),
         Value::Date(date) => Ok(Value::Time(date.midnight())),
-        Value::String(text) => parse_time(text),
+        Value::String(text) => parse_time(evaluation, text),
         Value::Int(millis) => Time::from_nanos(i128::from(*millis) * 1_000_000)
             .map(Value::Time)
             .ok_or_else(out_of_range),
@@ -186,10 +173,7 @@ pub fn cast_to_date(value: &Value) -> Option<Result<Value>> {
     Some(match value {
         Value::Date(_) => Ok(value.clone()),
         Value::Time(time) => Ok(Value::Date(time.date())),
-        Value::String(text) => match Date::parse(text) {
-            Some(date) => Ok(Value::Date(date)),
-            None => parse_date(&shown(value)),
-        },
+        Value::String(text) => parse_date(text),
         _ => return None,
     })
 }

@@ -12,7 +12,7 @@ fn open(world: &World, secret: &str, target: &str, fields: &str) -> Stream {
     let request = Request {
         method: "POST",
         target: fields,
-        headers: &[("authorization", &authorization)],
+        headers: &[("authorization", &authorization), ("x-faunadb-api-version", "4")],
         body: target.as_bytes(),
     };
     match world.fauna.stream(request, Arc::new(|| {})) {

@@ -55,7 +55,7 @@ impl World {
         let reply = self.fauna.answer(Request {
             method: "POST",
             target: "/",
-            headers: &[("authorization", &authorization)],
+            headers: &[("authorization", &authorization), ("x-faunadb-api-version", "4")],
             body: body.as_bytes(),
         });
         self.clock.advance(10_000);
