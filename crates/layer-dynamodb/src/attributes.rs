@@ -24,10 +24,7 @@ impl Definitions {
                 kind: KeyType::parse(text("AttributeType")).expect("the shape allows S, N and B"),
             };
             if definitions.find(&part.name).is_some() {
-                return Err(Failure::invalid(format!(
-                    "Duplicate attribute name in AttributeDefinitions: {}",
-                    part.name
-                )));
+                return Err(duplicated(&part.name));
             }
             definitions.parts.push(part);
         }
@@ -82,14 +79,11 @@ impl Definitions {
         let parts = self.defined(elements)?;
         for (position, part) in parts.iter().enumerate() {
             if parts[..position].iter().any(|other| other.name == part.name) {
-                return Err(same_name());
+                return Err(match parts_max {
+                    1 => same_name(),
+                    _ => duplicated(&part.name),
+                });
             }
-        }
-        if elements.len() > 2 * parts_max {
-            return Err(Failure::validation(format!(
-                "Invalid KeySchema: there may be at most {} key elements",
-                2 * parts_max
-            )));
         }
         let (mut hash, mut range) = (Vec::new(), Vec::new());
         for (element, part) in elements.iter().zip(parts) {
@@ -100,13 +94,18 @@ impl Definitions {
                 ));
             }
             if is_hash && (hash.len() == parts_max || !range.is_empty()) {
-                return Err(Failure::validation(match parts_max {
-                    1 => "Invalid KeySchema: The second KeySchemaElement is not a RANGE key type",
-                    _ => "Invalid KeySchema: at most four HASH key elements must precede the RANGE key elements",
-                }));
+                return Err(match (parts_max, range.is_empty()) {
+                    (1, _) => {
+                        Failure::validation("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type")
+                    }
+                    (_, true) => too_many_keys("HASH"),
+                    (_, false) => {
+                        Failure::invalid("All HASH key attributes must precede RANGE key attributes in the KeySchema")
+                    }
+                });
             }
             if !is_hash && range.len() == parts_max {
-                return Err(Failure::validation("Invalid KeySchema: Too many RANGE key elements"));
+                return Err(too_many_keys("RANGE"));
             }
             if is_hash { &mut hash } else { &mut range }.push(part);
         }
@@ -165,6 +164,16 @@ impl Definitions {
             .filter(|part| table.is_key(&part.name) || in_index(part));
         used.collect()
     }
+}
+
+fn too_many_keys(kind: &str) -> Failure {
+    Failure::invalid(format!(
+        "The KeySchema exceeds the maximum allowed number of {kind} key attributes"
+    ))
+}
+
+fn duplicated(name: &str) -> Failure {
+    Failure::validation(format!("Attribute Name is duplicated: {name}"))
 }
 
 fn same_name() -> Failure {
@@ -233,7 +242,7 @@ fn parse_projection(json: &Json<'_>) -> Result<Projection, Failure> {
                 .find(|(position, name)| names[..*position].contains(name));
             match repeated {
                 Some((_, name)) => Err(Failure::invalid(format!(
-                    "Duplicate attribute name in NonKeyAttributes: {name}"
+                    "Duplicate element in NonKeyAttributes: {name}"
                 ))),
                 None => Ok(Projection::Include(names)),
             }

@@ -10,7 +10,9 @@ use crate::capacity::{Consumed, Kind, Report, write_list};
 use crate::failure::Failure;
 use crate::items::{Action, Write, check_item_size, write_collection_metrics};
 use crate::json::{Json, Writer, json_text};
+use crate::operations::WRITE_REQUESTS;
 use crate::read::{Get, check_projection_allowed, parse_projected};
+use crate::shape::shown_value;
 use crate::throughput::Use;
 use crate::value::{Item, parse_item};
 use crate::{DynamoDb, Outcome, stored};
@@ -207,11 +209,13 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
         tables_count += 1;
         let elements = list.elements();
         if elements.is_empty() || elements.len() > WRITES_MAX {
-            return Err(Failure::validation(
-                "1 validation error detected: Value at 'requestItems' failed to satisfy constraint: Map value must satisfy \
+            let asked = request.get("RequestItems").unwrap_or(&Json::Null);
+            return Err(Failure::validation(format!(
+                "1 validation error detected: {} at 'requestItems' failed to satisfy constraint: Map value must satisfy \
                  constraint: [Member must have length less than or equal to 25, Member must have length greater than or \
                  equal to 1]",
-            ));
+                shown_value(&WRITE_REQUESTS, asked)
+            )));
         }
         for json in elements {
             let action = match (json.get("PutRequest"), json.get("DeleteRequest")) {

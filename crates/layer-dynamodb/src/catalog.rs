@@ -35,12 +35,8 @@ impl DynamoDb {
         given: &str,
     ) -> Result<Arc<Table>, Failure> {
         let name = table_name(given);
-        self.find_table(transaction, name).ok_or_else(|| {
-            Failure::new(
-                Exception::ResourceNotFound,
-                format!("Requested resource not found: Table: {name} not found"),
-            )
-        })
+        self.find_table(transaction, name)
+            .ok_or_else(|| no_described_table(name))
     }
 
     pub(crate) fn find_table(&self, transaction: &mut Transaction<'_>, name: &str) -> Option<Arc<Table>> {
@@ -88,6 +84,11 @@ impl DynamoDb {
         });
         names
     }
+}
+
+pub fn no_described_table(name: &str) -> Failure {
+    let text = format!("Requested resource not found: Table: {name} not found");
+    Failure::new(Exception::ResourceNotFound, text)
 }
 
 /// A number that no other table or stream has or had.

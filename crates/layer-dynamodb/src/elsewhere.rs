@@ -4,9 +4,10 @@
 
 use quartet_engine::Transaction;
 
-use crate::catalog::table_name;
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
+use crate::settings::backed_up_table;
+use crate::table::Table;
 use crate::{DynamoDb, Outcome, settled};
 
 /// The text of a member, or an empty one.
@@ -45,21 +46,17 @@ fn not_here(what: &str) -> Failure {
 // ---- backups
 
 /// Refuses what concerns the backups of a table named by `member`, with another exception if there is no such table.
-fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&str) -> Failure) -> Outcome {
-    let name = table_name(given);
-    let execute = |transaction: &mut Transaction<'_>, (): &()| match layer.find_table(transaction, name) {
-        Some(_) => Err::<(), _>(failure(name)),
-        None => Err(Failure::new(
-            Exception::TableNotFound,
-            format!("Table not found: {name}"),
-        )),
+fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&Table) -> Failure) -> Outcome {
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let table = backed_up_table(layer, transaction, given)?;
+        Err::<(), _>(failure(&table))
     };
     layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
 }
 
 pub fn create_backup(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    refused_of_backed_up(layer, text(request, "TableName"), |name| {
-        let text = format!("Backups are not enabled for table: {name}");
+    refused_of_backed_up(layer, text(request, "TableName"), |table| {
+        let text = format!("Backups are not enabled for table: {}", table.name);
         Failure::new(Exception::ContinuousBackupsUnavailable, text)
     })
 }
@@ -73,8 +70,11 @@ pub fn list_backups(_: &DynamoDb, _: &Json<'_>) -> Outcome {
     settled(Ok(r#"{"BackupSummaries":[]}"#.into()))
 }
 
-fn no_recovery(name: &str) -> Failure {
-    let text = format!("Point in time recovery is not enabled for table '{name}'");
+fn no_recovery(table: &Table) -> Failure {
+    let text = match table.recovery {
+        None => format!("Point in time recovery is not enabled for table '{}'", table.name),
+        Some(_) => format!("No earlier state of table '{}' is kept at this endpoint", table.name),
+    };
     Failure::new(Exception::PointInTimeRecoveryUnavailable, text)
 }
 

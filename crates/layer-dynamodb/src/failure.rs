@@ -89,6 +89,8 @@ pub struct Failure {
     pub message: String,
     /// Members of the body beside type and message: name and JSON.
     pub extra: Option<(&'static str, String)>,
+    /// What is wrong is an attribute value itself, not the request around it.
+    of_data: bool,
 }
 
 impl Failure {
@@ -97,6 +99,7 @@ impl Failure {
             exception,
             message: message.into(),
             extra: None,
+            of_data: false,
         }
     }
 
@@ -107,6 +110,24 @@ impl Failure {
     /// A validation failure behind the sentence that opens most of them.
     pub fn invalid(what: impl std::fmt::Display) -> Failure {
         Failure::validation(format!("One or more parameter values were invalid: {what}"))
+    }
+
+    /// A validation failure of an attribute value: its form, its digits, its size.
+    pub fn of_data(message: impl Into<String>) -> Failure {
+        Failure {
+            of_data: true,
+            ..Failure::validation(message)
+        }
+    }
+
+    /// Puts the failure behind the words that open the validation of whole requests in PutItem, UpdateItem and DeleteItem, and
+    /// that of Limit and Select in Query. Recordings of the service of August 2026 show that failures of attribute values stand
+    /// without them, and so does every failure of the other operations.
+    pub fn in_envelope(mut self) -> Failure {
+        if self.exception == Exception::Validation && !self.of_data {
+            self.message.insert_str(0, "1 validation error detected: ");
+        }
+        self
     }
 
     pub fn serialization(message: impl Into<String>) -> Failure {

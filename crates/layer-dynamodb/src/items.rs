@@ -249,6 +249,7 @@ impl Single {
     }
 
     fn respond(layer: &DynamoDb, single: Result<Single, Failure>) -> Outcome {
+        let single = single.map_err(Failure::in_envelope);
         let execute = |transaction: &mut Transaction<'_>, single: &Single| {
             let table = single.write.check(layer, transaction)?;
             single.write.execute(layer, transaction, table)
@@ -312,7 +313,7 @@ fn parse_new_item(request: &Json<'_>) -> Result<Item, Failure> {
 
 pub fn check_item_size(item: &Item) -> Result<(), Failure> {
     match item_size(item) > ITEM_BYTES_MAX {
-        true => Err(Failure::validation("Item size has exceeded the maximum allowed size")),
+        true => Err(Failure::of_data("Item size has exceeded the maximum allowed size")),
         false => Ok(()),
     }
 }

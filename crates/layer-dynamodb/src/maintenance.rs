@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::key::{self, Position};
-use crate::streams::{self, KEPT_MICROS, SHARDS};
+use crate::streams::{self, KEPT_MICROS};
 use crate::table::{Index, Table};
 use crate::write::{Author, Found, expiry_of, replace};
 use crate::{DynamoDb, stored};
@@ -139,7 +139,7 @@ impl DynamoDb {
             number: 0,
         };
         for stream in streams::all(transaction) {
-            for shard in 0..SHARDS {
+            for shard in 0..stream.shards {
                 let start = key::shard(stream.id, shard);
                 if is_due(transaction, &start, &key::record(stream.id, shard, position)) {
                     transaction.clear_range(&start, &key::record(stream.id, shard, position));

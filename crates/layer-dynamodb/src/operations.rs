@@ -91,11 +91,15 @@ const DATABASE: &[Operation] = &[
     operation("ListTagsOfResource", RESOURCE, settings::list_tags),
     operation("PutResourcePolicy", PUT_POLICY, settings::put_policy),
     operation("GetResourcePolicy", RESOURCE, settings::policy),
-    operation("DeleteResourcePolicy", RESOURCE, settings::delete_policy),
+    operation("DeleteResourcePolicy", DELETE_POLICY, settings::delete_policy),
     operation("DescribeLimits", NOTHING, settings::limits),
     operation("DescribeEndpoints", NOTHING, settings::endpoints),
     operation("DescribeContinuousBackups", TABLE, settings::continuous_backups),
-    operation("UpdateContinuousBackups", TABLE, settings::update_continuous_backups),
+    operation(
+        "UpdateContinuousBackups",
+        UPDATE_CONTINUOUS_BACKUPS,
+        settings::update_continuous_backups,
+    ),
     operation("CreateBackup", CREATE_BACKUP, elsewhere::create_backup),
     operation("DescribeBackup", BACKUP, elsewhere::backup),
     operation("DeleteBackup", BACKUP, elsewhere::backup),
@@ -248,6 +252,14 @@ const ATTRIBUTE_UPDATES: Member = optional(
         max: usize::MAX,
     },
 );
+/// Query judges it with what else it says of a request.
+const LIMIT_OF_QUERY: Member = optional(
+    "Limit",
+    Shape::Integer {
+        min: i64::MIN,
+        max: i64::MAX,
+    },
+);
 const LIMIT: Member = optional("Limit", Shape::Integer { min: 1, max: i64::MAX });
 const SELECT: Member = optional(
     "Select",
@@ -317,7 +329,7 @@ const QUERY: &[Member] = &[
     optional("IndexName", INDEX_NAME),
     SELECT,
     ATTRIBUTES_TO_GET,
-    LIMIT,
+    LIMIT_OF_QUERY,
     CONSISTENT,
     optional("KeyConditions", CONDITIONS),
     optional("QueryFilter", CONDITIONS),
@@ -376,31 +388,26 @@ const BATCH_GET: &[Member] = &[
     ),
     REPORT,
 ];
-const BATCH_WRITE: &[Member] = &[
-    required(
-        "RequestItems",
-        Shape::Map {
-            of: &Shape::List {
-                of: &Shape::Structure(
-                    "WriteRequest",
-                    &[
-                        optional(
-                            "PutRequest",
-                            Shape::Structure("PutRequest", &[required("Item", ITEM_MAP)]),
-                        ),
-                        optional("DeleteRequest", Shape::Structure("DeleteRequest", &[KEY])),
-                    ],
+/// What BatchWriteItem is to write; how much that may be, it judges itself.
+pub const WRITE_REQUESTS: Shape = Shape::Map {
+    of: &Shape::List {
+        of: &Shape::Structure(
+            "WriteRequest",
+            &[
+                optional(
+                    "PutRequest",
+                    Shape::Structure("PutRequest", &[required("Item", ITEM_MAP)]),
                 ),
-                min: 0,
-                max: usize::MAX,
-            },
-            min: 0,
-            max: 25,
-        },
-    ),
-    REPORT,
-    METRICS,
-];
+                optional("DeleteRequest", Shape::Structure("DeleteRequest", &[KEY])),
+            ],
+        ),
+        min: 0,
+        max: usize::MAX,
+    },
+    min: 0,
+    max: 25,
+};
+const BATCH_WRITE: &[Member] = &[required("RequestItems", WRITE_REQUESTS), REPORT, METRICS];
 const TRANSACT_GET: &[Member] = &[
     required(
         "TransactItems",
@@ -528,16 +535,26 @@ const TRANSACT_STATEMENT: &[Member] = &[
 ];
 
 const ATTRIBUTE_NAME: Shape = Shape::Text { min: 1, max: 255 };
+const KEY_ELEMENT: Shape = Shape::Structure(
+    "KeySchemaElement",
+    &[
+        required("AttributeName", ATTRIBUTE_NAME),
+        required("KeyType", Shape::Choice(&["HASH", "RANGE"])),
+    ],
+);
 const KEY_SCHEMA: Member = required(
     "KeySchema",
     Shape::List {
-        of: &Shape::Structure(
-            "KeySchemaElement",
-            &[
-                required("AttributeName", ATTRIBUTE_NAME),
-                required("KeyType", Shape::Choice(&["HASH", "RANGE"])),
-            ],
-        ),
+        of: &KEY_ELEMENT,
+        min: 1,
+        max: 2,
+    },
+);
+/// Of a global index, which may have four attributes of each kind.
+const GLOBAL_KEY_SCHEMA: Member = required(
+    "KeySchema",
+    Shape::List {
+        of: &KEY_ELEMENT,
         min: 1,
         max: 8,
     },
@@ -605,7 +622,7 @@ const PROJECTION: Member = required(
 );
 const GLOBAL_INDEX: &[Member] = &[
     required("IndexName", INDEX_NAME),
-    KEY_SCHEMA,
+    GLOBAL_KEY_SCHEMA,
     PROJECTION,
     THROUGHPUT,
     ON_DEMAND,
@@ -673,6 +690,7 @@ const CREATE_TABLE: &[Member] = &[
     PROTECTION,
     ON_DEMAND,
     WARM,
+    optional("ResourcePolicy", ANY_TEXT),
 ];
 const UPDATE_TABLE: &[Member] = &[
     optional("AttributeDefinitions", DEFINITION_LIST),
@@ -766,7 +784,22 @@ const UPDATE_INSIGHTS: &[Member] = &[
     required("ContributorInsightsAction", Shape::Choice(&["ENABLE", "DISABLE"])),
 ];
 const SEARCH_VECTORS: &[Member] = &[TABLE_NAME, required("IndexName", INDEX_NAME)];
-const PUT_POLICY: &[Member] = &[RESOURCE_ARN, required("Policy", ANY_TEXT)];
+const REVISION: Member = optional("ExpectedRevisionId", Shape::Text { min: 1, max: 255 });
+const PUT_POLICY: &[Member] = &[RESOURCE_ARN, required("Policy", ANY_TEXT), REVISION];
+const DELETE_POLICY: &[Member] = &[RESOURCE_ARN, REVISION];
+const UPDATE_CONTINUOUS_BACKUPS: &[Member] = &[
+    OWN_TABLE_NAME,
+    required(
+        "PointInTimeRecoverySpecification",
+        Shape::Structure(
+            "PointInTimeRecoverySpecification",
+            &[
+                required("PointInTimeRecoveryEnabled", Shape::Boolean),
+                optional("RecoveryPeriodInDays", Shape::Integer { min: 1, max: 35 }),
+            ],
+        ),
+    ),
+];
 
 const STREAM_ARN: Member = required("StreamArn", Shape::Text { min: 37, max: 1024 });
 const LIST_STREAMS: &[Member] = &[

@@ -8,7 +8,7 @@ use quartet_model::KeyRange;
 use quartet_store::Row;
 
 use crate::capacity::{Consumed, Report, read_units};
-use crate::expression::path::project;
+use crate::expression::path::{project, project_leaves, times_shown};
 use crate::expression::{
     Condition, KeyTerm, Path, Placeholders, key_terms, parse_condition, parse_key_condition, parse_projection,
 };
@@ -18,7 +18,7 @@ use crate::key::{self, KeyPart};
 use crate::source::{self, Source, outside_query};
 use crate::table::{Index, Projection, Table};
 use crate::throughput::Use;
-use crate::value::{Item, parse_item, write_item};
+use crate::value::{Item, Value, parse_item, write_item};
 use crate::{DynamoDb, Outcome, legacy, settled, stored};
 
 /// A page holds no more than this, measured before the filter, as the service's documents say. Pages recorded from the service
@@ -40,8 +40,13 @@ pub struct Search {
     pub table: String,
     pub index: Option<String>,
     pub keys: Option<Vec<KeyTerm>>,
+    /// Values of the hash attribute, whose partitions are read one after the other in this order; the terms then say nothing of
+    /// that attribute. Empty: the one that the terms name.
+    pub partitions: Vec<Value>,
     pub filter: Option<Condition>,
     pub projection: Option<Vec<Path>>,
+    /// Parts of items stand side by side, not in their places.
+    pub shows_leaves: bool,
     pub limit: Option<usize>,
     pub forward: bool,
     pub start: Option<Item>,
@@ -60,8 +65,10 @@ impl Search {
             table,
             index,
             keys: None,
+            partitions: Vec::new(),
             filter: None,
             projection: None,
+            shows_leaves: false,
             limit: None,
             forward: true,
             start: None,
@@ -79,13 +86,26 @@ impl Search {
             text("TableName").unwrap_or_default().to_owned(),
             text("IndexName").map(str::to_owned),
         );
-        search.limit = request.get("Limit").and_then(Json::integer).map(|limit| limit as usize);
+        search.limit = request
+            .get("Limit")
+            .and_then(Json::integer)
+            .map(|limit| limit.max(0) as usize);
         search.forward = flag("ScanIndexForward").unwrap_or(true);
         search.consistent = flag("ConsistentRead").unwrap_or(false);
         search
     }
 
     fn parse_query(request: &Json<'_>) -> Result<Search, Failure> {
+        if request
+            .get("Limit")
+            .and_then(Json::integer)
+            .is_some_and(|limit| limit < 1)
+        {
+            return Err(Failure::validation(
+                "1 validation error detected: Value at 'Limit' failed to satisfy constraint: Member must have value greater \
+                 than or equal to 1",
+            ));
+        }
         // KeyConditions may stand beside any expression but its own.
         let own_expression = request.get("KeyConditionExpression").is_some();
         let legacy = ["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"];
@@ -116,7 +136,7 @@ impl Search {
             (None, conditions) => legacy::key_conditions(conditions.unwrap_or(&Json::Null))?,
         });
         search.check_terms_count()?;
-        search.select = parse_select(request, &search)?;
+        search.select = parse_select(request, &search).map_err(Failure::in_envelope)?;
         Ok(search)
     }
 
@@ -180,7 +200,7 @@ impl Search {
     pub fn execute_uncharged(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<Page, Failure> {
         let table = layer.table(transaction, &self.table)?;
         let index = self.find_index(&table)?;
-        let range = self.range(&Source { table: &table, index })?;
+        let ranges = self.ranges(&Source { table: &table, index })?;
         let fetch = self.check_projection(&table, index)?;
         self.check_paths(&table)?;
         layer.admit(transaction, &table, index, Use::Read)?;
@@ -194,23 +214,32 @@ impl Search {
             table: table.clone(),
         };
         let limit = self.limit.unwrap_or(usize::MAX);
-        transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
-            let size = stored::size(row.value());
-            if !page.rows.is_empty() && page.bytes + size > PAGE_BYTES {
-                page.has_more = true;
-                return ControlFlow::Break(());
-            }
-            page.bytes += size;
-            page.rows.push(row.clone());
-            page.has_more = page.rows.len() >= limit;
+        let bytes_max = match &self.projection {
+            Some(paths) if self.shows_leaves => PAGE_BYTES / times_shown(paths),
+            _ => PAGE_BYTES,
+        };
+        for range in ranges {
+            transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
+                let size = stored::size(row.value());
+                if !page.rows.is_empty() && page.bytes + size > bytes_max {
+                    page.has_more = true;
+                    return ControlFlow::Break(());
+                }
+                page.bytes += size;
+                page.rows.push(row.clone());
+                page.has_more = page.rows.len() >= limit;
+                if page.has_more {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
             if page.has_more {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
+                break;
             }
-        });
+        }
         // Nothing can follow the one item of a key, and the service takes no start key there.
-        page.has_more &= self.keys.is_none() || index.is_some() || table.range.is_some();
+        page.has_more &= self.keys.is_none() || index.is_some() || table.range.is_some() || self.partitions.len() > 1;
         if fetch {
             page.fetch(transaction, self.consistent);
         }
@@ -274,43 +303,54 @@ impl Search {
         table.check_paths(paths)
     }
 
-    fn range(&self, source: &Source<'_>) -> Result<KeyRange, Failure> {
+    /// What is to be read, in this order.
+    fn ranges(&self, source: &Source<'_>) -> Result<Vec<KeyRange>, Failure> {
         let start = self.start.as_ref();
-        let mut range = match &self.keys {
+        let mut ranges = match &self.keys {
+            Some(terms) if !self.partitions.is_empty() => self.partition_ranges(source, terms)?,
             Some(terms) => {
                 source.check_query(terms, start)?;
                 self.refuse_filtered_keys(source)?;
-                source.query_range(terms)?
+                vec![source.query_range(terms)?]
             }
             None => {
                 source.check_scan(start)?;
                 let (segment, total) = self.segment.unwrap_or((0, 1));
-                key::segment(&source.prefix(), segment, total)
+                vec![key::segment(&source.prefix(), segment, total)]
             }
         };
         if let Some(start) = start {
             let after = source.row_key(start)?;
-            self.check_start(&range, &after)?;
+            let position = ranges.iter().position(|range| range.contains(&after));
+            ranges.drain(..position.ok_or_else(|| self.misplaced_start())?);
             if self.forward {
-                range.start = KeyRange::point(&after).end;
+                ranges[0].start = KeyRange::point(&after).end;
             } else {
-                range.end = after;
+                ranges[0].end = after;
             }
         }
-        Ok(range)
+        Ok(ranges)
     }
 
-    fn check_start(&self, range: &KeyRange, start: &[u8]) -> Result<(), Failure> {
-        if range.contains(start) {
-            return Ok(());
-        }
-        Err(match self.segment {
+    fn partition_ranges(&self, source: &Source<'_>, terms: &[KeyTerm]) -> Result<Vec<KeyRange>, Failure> {
+        source.check_scan(self.start.as_ref())?;
+        let ranges = self.partitions.iter().map(|value| {
+            let mut terms = terms.to_vec();
+            terms.insert(0, source.partition_term(value));
+            source.check_query(&terms, None)?;
+            source.query_range(&terms)
+        });
+        ranges.collect()
+    }
+
+    fn misplaced_start(&self) -> Failure {
+        match self.segment {
             Some((segment, total)) => Failure::validation(format!(
                 "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct \
                  Segment. TotalSegments: {total} Segment: {segment}"
             )),
             None => outside_query(),
-        })
+        }
     }
 
     /// A Query's filter may not name the keys it queries by.
@@ -343,6 +383,7 @@ impl Search {
                 continue;
             }
             take(Match::Decoded(match &self.projection {
+                Some(paths) if self.shows_leaves => project_leaves(&item, paths),
                 Some(paths) => project(&item, paths),
                 None => item,
             }));
@@ -377,7 +418,7 @@ fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {
         ];
         let is_bare = told_bare.iter().any(|part| failure.message.contains(part));
         if failure.exception == Exception::Validation && !is_bare {
-            failure.message = format!("The provided starting key is invalid: {}", failure.message);
+            failure = Failure::validation(format!("The provided starting key is invalid: {}", failure.message));
         }
         failure
     })
@@ -411,9 +452,11 @@ fn parse_select(request: &Json<'_>, search: &Search) -> Result<Select, Failure> 
         Some("SPECIFIC_ATTRIBUTES") if search.projection.is_none() => Err(Failure::validation(
             "Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES",
         )),
-        Some(select) if select != "SPECIFIC_ATTRIBUTES" && search.projection.is_some() => Err(Failure::validation(
-            format!("Cannot specify the {projecting} when choosing to get {select}"),
-        )),
+        Some(select) if select != "SPECIFIC_ATTRIBUTES" && search.projection.is_some() => {
+            let chosen = if select == "COUNT" { "only the Count" } else { select };
+            let text = format!("Cannot specify the {projecting} when choosing to get {chosen}");
+            Err(Failure::validation(text))
+        }
         Some("ALL_PROJECTED_ATTRIBUTES") if search.index.is_none() => Err(Failure::validation(
             "ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName",
         )),
@@ -449,6 +492,11 @@ impl Page {
         let parts: Vec<&KeyPart> = self.table.keys().chain(index_keys).collect();
         let is_part = |name: &str| parts.iter().any(|part| part.name == name);
         Some(stored::decode_some(last.value(), is_part))
+    }
+
+    /// What its rows measure together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn fetch(&mut self, transaction: &mut Transaction<'_>, consistent: bool) {

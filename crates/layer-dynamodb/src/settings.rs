@@ -1,19 +1,29 @@
 //! What is set beside a table: time to live, tags, policies, backups on paper; and what the account is told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::catalog::table_name;
+use crate::catalog::{no_described_table, table_name};
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
-use crate::table::Table;
+use crate::table::{Recovery, Table};
+use crate::tables::write_seconds;
 use crate::{DynamoDb, Outcome, maintenance, settled};
 
 const TAGS_MAX: usize = 50;
 const TAG_KEY_CHARACTERS_MAX: usize = 128;
 const TAG_VALUE_CHARACTERS_MAX: usize = 256;
 const TAGS_PAGE: usize = 50;
+const POLICY_BYTES_MAX: usize = 20_480;
+/// Stands for a revision where there must be no policy.
+const NO_POLICY: &str = "NO_POLICY";
+/// For how long the service keeps earlier states, unless it is told to for less.
+const RECOVERY_DAYS: i64 = 35;
+const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
+/// What the service has lately written it can restore after five minutes.
+const RESTORABLE_AFTER_MICROS: u64 = 5 * 60 * 1_000_000;
 
 pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let specification = request.get("TimeToLiveSpecification").unwrap_or(&Json::Null);
@@ -223,38 +233,105 @@ pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
+/// A policy is a JSON object with statements. It is kept, and allows or denies nothing here.
+pub fn check_policy(policy: &str) -> Result<(), Failure> {
+    let refused = |what: &str| Err(Failure::invalid(what));
+    if policy.len() > POLICY_BYTES_MAX {
+        return refused(&format!("Maximum policy size of {POLICY_BYTES_MAX} bytes exceeded"));
+    }
+    match Json::parse(policy.as_bytes()) {
+        Ok(Json::Object(members)) => match members.iter().any(|(name, _)| *name == "Statement") {
+            true => Ok(()),
+            false => refused("Invalid policy document: Could not parse the policy: Statement is empty!"),
+        },
+        _ => refused("Invalid policy document: This policy contains invalid Json"),
+    }
+}
+
 pub fn put_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let policy = request.get("Policy").and_then(Json::text).unwrap_or_default();
-    change_policy(layer, request, |table, revision| {
-        table.resource_policy = Some((policy.to_owned(), revision.to_owned()));
-        Ok(())
-    })
+    change_policy(
+        layer,
+        request,
+        check_policy(policy),
+        |present, now_micros| match present {
+            // The same policy put again is no new revision.
+            Some((kept, revision)) if kept == policy => Some((kept, revision)),
+            _ => Some((policy.to_owned(), now_micros.to_string())),
+        },
+    )
 }
 
 pub fn delete_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    change_policy(layer, request, |table, _| {
-        table.resource_policy = None;
-        Ok(())
-    })
+    change_policy(layer, request, Ok(()), |_, _| None)
 }
 
+/// A policy and its revision.
+type Policy = (String, String);
+
+/// Answers with the revision that is there afterwards or, if none is, with the one that was there before.
 fn change_policy(
     layer: &DynamoDb,
     request: &Json<'_>,
-    change: impl FnOnce(&mut Table, &str) -> Result<(), Failure>,
+    checked: Result<(), Failure>,
+    change: impl FnOnce(Option<Policy>, u64) -> Option<Policy>,
 ) -> Outcome {
-    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
     layer.respond(
-        Ok(()),
+        checked,
         |transaction, ()| {
-            let mut table = table_by_arn(layer, transaction, arn)?;
-            let revision = transaction.now_micros().to_string();
-            change(&mut table, &revision)?;
-            layer.store_table(transaction, &table);
-            Ok(revision)
+            let mut table = table_of_policy(layer, transaction, request)?;
+            check_revision(&table, request)?;
+            let before = table.resource_policy.clone();
+            table.resource_policy = change(before.clone(), transaction.now_micros());
+            if table.resource_policy != before {
+                layer.store_table(transaction, &table);
+            }
+            Ok(table.resource_policy.or(before))
         },
-        |(), revision| Writer::object(|writer| writer.member("RevisionId", &revision)),
+        |(), shown| {
+            Writer::object(|writer| {
+                if let Some((_, revision)) = &shown {
+                    writer.member("RevisionId", revision);
+                }
+            })
+        },
     )
+}
+
+fn check_revision(table: &Table, request: &Json<'_>) -> Result<(), Failure> {
+    let Some(expected) = request.get("ExpectedRevisionId").and_then(Json::text) else {
+        return Ok(());
+    };
+    let name = &table.name;
+    let reason = match &table.resource_policy {
+        None if expected == NO_POLICY => return Ok(()),
+        Some((_, revision)) if expected == revision => return Ok(()),
+        None => format!(
+            "Requested update for policy with revision id {expected}, but no policy is associated to target table {name}."
+        ),
+        Some((_, revision)) if expected == NO_POLICY => format!(
+            "Requested policy update expecting none to be present for table {name}, but a policy exists with revision id {revision}."
+        ),
+        Some((_, revision)) => format!(
+            "Requested update for policy with revision id {expected}, but the policy associated to target table {name} has \
+             revision id {revision}."
+        ),
+    };
+    Err(no_policy(&reason))
+}
+
+fn no_policy(what: &str) -> Failure {
+    let text = format!("Resource-based policy not found for the provided ResourceArn: {what}");
+    Failure::new(Exception::PolicyNotFound, text)
+}
+
+/// The table whose policy is meant.
+fn table_of_policy(layer: &DynamoDb, transaction: &mut Transaction<'_>, request: &Json<'_>) -> Result<Table, Failure> {
+    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
+    table_by_arn(layer, transaction, arn).map_err(|failure| match failure.exception {
+        Exception::ResourceNotFound => no_described_table(table_name(arn)),
+        _ => failure,
+    })
 }
 
 pub fn policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -262,13 +339,8 @@ pub fn policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(
         Ok(()),
         |transaction, ()| {
-            let table = table_by_arn(layer, transaction, arn)?;
-            table.resource_policy.ok_or_else(|| {
-                Failure::new(
-                    Exception::PolicyNotFound,
-                    format!("Resource-based policy not found for the provided ResourceArn: {arn}"),
-                )
-            })
+            let table = table_of_policy(layer, transaction, request)?;
+            table.resource_policy.ok_or_else(|| no_policy(arn))
         },
         |(), (policy, revision)| {
             Writer::object(|writer| {
@@ -301,40 +373,69 @@ pub fn endpoints(layer: &DynamoDb, _: &Json<'_>) -> Outcome {
 }
 
 pub fn continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    backups_of(layer, request, None)
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let table = backed_up_table(layer, transaction, name)?;
+        Ok((table.recovery.clone(), transaction.now_micros()))
+    };
+    layer.respond(Ok(()), execute, |(), shown| continuous_backups_body(shown))
 }
 
 pub fn update_continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let specification = request.get("PointInTimeRecoverySpecification");
-    let enabled = specification.and_then(|given| given.get("PointInTimeRecoveryEnabled")?.boolean());
-    backups_of(layer, request, enabled)
+    let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
+    let specification = request.get("PointInTimeRecoverySpecification").unwrap_or(&Json::Null);
+    let enabled = specification.get("PointInTimeRecoveryEnabled").and_then(Json::boolean) == Some(true);
+    let days = specification.get("RecoveryPeriodInDays").and_then(Json::integer);
+    let checked = match (enabled, days) {
+        (false, Some(_)) => Err(Failure::validation(
+            "Invalid Request: Cannot specify RecoveryPeriodInDays when disabling point-in-time recovery.",
+        )),
+        _ => Ok(()),
+    };
+    let execute = |transaction: &mut Transaction<'_>, (): &()| {
+        let mut table = Table::clone(&*backed_up_table(layer, transaction, name)?);
+        let now = transaction.now_micros();
+        table.recovery = enabled.then(|| Recovery {
+            since_micros: table.recovery.as_ref().map_or(now, |present| present.since_micros),
+            days: days.unwrap_or_else(|| table.recovery.as_ref().map_or(RECOVERY_DAYS, |present| present.days)),
+        });
+        layer.store_table(transaction, &table);
+        Ok((table.recovery, now))
+    };
+    layer.respond(checked, execute, |(), shown| continuous_backups_body(shown))
 }
 
-fn backups_of(layer: &DynamoDb, request: &Json<'_>, enabled: Option<bool>) -> Outcome {
-    let name = table_name(request.get("TableName").and_then(Json::text).unwrap_or_default());
-    let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let Some(table) = layer.find_table(transaction, name) else {
-            return Err(Failure::new(
-                Exception::TableNotFound,
-                format!("Table not found: {name}"),
-            ));
-        };
-        if enabled == Some(true) {
-            return Err(Failure::new(
-                Exception::ContinuousBackupsUnavailable,
-                "Backups are being enabled for the table. Please retry later",
-            ));
-        }
-        Ok(table)
-    };
-    layer.respond(Ok(()), execute, |(), _| {
-        Writer::object(|writer| {
-            writer.nested("ContinuousBackupsDescription", |writer| {
-                writer.member("ContinuousBackupsStatus", "DISABLED");
-                writer.nested("PointInTimeRecoveryDescription", |writer| {
-                    writer.member("PointInTimeRecoveryStatus", "DISABLED");
-                });
+/// Operations on backups have an exception of their own for a table that is not there.
+pub fn backed_up_table(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    given: &str,
+) -> Result<Arc<Table>, Failure> {
+    let name = table_name(given);
+    layer
+        .find_table(transaction, name)
+        .ok_or_else(|| Failure::new(Exception::TableNotFound, format!("Table not found: {name}")))
+}
+
+fn continuous_backups_body((recovery, now_micros): (Option<Recovery>, u64)) -> Vec<u8> {
+    Writer::object(|writer| {
+        writer.nested("ContinuousBackupsDescription", |writer| {
+            // Whether or not recovery is on, so the service says.
+            writer.member("ContinuousBackupsStatus", "ENABLED");
+            writer.nested("PointInTimeRecoveryDescription", |writer| match &recovery {
+                None => writer.member("PointInTimeRecoveryStatus", "DISABLED"),
+                Some(recovery) => write_recovery(recovery, now_micros, writer),
             });
-        })
+        });
     })
+}
+
+fn write_recovery(recovery: &Recovery, now_micros: u64, writer: &mut Writer) {
+    let kept_micros = recovery.days as u64 * DAY_MICROS;
+    let earliest = recovery.since_micros.max(now_micros.saturating_sub(kept_micros));
+    let latest = earliest.max(now_micros.saturating_sub(RESTORABLE_AFTER_MICROS));
+    writer.member("PointInTimeRecoveryStatus", "ENABLED");
+    writer.name("RecoveryPeriodInDays").raw(recovery.days);
+    write_seconds(writer, "EarliestRestorableDateTime", earliest);
+    write_seconds(writer, "LatestRestorableDateTime", latest);
 }

@@ -82,6 +82,12 @@ pub const ANY_TEXT: Shape = Shape::Text {
     max: usize::MAX,
 };
 const COMPLAINTS_MAX: usize = 10;
+/// What a table may be called; operations on items leave it to them to find that there is no table of a shorter name.
+const TABLE_NAME_CHARACTERS_MIN: usize = 3;
+const TABLE_NAME_CHARACTERS_MAX: usize = 255;
+const ARN_CHARACTERS_MAX: usize = 1024;
+/// The longest value that a complaint repeats.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
 const NAME_PATTERN: &str = "[a-zA-Z0-9_.-]+";
 
 /// Checks a whole request.
@@ -94,12 +100,8 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     check_values(members, request)?;
-    let count = complaints.len().min(COMPLAINTS_MAX);
-    let plural = if count == 1 { "" } else { "s" };
-    Err(Failure::validation(format!(
-        "{count} validation error{plural} detected: {}",
-        complaints[..count].join("; ")
-    )))
+    complaints.truncate(COMPLAINTS_MAX);
+    Err(detected(&complaints))
 }
 
 /// Attribute values are checked when they are read, but a wrong kind in one comes before any complaint.
@@ -138,14 +140,33 @@ fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failu
                 member.name
             )));
         };
-        if !is_arn(name) && !(3..=255).contains(&name.chars().count()) {
-            return Err(Failure::validation(format!(
-                "{} must be at least 3 characters long and at most 255 characters long",
-                member.name
-            )));
+        // No other complaint stands beside that of the name.
+        let mut complaints = Vec::new();
+        if !is_arn(name) {
+            let path = Path::Member(&Path::Request, member.name);
+            complain_text(
+                name,
+                TABLE_NAME_CHARACTERS_MIN,
+                TABLE_NAME_CHARACTERS_MAX,
+                &path,
+                &mut complaints,
+            );
+            complain_pattern(name, &path, &mut complaints);
+        }
+        if let Some(complaint) = complaints.first() {
+            return Err(detected(std::slice::from_ref(complaint)));
         }
     }
     Ok(())
+}
+
+fn detected(complaints: &[String]) -> Failure {
+    let count = complaints.len();
+    let plural = if count == 1 { "" } else { "s" };
+    Failure::validation(format!(
+        "{count} validation error{plural} detected: {}",
+        complaints.join("; ")
+    ))
 }
 
 fn is_arn(name: &str) -> bool {
@@ -230,10 +251,11 @@ fn complain_structure(members: &[Member], json: &Json<'_>, path: &Path<'_>, comp
 fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     match shape {
         Shape::TableName | Shape::OwnTableName => complain_table_name(json, path, complaints),
-        Shape::Text { min, max } => complain_text(json, *min, *max, path, complaints),
+        Shape::Text { min, max } => complain_text(json.text().unwrap_or_default(), *min, *max, path, complaints),
         Shape::Name { min, max } => {
-            complain_text(json, *min, *max, path, complaints);
-            complain_pattern(json, path, complaints);
+            let text = json.text().unwrap_or_default();
+            complain_text(text, *min, *max, path, complaints);
+            complain_pattern(text, path, complaints);
         }
         Shape::Choice(choices) => {
             let text = json.text().unwrap_or_default();
@@ -260,7 +282,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
         Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
-            let shown = || shown_list(elements);
+            let shown = || shown_value(shape, json);
             complain_bounds(&elements.len(), *min, *max, "length", shown, path, complaints);
             for (index, element) in elements.iter().enumerate() {
                 complain(of, element, &Path::Element(path, index + 1), complaints);
@@ -268,7 +290,7 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
         }
         Shape::Map { of, min, max } => {
             let count = json.members().count();
-            let shown = || if count == 0 { "Value '{}'" } else { "Value" }.to_owned();
+            let shown = || shown_value(shape, json);
             complain_bounds(&count, *min, *max, "length", shown, path, complaints);
             // A value has no bounds of its own.
             if !matches!(of, Shape::Value) {
@@ -280,23 +302,90 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
     }
 }
 
-fn shown_list(elements: &[Json<'_>]) -> String {
-    let texts: Option<Vec<&str>> = elements.iter().map(Json::text).collect();
-    match texts {
-        Some(texts) => format!("Value '[{}]'", texts.join(", ")),
-        None => "Value".into(),
+/// A list or a map as complaints repeat it; without its value, if that is long.
+pub fn shown_value(shape: &Shape, json: &Json<'_>) -> String {
+    let mut text = String::new();
+    match show(shape, json, &mut text) {
+        Ok(()) => format!("Value '{text}'"),
+        Err(TooLong) => "Value".into(),
     }
+}
+
+struct TooLong;
+
+/// Appends a value in the form in which the service's classes describe themselves.
+fn show(shape: &Shape, json: &Json<'_>, out: &mut String) -> Result<(), TooLong> {
+    match (shape, json) {
+        (Shape::Structure(name, members), _) => {
+            let given = members
+                .iter()
+                .filter_map(|member| Some((member, json.get(member.name)?)));
+            out.push_str(name);
+            show_all(out, ['(', ')'], given, |out, (member, value)| {
+                out.push_str(&lower_first(member.name));
+                out.push('=');
+                show(&member.shape, value, out)
+            })
+        }
+        (Shape::List { of, .. }, Json::List(elements)) => {
+            show_all(out, ['[', ']'], elements, |out, element| show(of, element, out))
+        }
+        (Shape::Map { of, .. }, Json::Object(_)) => show_all(out, ['{', '}'], json.members(), |out, (name, value)| {
+            out.push_str(name);
+            out.push('=');
+            show(of, value, out)
+        }),
+        (Shape::Value, _) => {
+            out.push_str("AttributeValue");
+            show_all(out, ['(', ')'], json.members(), |out, (name, content)| {
+                out.push_str(&name.to_ascii_lowercase());
+                out.push('=');
+                out.push_str(content.text().unwrap_or("..."));
+                Ok(())
+            })
+        }
+        (_, scalar) => {
+            match (scalar.text(), scalar.integer(), scalar.boolean()) {
+                (Some(text), ..) => out.push_str(text),
+                (_, Some(number), _) => out.push_str(&number.to_string()),
+                (.., flag) => out.push_str(if flag == Some(true) { "true" } else { "false" }),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn show_all<T>(
+    out: &mut String,
+    [open, close]: [char; 2],
+    parts: impl IntoIterator<Item = T>,
+    mut show: impl FnMut(&mut String, T) -> Result<(), TooLong>,
+) -> Result<(), TooLong> {
+    out.push(open);
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 {
+            out.push_str(", ");
+        }
+        show(out, part)?;
+        if out.len() > SHOWN_BYTES_MAX {
+            return Err(TooLong);
+        }
+    }
+    out.push(close);
+    Ok(())
 }
 
 fn complain_table_name(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
-    complain_text(json, 1, 1024, path, complaints);
-    if !json.text().is_some_and(is_arn) {
-        complain_pattern(json, path, complaints);
+    let text = json.text().unwrap_or_default();
+    if is_arn(text) {
+        complain_text(text, 1, ARN_CHARACTERS_MAX, path, complaints);
+    } else {
+        complain_text(text, 1, TABLE_NAME_CHARACTERS_MAX, path, complaints);
+        complain_pattern(text, path, complaints);
     }
 }
 
-fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &Path<'_>, complaints: &mut Vec<String>) {
-    let text = json.text().unwrap_or_default();
+fn complain_text(text: &str, min: usize, max: usize, path: &Path<'_>, complaints: &mut Vec<String>) {
     // Most texts are far from their bounds, and counting bytes is free.
     if text.len() / 4 >= min && text.len() <= max {
         return;
@@ -313,8 +402,7 @@ fn complain_text(json: &Json<'_>, min: usize, max: usize, path: &Path<'_>, compl
     );
 }
 
-fn complain_pattern(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
-    let text = json.text().unwrap_or_default();
+fn complain_pattern(text: &str, path: &Path<'_>, complaints: &mut Vec<String>) {
     if !text.is_empty() && !text.bytes().all(is_name_byte) {
         complaints.push(format!(
             "Value '{text}' at '{path}' failed to satisfy constraint: \

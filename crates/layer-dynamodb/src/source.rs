@@ -5,6 +5,7 @@
 
 use quartet_model::KeyRange;
 
+use crate::expression::condition::Comparison;
 use crate::expression::{KeyTerm, KeyTest};
 use crate::failure::Failure;
 use crate::key::{self, KeyPart};
@@ -36,6 +37,14 @@ impl<'t> Source<'t> {
         self.hash_parts().iter().chain(self.range_parts())
     }
 
+    /// The term that names a partition by its first hash attribute.
+    pub fn partition_term(&self, value: &Value) -> KeyTerm {
+        KeyTerm {
+            attribute: self.hash_parts()[0].name.clone(),
+            test: KeyTest::Compare(Comparison::Equal, value.clone()),
+        }
+    }
+
     fn is_composite(&self) -> bool {
         self.hash_parts().len() > 1 || self.range_parts().len() > 1
     }
@@ -56,11 +65,11 @@ impl<'t> Source<'t> {
             match term.test.equal_to() {
                 Some(value) => key::write_range(value, &mut prefix),
                 None if used == terms.len() => return Ok(key::test_range(&prefix, &term.test)),
-                None => return Err(self.not_supported("RANGE")),
+                None => return Err(not_supported()),
             }
         }
         match used < terms.len() {
-            true => Err(self.not_supported("RANGE")),
+            true => Err(not_supported()),
             false => Ok(KeyRange::prefix(&prefix)),
         }
     }
@@ -79,7 +88,7 @@ impl<'t> Source<'t> {
             }
             match position < self.hash_parts().len() {
                 true => self.check_hash_term(part, terms)?,
-                false => self.check_range_term(part, terms)?,
+                false => self.check_range_term(position, part, terms)?,
             }
         }
         match start {
@@ -93,44 +102,24 @@ impl<'t> Source<'t> {
 
     fn check_hash_term(&self, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
         if !self.is_composite() && self.range_parts().is_empty() && terms.len() > 1 {
-            return Err(self.not_supported("HASH"));
+            return Err(not_supported());
         }
-        let term = term(terms, part).ok_or_else(|| self.missed(part))?;
+        let term = term(terms, part).ok_or_else(|| missed(part))?;
         check_term(part, term)?;
         match term.test.equal_to() {
             Some(_) => Ok(()),
-            None => Err(self.not_supported("HASH")),
+            None => Err(not_supported()),
         }
     }
 
-    fn check_range_term(&self, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
+    /// Range attributes are used in their order: none may have a term if one before it has none.
+    fn check_range_term(&self, position: usize, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
+        let is_before = |term: &KeyTerm| self.keys().take(position).any(|part| part.name == term.attribute);
         match term(terms, part) {
             Some(term) => check_term(part, term),
-            None if self.is_composite() || terms.len() == 1 => Ok(()),
-            None => Err(self.missed(part)),
+            None if terms.iter().all(is_before) => Ok(()),
+            None => Err(missed(part)),
         }
-    }
-
-    fn missed(&self, part: &KeyPart) -> Failure {
-        if self.is_composite() {
-            let is_hash = self.hash_parts().contains(part);
-            return self.not_supported(if is_hash { "HASH" } else { "RANGE" });
-        }
-        Failure::validation(format!("Query condition missed key schema element: {}", part.name))
-    }
-
-    /// `kind` is the kind of key that the condition does not suit.
-    fn not_supported(&self, kind: &str) -> Failure {
-        Failure::validation(match (self.is_composite(), kind) {
-            (false, _) => "Query key condition not supported",
-            (true, "HASH") => {
-                "Query key condition not supported: each HASH key attribute must have an equality condition"
-            }
-            (true, _) => {
-                "Query key condition not supported: RANGE key attributes must be used in their order, and each but the last \
-                 must have an equality condition"
-            }
-        })
     }
 
     /// Refuses what is no place in the order of a Scan.
@@ -201,6 +190,14 @@ fn term<'k>(terms: &'k [KeyTerm], part: &KeyPart) -> Option<&'k KeyTerm> {
     terms.iter().find(|term| term.attribute == part.name)
 }
 
+fn missed(part: &KeyPart) -> Failure {
+    Failure::validation(format!("Query condition missed key schema element: {}", part.name))
+}
+
+fn not_supported() -> Failure {
+    Failure::validation("Query key condition not supported")
+}
+
 fn check_term(part: &KeyPart, term: &KeyTerm) -> Result<(), Failure> {
     if term.test == KeyTest::Unindexed {
         return Err(Failure::validation(
@@ -221,9 +218,7 @@ fn check_term(part: &KeyPart, term: &KeyTerm) -> Result<(), Failure> {
 fn check_start_part(part: &KeyPart, start: &Item) -> Result<(), Failure> {
     let value = start.get(&part.name).ok_or_else(invalid_start)?;
     if !has_type(value, part.kind) {
-        return Err(Failure::validation(
-            "The provided key element does not match the schema",
-        ));
+        return Err(invalid_start());
     }
     refuse_empty(part, value, "The provided starting key is invalid: ")
 }

@@ -1,7 +1,7 @@
 //! Streams: the changes of a table's items, in the order of their commits, for 24 hours.
 //!
-//! A record is written by the transaction of its change. A stream has a fixed number of shards that never close while
-//! it is on; a partition key always lands in the same one. A sequence number is the version of the commit and the number
+//! A record is written by the transaction of its change. A stream has a number of shards, by what its table could
+//! write when it was started, that never close while it is on; a partition key always lands in the same one. A sequence number is the version of the commit and the number
 //! of the change within it, so it grows within a shard.
 
 use std::ops::ControlFlow;
@@ -23,7 +23,10 @@ use crate::value::{Item, item_size};
 use crate::write::Author;
 use crate::{DynamoDb, Outcome, settled};
 
-pub const SHARDS: u8 = 4;
+/// The most shards that a stream has.
+pub const SHARDS_MAX: u8 = 4;
+/// What one partition can take, and so one shard tell.
+const SHARD_WRITE_UNITS: i64 = 1000;
 pub const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
 const ITERATOR_MICROS: u64 = 15 * 60 * 1_000_000;
 const PAGE_BYTES: usize = 1 << 20;
@@ -41,6 +44,21 @@ pub struct Stream {
     pub ended_micros: u64,
     pub hash: KeyPart,
     pub range: Option<KeyPart>,
+    #[serde(default = "shards_of_old")]
+    pub shards: u8,
+}
+
+/// Streams were kept without this number while all of them had as many.
+pub fn shards_of_old() -> u8 {
+    SHARDS_MAX
+}
+
+/// A table has a partition, and its stream a shard, for every thousand units that it may write in a second.
+fn shards_for(table: &Table) -> u8 {
+    match table.capacity.on_demand {
+        true => SHARDS_MAX,
+        false => (1 + (table.capacity.write_units - 1) / SHARD_WRITE_UNITS).clamp(1, SHARDS_MAX.into()) as u8,
+    }
 }
 
 impl Stream {
@@ -69,10 +87,12 @@ pub fn start(transaction: &mut Transaction<'_>, table: &Table, view: StreamView)
         ended_micros: 0,
         hash: table.hash.clone(),
         range: table.range.clone(),
+        shards: shards_for(table),
     };
     store(transaction, &stream);
     StreamSettings {
         id,
+        shards: stream.shards,
         label: stream.label,
         view,
         enabled: true,
@@ -121,9 +141,9 @@ fn label(micros: u64) -> String {
     )
 }
 
-/// The shard of a partition, whose place begins with its hash.
-pub fn shard_of(place: &[u8]) -> u8 {
-    place[0] / (u8::MAX / SHARDS + 1)
+/// The shard of a partition, whose place begins with its hash, of so many.
+pub fn shard_of(place: &[u8], shards: u8) -> u8 {
+    ((u16::from(place[0]) * u16::from(shards)) >> 8) as u8
 }
 
 /// What a record tells of a change.
@@ -348,7 +368,8 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         Ok(()),
         |transaction, ()| layer.stream_by_arn(transaction, arn),
         |(), stream| {
-            let rest = (0..SHARDS).filter(|shard| after.is_none_or(|after| shard_id(&stream, *shard).as_str() > after));
+            let rest =
+                (0..stream.shards).filter(|shard| after.is_none_or(|after| shard_id(&stream, *shard).as_str() > after));
             let mut rest = rest.filter(|_| !children);
             let page: Vec<u8> = rest.by_ref().take(limit).collect();
             Writer::object(|writer| {
@@ -408,7 +429,7 @@ pub fn shard_iterator(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         |transaction, ()| {
             let stream = layer.stream_by_arn(transaction, text("StreamArn").unwrap_or_default())?;
             let wanted = text("ShardId").unwrap_or_default();
-            let shard = (0..SHARDS)
+            let shard = (0..stream.shards)
                 .find(|shard| shard_id(&stream, *shard) == wanted)
                 .ok_or_else(|| {
                     Failure::new(

@@ -35,7 +35,17 @@ pub struct Table {
     pub sse_description: Option<String>,
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
+    /// The policy and its revision.
     pub resource_policy: Option<(String, String)>,
+    #[serde(default)]
+    pub recovery: Option<Recovery>,
+}
+
+/// Point-in-time recovery, as it was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recovery {
+    pub since_micros: u64,
+    pub days: i64,
 }
 
 /// The stream that is on, or was the latest.
@@ -45,6 +55,8 @@ pub struct StreamSettings {
     pub label: String,
     pub view: StreamView,
     pub enabled: bool,
+    #[serde(default = "crate::streams::shards_of_old")]
+    pub shards: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

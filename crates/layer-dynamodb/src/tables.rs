@@ -10,7 +10,7 @@ use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer, json_text};
 use crate::key::{self, KeyPart};
 use crate::maintenance;
-use crate::settings::{check_tags, parse_tags};
+use crate::settings::{check_policy, check_tags, parse_tags};
 use crate::streams;
 use crate::table::{Capacity, Index, StreamSettings, StreamView, Table};
 use crate::{DynamoDb, Outcome};
@@ -40,6 +40,9 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         table.id = next_number(transaction);
         table.created_micros = now;
         table.uuid = uuid(&transaction.unique_id());
+        if let Some((_, revision)) = &mut table.resource_policy {
+            *revision = now.to_string();
+        }
         table.capacity.on_demand_since_micros = if table.capacity.on_demand { now } else { 0 };
         table.stream = creation.stream.map(|view| streams::start(transaction, &table, view));
         layer.store_table(transaction, &table);
@@ -48,7 +51,7 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parse_creation(request), execute, |_, table| {
         Writer::object(|writer| {
             writer.nested("TableDescription", |writer| {
-                describe_table(layer, &table, "CREATING", &Sizes::default(), writer);
+                describe_table(layer, &table, &Shown::new("CREATING"), writer);
             });
         })
     })
@@ -79,6 +82,8 @@ fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
     let tags = parse_tags(request.get("Tags").unwrap_or(&Json::Null));
     check_tags(&tags)?;
     let text = |name: &str| request.get(name).and_then(Json::text).map(str::to_owned);
+    let policy = text("ResourcePolicy");
+    policy.as_deref().map_or(Ok(()), check_policy)?;
     Ok(Creation {
         stream: parse_stream(request)?.flatten(),
         table: Table {
@@ -97,9 +102,10 @@ fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
             deletion_protection: flag(request, "DeletionProtectionEnabled").unwrap_or(false),
             table_class: text("TableClass"),
             sse_description: parse_encryption(request),
-            warm_throughput: parse_warm_throughput(request)?,
+            warm_throughput: parse_warm_throughput(request, "table", &capacity, None)?,
             on_demand_maximum: parse_on_demand_maximum(request, &capacity)?,
-            resource_policy: None,
+            resource_policy: policy.map(|policy| (policy, String::new())),
+            recovery: None,
             capacity,
         },
     })
@@ -166,16 +172,45 @@ fn parse_on_demand_maximum(json: &Json<'_>, capacity: &Capacity) -> Result<Optio
     Ok(Some((units("MaxReadRequestUnits"), units("MaxWriteRequestUnits"))))
 }
 
-fn parse_warm_throughput(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
+/// What a new table or index is warm for: what is provisioned, or what any table on demand begins with.
+fn initial_warmth(capacity: &Capacity) -> (i64, i64) {
+    match capacity.on_demand {
+        true => (12_000, 4_000),
+        false => (capacity.read_units, capacity.write_units),
+    }
+}
+
+/// Reads WarmThroughput of `what`, a table or an index; for an update, over what is in force. It can only grow.
+fn parse_warm_throughput(
+    json: &Json<'_>,
+    what: &str,
+    capacity: &Capacity,
+    present: Option<(i64, i64)>,
+) -> Result<Option<(i64, i64)>, Failure> {
     let Some(given) = json.get("WarmThroughput") else {
         return Ok(None);
     };
-    let units = |name| given.get(name).and_then(Json::integer);
-    match (units("ReadUnitsPerSecond"), units("WriteUnitsPerSecond")) {
+    let (read_min, write_min) = present.unwrap_or_else(|| initial_warmth(capacity));
+    let units = |name: &str, provisioned: &str, min: i64| match given.get(name).and_then(Json::integer) {
+        Some(units) if units < min => {
+            let bound = match (present, capacity.on_demand) {
+                (Some(_), _) => "current WarmThroughput, decreasing WarmThroughput is not supported".to_owned(),
+                (None, true) => "initial throughput for OnDemand".to_owned(),
+                (None, false) => format!("{provisioned} of ProvisionedThroughput"),
+            };
+            Err(Failure::invalid(format!(
+                "Requested {name} for WarmThroughput for {what} is lower than {bound}"
+            )))
+        }
+        units => Ok(units),
+    };
+    let read = units("ReadUnitsPerSecond", "ReadCapacityUnits", read_min)?;
+    let write = units("WriteUnitsPerSecond", "WriteCapacityUnits", write_min)?;
+    match (read, write) {
         (None, None) => Err(Failure::invalid(
             "WarmThroughput must have at least one of ReadUnitsPerSecond and WriteUnitsPerSecond",
         )),
-        (read, write) => Ok(Some((read.unwrap_or(12_000), write.unwrap_or(4_000)))),
+        (read, write) => Ok(Some((read.unwrap_or(read_min), write.unwrap_or(write_min)))),
     }
 }
 
@@ -262,7 +297,8 @@ fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) -> R
         ..Capacity::default()
     };
     index.on_demand_maximum = parse_on_demand_maximum(json, table)?;
-    index.warm_throughput = parse_warm_throughput(json)?;
+    let what = format!("index {}", index.name);
+    index.warm_throughput = parse_warm_throughput(json, &what, &index.capacity, None)?;
     Ok(())
 }
 
@@ -338,17 +374,59 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         },
         |(), (table, sizes)| {
             let filling = table.indexes.iter().any(|index| index.filling);
-            let status = if filling { "UPDATING" } else { "ACTIVE" };
+            let shown = Shown {
+                sizes,
+                ..Shown::new(if filling { "UPDATING" } else { "ACTIVE" })
+            };
             Writer::object(|writer| {
-                writer.nested("Table", |writer| describe_table(layer, &table, status, &sizes, writer));
+                writer.nested("Table", |writer| describe_table(layer, &table, &shown, writer));
             })
         },
     )
 }
 
+/// How a table stands when it is described.
+struct Shown {
+    status: &'static str,
+    sizes: Sizes,
+    /// Indexes that the request deletes: the table has them no longer, and its description still does.
+    deleted: Vec<Index>,
+    /// The request changes what the table or one of its indexes is warm for.
+    warms: bool,
+}
+
+impl Shown {
+    fn new(status: &'static str) -> Shown {
+        Shown {
+            status,
+            sizes: Sizes::default(),
+            deleted: Vec::new(),
+            warms: false,
+        }
+    }
+
+    fn index_status(&self, index: &Index) -> &'static str {
+        match () {
+            () if self.deleted.iter().any(|deleted| deleted.id == index.id) => "DELETING",
+            () if index.filling || self.status == "CREATING" => "CREATING",
+            () => "ACTIVE",
+        }
+    }
+
+    /// The status of WarmThroughput, if that is shown. A table that comes or goes shows only what was asked for.
+    fn warm_status(&self, asked_for: bool) -> Option<&'static str> {
+        match self.status {
+            "CREATING" | "DELETING" => asked_for.then_some("UPDATING"),
+            "UPDATING" if self.warms => Some("UPDATING"),
+            _ => Some("ACTIVE"),
+        }
+    }
+}
+
 /// Writes the members of a TableDescription.
-fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, writer: &mut Writer) {
-    let (count, bytes) = sizes.part(0);
+fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &mut Writer) {
+    let status = shown.status;
+    let (count, bytes) = shown.sizes.part(0);
     writer.member("TableName", &table.name);
     writer.member("TableStatus", status);
     // A table that goes away is described without what it was made of.
@@ -383,16 +461,11 @@ fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, 
         });
     }
     for (member, global) in [("GlobalSecondaryIndexes", true), ("LocalSecondaryIndexes", false)] {
-        let indexes = table
-            .indexes
-            .iter()
-            .enumerate()
-            .filter(|(_, index)| index.global == global);
-        let indexes: Vec<(usize, &Index)> = indexes.collect();
+        let indexes = table.indexes.iter().chain(&shown.deleted).enumerate();
+        let indexes: Vec<(usize, &Index)> = indexes.filter(|(_, index)| index.global == global).collect();
         if !indexes.is_empty() && status != "DELETING" {
             writer.list(member, indexes, |writer, (position, index)| {
-                let creating = index.filling || status == "CREATING";
-                describe_index(layer, table, index, creating, sizes.part(position + 1), writer);
+                describe_index(layer, table, index, shown, shown.sizes.part(position + 1), writer);
             });
         }
     }
@@ -414,26 +487,28 @@ fn describe_table(layer: &DynamoDb, table: &Table, status: &str, sizes: &Sizes, 
         writer.nested("TableClassSummary", |writer| writer.member("TableClass", class));
     }
     writer.name("DeletionProtectionEnabled").raw(table.deletion_protection);
-    write_maxima(writer, table.on_demand_maximum, table.warm_throughput, &table.capacity);
+    write_on_demand_maximum(writer, table.on_demand_maximum);
+    write_warmth(writer, shown, table.warm_throughput, &table.capacity);
 }
 
-fn write_maxima(writer: &mut Writer, on_demand: Option<(i64, i64)>, warm: Option<(i64, i64)>, capacity: &Capacity) {
+fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)>) {
     if let Some((read, write)) = on_demand {
         writer.nested("OnDemandThroughput", |writer| {
             writer.name("MaxReadRequestUnits").raw(read);
             writer.name("MaxWriteRequestUnits").raw(write);
         });
     }
-    let usual = if capacity.on_demand {
-        (12_000, 4_000)
-    } else {
-        (capacity.read_units, capacity.write_units)
+}
+
+fn write_warmth(writer: &mut Writer, shown: &Shown, asked_for: Option<(i64, i64)>, capacity: &Capacity) {
+    let Some(status) = shown.warm_status(asked_for.is_some()) else {
+        return;
     };
-    let (read, write) = warm.unwrap_or(usual);
+    let (read, write) = asked_for.unwrap_or_else(|| initial_warmth(capacity));
     writer.nested("WarmThroughput", |writer| {
         writer.name("ReadUnitsPerSecond").raw(read);
         writer.name("WriteUnitsPerSecond").raw(write);
-        writer.member("Status", "ACTIVE");
+        writer.member("Status", status);
     });
 }
 
@@ -441,7 +516,7 @@ fn describe_index(
     layer: &DynamoDb,
     table: &Table,
     index: &Index,
-    creating: bool,
+    shown: &Shown,
     (count, bytes): (u64, u64),
     writer: &mut Writer,
 ) {
@@ -456,12 +531,13 @@ fn describe_index(
         }
     });
     if index.global {
-        writer.member("IndexStatus", if creating { "CREATING" } else { "ACTIVE" });
+        writer.member("IndexStatus", shown.index_status(index));
         if index.filling {
             writer.name("Backfilling").raw(true);
         }
         write_throughput(writer, &index.capacity);
-        write_maxima(writer, index.on_demand_maximum, index.warm_throughput, &index.capacity);
+        write_on_demand_maximum(writer, index.on_demand_maximum);
+        write_warmth(writer, shown, index.warm_throughput, &index.capacity);
     }
     writer.name("IndexSizeBytes").raw(bytes);
     writer.name("ItemCount").raw(count);
@@ -547,7 +623,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         |(), table| {
             Writer::object(|writer| {
                 writer.nested("TableDescription", |writer| {
-                    describe_table(layer, &table, "DELETING", &Sizes::default(), writer);
+                    describe_table(layer, &table, &Shown::new("DELETING"), writer);
                 });
             })
         },
@@ -573,8 +649,9 @@ fn refuse_replicas(request: &Json<'_>) -> Result<(), Failure> {
 
 fn nothing_to_change() -> Failure {
     Failure::validation(
-        "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or \
-         SSESpecification or ReplicaUpdates is required",
+        "At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates, \
+         SSESpecification, ReplicaUpdates, MultiAccountReplicaReady, ReplicaTransitRoleArn, MultiRegionConsistency, \
+         DeletionProtectionEnabled, OnDemandThroughput, WarmThroughput or TableClass is required",
     )
 }
 
@@ -648,24 +725,39 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         let mut changed = change.settings(&mut table)?;
         changed |= change.capacity(transaction, &mut table)?;
         changed |= change.stream(transaction, &mut table)?;
-        changed |= change.indexes(transaction, &mut table)?;
-        if !changed {
+        let deleted = change.indexes(transaction, &mut table)?;
+        if !changed && index_updates(request).is_empty() {
             return Err(nothing_to_change());
         }
         layer.store_table(transaction, &table);
-        let sizes = Sizes::measure(transaction, &table);
-        Ok((table, sizes))
+        let shown = Shown {
+            sizes: Sizes::measure(transaction, &table),
+            deleted,
+            warms: change.warms(),
+            ..Shown::new("UPDATING")
+        };
+        Ok((table, shown))
     };
-    layer.respond(parse(), execute, |_, (table, sizes)| {
+    layer.respond(parse(), execute, |_, (table, shown)| {
         Writer::object(|writer| {
             writer.nested("TableDescription", |writer| {
-                describe_table(layer, &table, "UPDATING", &sizes, writer);
+                describe_table(layer, &table, &shown, writer);
             });
         })
     })
 }
 
 impl Change<'_, '_> {
+    /// True if it changes what the table or an index is warm for.
+    fn warms(&self) -> bool {
+        let of_index = |update: &Json<'_>| {
+            update
+                .get("Update")
+                .is_some_and(|json| json.get("WarmThroughput").is_some())
+        };
+        self.request.get("WarmThroughput").is_some() || index_updates(self.request).iter().any(of_index)
+    }
+
     fn settings(&self, table: &mut Table) -> Result<bool, Failure> {
         let request = self.request;
         let mut changed = false;
@@ -681,7 +773,8 @@ impl Change<'_, '_> {
             table.sse_description = parse_encryption(request);
             changed = true;
         }
-        if let Some(warm) = parse_warm_throughput(request)? {
+        let present = table.warm_throughput.unwrap_or_else(|| initial_warmth(&table.capacity));
+        if let Some(warm) = parse_warm_throughput(request, "table", &table.capacity, Some(present))? {
             table.warm_throughput = Some(warm);
             changed = true;
         }
@@ -768,7 +861,8 @@ impl Change<'_, '_> {
         Ok(true)
     }
 
-    fn indexes(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<bool, Failure> {
+    /// Answers the indexes that it deletes.
+    fn indexes(&self, transaction: &mut Transaction<'_>, table: &mut Table) -> Result<Vec<Index>, Failure> {
         let updates = index_updates(self.request);
         for update in updates {
             let kinds = ["Update", "Create", "Delete"]
@@ -788,16 +882,17 @@ impl Change<'_, '_> {
                 "Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table",
             ));
         }
+        let mut deleted = Vec::new();
         for update in updates {
             if let Some(json) = update.get("Create") {
                 self.create_index(transaction, table, json)?;
             } else if let Some(json) = update.get("Delete") {
-                delete_index(transaction, table, json)?;
+                deleted.push(delete_index(transaction, table, json)?);
             } else if let Some(json) = update.get("Update") {
                 update_index(table, json)?;
             }
         }
-        Ok(!updates.is_empty())
+        Ok(deleted)
     }
 
     fn create_index(
@@ -838,7 +933,7 @@ impl Change<'_, '_> {
     }
 }
 
-fn delete_index(transaction: &mut Transaction<'_>, table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
+fn delete_index(transaction: &mut Transaction<'_>, table: &mut Table, json: &Json<'_>) -> Result<Index, Failure> {
     let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
     let Some(position) = table
         .indexes
@@ -858,7 +953,7 @@ fn delete_index(transaction: &mut Transaction<'_>, table: &mut Table, json: &Jso
         parts: table.definitions.clone(),
     };
     table.definitions = definitions.only_used(table);
-    Ok(())
+    Ok(index)
 }
 
 fn update_index(table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
@@ -880,7 +975,9 @@ fn update_index(table: &mut Table, json: &Json<'_>) -> Result<(), Failure> {
     if let Some(maximum) = parse_on_demand_maximum(json, &capacity)? {
         index.on_demand_maximum = Some(maximum);
     }
-    if let Some(warm) = parse_warm_throughput(json)? {
+    let present = index.warm_throughput.unwrap_or_else(|| initial_warmth(&index.capacity));
+    let what = format!("index {name}");
+    if let Some(warm) = parse_warm_throughput(json, &what, &index.capacity, Some(present))? {
         index.warm_throughput = Some(warm);
     }
     Ok(())

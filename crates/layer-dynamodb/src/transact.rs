@@ -15,7 +15,7 @@ use crate::key;
 use crate::read::Get;
 use crate::table::Table;
 use crate::throughput::Use;
-use crate::value::{Item, item_size};
+use crate::value::{Item, Value, item_size};
 use crate::{DynamoDb, Outcome, stored};
 
 const TRANSACTION_BYTES_MAX: usize = 4 << 20;
@@ -103,6 +103,7 @@ fn execute_gets(
         rows.extend(row);
     }
     refuse_if_any(reasons)?;
+    check_bytes(rows.iter().flatten().map(|row| stored::size(row.value())))?;
     for (row, table) in rows.iter().zip(&tables) {
         let consumed = || Consumed::of_table(transact_units(row.as_ref()));
         layer.charge(transaction, table, Use::Read, consumed);
@@ -179,16 +180,21 @@ fn parse_writes(request: &Json<'_>) -> Result<Writes, Failure> {
     let items = request.get("TransactItems").map_or(&[][..], Json::elements);
     let writes = items.iter().map(parse_one).collect::<Result<Vec<_>, _>>()?;
     let token = request.get("ClientRequestToken").and_then(Json::text);
-    let total: usize = writes.iter().map(|write| item_size(write.action.key())).sum();
-    if total > TRANSACTION_BYTES_MAX {
-        return Err(Failure::validation(
-            "Member must have a total size of less than or equal to 4 MB: size cannot exceed 4 MB",
-        ));
-    }
+    check_bytes(writes.iter().map(|write| item_size(write.action.key())))?;
     Ok(Writes {
         writes,
         token: token.map(|token| (token.to_owned(), fingerprint(request))),
     })
+}
+
+/// Refuses a transaction whose items are too large together.
+pub fn check_bytes(sizes: impl Iterator<Item = usize>) -> Result<(), Failure> {
+    match sizes.sum::<usize>() > TRANSACTION_BYTES_MAX {
+        true => Err(Failure::validation(
+            "Member must have a total size of less than or equal to 4 MB: size cannot exceed 4 MB",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Equal for equal requests.
@@ -202,9 +208,13 @@ pub fn fingerprint(request: &Json<'_>) -> u128 {
     xxh3_128(&text)
 }
 
-/// Writes JSON so that the order of members does not matter.
+/// Writes JSON so that neither the order of members and of sets matters, nor how a number is spelled.
 fn write_canonical(json: &Json<'_>, text: &mut Vec<u8>) {
     match json {
+        Json::Object(_) if is_unordered(json) => match Value::parse(json) {
+            Ok(value) => value.write(text),
+            Err(_) => text.push(b'?'),
+        },
         Json::Object(_) => {
             let members: BTreeMap<&str, &Json<'_>> = json.members().collect();
             text.push(b'{');
@@ -222,6 +232,15 @@ fn write_canonical(json: &Json<'_>, text: &mut Vec<u8>) {
         Json::Text(scalar) => crate::json::write_string(text, scalar),
         scalar => text.extend_from_slice(format!("{scalar:?}").as_bytes()),
     }
+}
+
+/// True for an attribute value that has several spellings.
+fn is_unordered(json: &Json<'_>) -> bool {
+    let mut members = json.members();
+    matches!(
+        (members.next(), members.next()),
+        (Some(("N", Json::Text(_)) | ("SS" | "NS" | "BS", Json::List(_))), None)
+    )
 }
 
 /// Reads the members of one action.

@@ -169,11 +169,13 @@ fn parse_members(json: &Json<'_>, level: usize) -> Result<Item, Failure> {
 
 pub fn check_attribute_name(name: &str) -> Result<(), Failure> {
     if name.is_empty() {
-        return Err(Failure::invalid("Empty attribute name"));
+        return Err(Failure::of_data(
+            "One or more parameter values were invalid: Empty attribute name",
+        ));
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(Failure::invalid(format!(
-            "Attribute name is too large, must be less than {} bytes",
+        return Err(Failure::of_data(format!(
+            "One or more parameter values were invalid: Attribute name is too large, must be less than {} bytes",
             NAME_BYTES_MAX + 1
         )));
     }
@@ -186,7 +188,7 @@ fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
     };
     let mut members = json.members().filter(|(name, _)| TYPE_NAMES.contains(name));
     let Some((kind, content)) = members.next() else {
-        return Err(Failure::validation(
+        return Err(Failure::of_data(
             "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes",
         ));
     };
@@ -194,7 +196,7 @@ fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
         // What is wrong with one of them comes before there being two.
         parse_content(kind, content, level)?;
         parse_content(other_kind, other, level)?;
-        return Err(Failure::validation(
+        return Err(Failure::of_data(
             "Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes",
         ));
     }
@@ -257,9 +259,15 @@ fn deeper(level: usize) -> Result<usize, Failure> {
 }
 
 fn too_nested() -> Failure {
-    Failure::validation(
+    Failure::of_data(
         "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit",
     )
+}
+
+/// True for a set without elements.
+pub fn is_empty_set(json: &Json<'_>) -> bool {
+    let mut contents = ["SS", "NS", "BS"].into_iter().filter_map(|kind| json.get(kind));
+    contents.any(|content| matches!(content, Json::List(elements) if elements.is_empty()))
 }
 
 /// Refuses an item that was put together from parts and became too deep.
@@ -330,10 +338,10 @@ fn parse_binary(json: &Json<'_>) -> Result<Vec<u8>, Failure> {
 pub fn parse_number(text: &str) -> Result<Number, Failure> {
     Number::parse(text).map_err(|error| match error {
         NumberError::Syntax if text.is_empty() => {
-            Failure::validation("The parameter cannot be converted to a numeric value")
+            Failure::of_data("The parameter cannot be converted to a numeric value")
         }
         NumberError::Syntax => {
-            Failure::validation(format!("The parameter cannot be converted to a numeric value: {text}"))
+            Failure::of_data(format!("The parameter cannot be converted to a numeric value: {text}"))
         }
         other => number_failure(other),
     })
@@ -341,7 +349,7 @@ pub fn parse_number(text: &str) -> Result<Number, Failure> {
 
 /// A number outside what can be stored.
 pub fn number_failure(error: NumberError) -> Failure {
-    Failure::validation(match error {
+    Failure::of_data(match error {
         NumberError::Syntax => "The parameter cannot be converted to a numeric value",
         NumberError::TooManyDigits => "Attempting to store more than 38 significant digits in a Number",
         NumberError::Overflow => {

@@ -175,7 +175,7 @@ fn record(transaction: &mut Transaction<'_>, table: &Table, old: Option<&Item>, 
         version: transaction.commit_version().0,
         number: u32::from_be_bytes([0, id[7], id[8], id[9]]),
     };
-    let row = key::record(stream.id, streams::shard_of(&place), position);
+    let row = key::record(stream.id, streams::shard_of(&place, stream.shards), position);
     let event = Event::between(table, stream.view, old, new, author);
     transaction.set(&row, &event.encode());
 }

@@ -137,3 +137,30 @@ def test_an_unknown_key_is_refused(tmp_path):
                 connect(server, key=key).list_tables()
     finally:
         server.close()
+
+
+def test_a_token_does_not_mind_how_the_same_is_spelled(make_table, dynamodb):
+    table = make_table()
+
+    def put(number: str, members: list[str], numbers: list[str]) -> None:
+        item = {"p": {"S": "a"}, "n": {"N": number}, "s": {"SS": members}, "l": {"L": [{"NS": numbers}]}}
+        dynamodb.transact_write_items(TransactItems=[{"Put": {"TableName": table.name, "Item": item}}], ClientRequestToken="spelled")
+
+    put("1", ["a", "b"], ["1", "20"])
+    put("1.0", ["b", "a"], ["2e1", "01"])
+    with pytest.raises(dynamodb.exceptions.IdempotentParameterMismatchException):
+        put("1", ["a", "c"], ["1", "20"])
+
+
+def test_a_transaction_reads_four_megabytes_at_most(make_table, dynamodb):
+    table = make_table()
+    for number in range(11):
+        table.put_item(Item={"p": str(number), "x": "x" * 400_000})
+    keys = [{"p": {"S": str(number)}} for number in range(11)]
+    gets = [{"Get": {"TableName": table.name, "Key": key}} for key in keys]
+    statements = [{"Statement": f'SELECT * FROM "{table.name}" WHERE p = ?', "Parameters": [key["p"]]} for key in keys]
+    assert len(dynamodb.transact_get_items(TransactItems=gets[:10])["Responses"]) == 10
+    assert len(dynamodb.execute_transaction(TransactStatements=statements[:10])["Responses"]) == 10
+    for refuse in (lambda: dynamodb.transact_get_items(TransactItems=gets), lambda: dynamodb.execute_transaction(TransactStatements=statements)):
+        with pytest.raises(ClientError, match="ValidationException.*cannot exceed 4 MB"):
+            refuse()

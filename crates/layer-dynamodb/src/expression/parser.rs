@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lexer::{Kind, Token, tokens};
 use super::path::{Path, Step};
 use super::reserved::is_reserved;
-use crate::failure::Failure;
+use crate::failure::{Exception, Failure};
 use crate::json::Json;
-use crate::value::{Value, check_attribute_name};
+use crate::value::{Value, check_attribute_name, is_empty_set};
 
 /// Longest text of one expression.
 const EXPRESSION_BYTES_MAX: usize = 4096;
@@ -133,14 +133,13 @@ impl Placeholders {
             )));
         }
         for (name, json) in values.members() {
-            let value = Value::parse(json).map_err(|mut failure| {
-                if failure.exception == crate::failure::Exception::Validation {
-                    failure.message = format!(
-                        "ExpressionAttributeValues contains invalid value: {} for key {name}",
-                        failure.message
-                    );
-                }
-                failure
+            let value = Value::parse(json).map_err(|failure| match failure.exception {
+                // That a set is empty is told without saying where.
+                Exception::Validation if !is_empty_set(json) => Failure::validation(format!(
+                    "ExpressionAttributeValues contains invalid value: {} for key {name}",
+                    failure.message
+                )),
+                _ => failure,
             })?;
             self.values.insert(name.to_owned(), value);
         }

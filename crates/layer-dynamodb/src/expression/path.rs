@@ -91,6 +91,18 @@ impl Path {
         Ok(())
     }
 
+    /// What PartiQL calls the value: the last name in the path, with the positions that follow it.
+    pub fn leaf_name(&self) -> String {
+        let mut name = self.root.clone();
+        for step in &self.steps {
+            match step {
+                Step::Member(member) => name.clone_from(member),
+                Step::Index(index) => name.push_str(&format!("[{index}]")),
+            }
+        }
+        name
+    }
+
     /// How two paths of one expression get into each other's way.
     pub fn clash(&self, other: &Path) -> Option<Clash> {
         if self.root != other.root {
@@ -161,6 +173,23 @@ pub fn project(item: &Item, paths: &[Path]) -> Item {
         .map(|path| (path.root.as_str(), path.steps.as_slice()))
         .collect();
     project_members(item, &roots)
+}
+
+/// The values that the paths name, side by side under the last name of each path, as PartiQL shows them.
+pub fn project_leaves(item: &Item, paths: &[Path]) -> Item {
+    let found = paths
+        .iter()
+        .filter_map(|path| Some((path.leaf_name(), path.resolve(item)?.clone())));
+    found.collect()
+}
+
+/// How many of the paths show one part of an item at most: a part lies in what is shown for each path above it.
+pub fn times_shown(paths: &[Path]) -> usize {
+    let lies_in = |path: &Path, above: &Path| path.root == above.root && path.steps.starts_with(&above.steps);
+    let times = paths
+        .iter()
+        .map(|path| paths.iter().filter(|above| lies_in(path, above)).count());
+    times.max().unwrap_or(1)
 }
 
 fn project_members(members: &Item, wanted: &[(&str, &[Step])]) -> Item {

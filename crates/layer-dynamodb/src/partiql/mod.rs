@@ -1,7 +1,7 @@
 //! PartiQL: statements that become the reads and writes that the other operations use.
 //!
-//! A SELECT whose condition fixes the partition key is a Query, any other a Scan; its whole condition is the filter of
-//! either. UPDATE and DELETE need the full key by equality; what else the condition says must hold of the item.
+//! A SELECT whose condition fixes the partition key is a Query, one that lists partition keys is a Query of each, any other a
+//! Scan; its whole condition is the filter of each. UPDATE and DELETE need the full key by equality; what else the condition says must hold of the item.
 
 mod lexer;
 mod parser;
@@ -9,19 +9,20 @@ mod parser;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quartet_engine::Transaction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::capacity::{Consumed, Kind, Report, write_list};
-use crate::expression::condition::{Comparison, Operand};
+use crate::expression::condition::{Comparison, Operand, order};
 use crate::expression::{Condition, KeyTerm, KeyTest, Path};
 use crate::failure::{Exception, Failure};
 use crate::items::{Action, Returned, Write, Written, check_item_size};
 use crate::json::{Json, Writer};
+use crate::key::KeyPart;
 use crate::search::{Match, Page, Search};
-use crate::table::Table;
+use crate::table::{Table, has_type, is_empty};
 use crate::throughput::Use;
-use crate::transact::{charge_unless_throttled, fingerprint, refuse_if_any, refuse_repeated};
+use crate::transact::{charge_unless_throttled, check_bytes, fingerprint, refuse_if_any, refuse_repeated};
 use crate::value::{Item, Value, check_nesting, item_json, write_item};
 use crate::{DynamoDb, Outcome};
 use parser::{Select, Statement};
@@ -37,16 +38,33 @@ struct Asked {
     consistent: bool,
 }
 
+fn parameters(json: &Json<'_>) -> Result<Vec<Value>, Failure> {
+    let given = json.get("Parameters").map_or(&[][..], Json::elements);
+    given.iter().map(Value::parse).collect()
+}
+
 impl Asked {
     fn parse(json: &Json<'_>) -> Result<Asked, Failure> {
+        Asked::parse_with(json, parameters(json)?)
+    }
+
+    fn parse_with(json: &Json<'_>, parameters: Vec<Value>) -> Result<Asked, Failure> {
         let text = |name| json.get(name).and_then(Json::text);
-        let parameters = json.get("Parameters").map_or(&[][..], Json::elements);
-        let parameters = parameters.iter().map(Value::parse).collect::<Result<Vec<_>, _>>()?;
         Ok(Asked {
             statement: parser::parse(text("Statement").unwrap_or_default(), parameters)?,
             show_failed: text("ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD"),
             consistent: json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
         })
+    }
+}
+
+impl Asked {
+    /// The row of the item that the statement names, if it names one of a table that is there.
+    fn item_key(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Option<Vec<u8>> {
+        let table = layer.table(transaction, self.statement.table()).ok()?;
+        let write = write_of(&self.statement, &table, false).ok()?;
+        let key = write.action.key();
+        table.holds_keys(key).then(|| table.item_key(key))
     }
 }
 
@@ -82,6 +100,27 @@ fn key_term(condition: &Condition) -> Option<KeyTerm> {
     Some(KeyTerm { attribute, test })
 }
 
+/// Values that a condition allows for an attribute, if it lists them: `IN`, or equalities joined by `OR`.
+fn listed_values(condition: &Condition, attribute: &str) -> Option<Vec<Value>> {
+    let is_meant = |operand: &Operand| matches!(operand, Operand::Path(path) if *path == Path::top(attribute));
+    match condition {
+        Condition::In(operand, list) if is_meant(operand) => list.iter().map(literal).collect(),
+        Condition::Compare(Comparison::Equal, left, right) if is_meant(left) => Some(vec![literal(right)?]),
+        Condition::Or(alternatives) => {
+            let listed = alternatives.iter().map(|one| listed_values(one, attribute));
+            Some(listed.collect::<Option<Vec<_>>>()?.concat())
+        }
+        _ => None,
+    }
+}
+
+fn literal(operand: &Operand) -> Option<Value> {
+    match operand {
+        Operand::Value(value) => Some(value.clone()),
+        _ => None,
+    }
+}
+
 impl Select {
     /// The search that answers it.
     fn search(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>, consistent: bool) -> Result<Search, Failure> {
@@ -89,21 +128,28 @@ impl Select {
         let mut search = Search::of(self.table.clone(), self.index.clone());
         search.consistent = consistent;
         search.projection = self.projection.clone();
+        search.shows_leaves = true;
         search.filter = self.condition.clone();
-        let index = self.index.as_ref().and_then(|name| table.index(name));
-        let (hash, range) = match index {
-            Some(index) => (index.hash.as_slice(), index.range.as_slice()),
+        let (hash, range) = match &self.index {
+            Some(name) => {
+                let absent = || Failure::validation("The table does not have the specified index");
+                let index = table.index(name).ok_or_else(absent)?;
+                (index.hash.as_slice(), index.range.as_slice())
+            }
             None => (std::slice::from_ref(&table.hash), table.range.as_slice()),
         };
-        let terms: Vec<KeyTerm> = conjuncts(self.condition.as_ref())
-            .into_iter()
-            .filter_map(key_term)
-            .collect();
+        let conjuncts = conjuncts(self.condition.as_ref());
+        let terms: Vec<KeyTerm> = conjuncts.iter().filter_map(|condition| key_term(condition)).collect();
         let find = |name: &str| terms.iter().find(|term| term.attribute == name);
         let fixed = hash
             .iter()
             .map(|part| find(&part.name).filter(|term| term.test.equal_to().is_some()).cloned());
-        if let Some(mut keys) = fixed.collect::<Option<Vec<KeyTerm>>>() {
+        search.keys = fixed.collect::<Option<Vec<KeyTerm>>>();
+        if let ([part], None) = (hash, &search.keys) {
+            search.partitions = listed_partitions(&conjuncts, part);
+            search.keys = (!search.partitions.is_empty()).then(Vec::new);
+        }
+        if let Some(keys) = &mut search.keys {
             // A range attribute beyond the first one that is not fixed cannot narrow the search.
             for part in range {
                 let Some(term) = find(&part.name) else { break };
@@ -112,36 +158,71 @@ impl Select {
                     break;
                 }
             }
-            search.keys = Some(keys);
         }
-        if let Some((attribute, ascending)) = &self.order {
-            if search.keys.is_none() {
-                return Err(Failure::validation(
-                    "Must have WHERE clause in the statement when using ORDER BY clause.",
-                ));
-            }
-            let is_key = hash.iter().chain(range).any(|part| part.name == *attribute);
-            if !is_key {
+        self.sort(&mut search, hash, range)?;
+        Ok(search)
+    }
+
+    /// Puts partitions, and what is in each, in the order that is asked for.
+    fn sort(&self, search: &mut Search, hash: &[KeyPart], range: &[KeyPart]) -> Result<(), Failure> {
+        if self.order.is_empty() {
+            return Ok(());
+        }
+        if search.keys.is_none() {
+            return Err(Failure::validation(
+                "Must have WHERE clause in the statement when using ORDER BY clause.",
+            ));
+        }
+        let mut sorts_partitions = search.partitions.len() < 2;
+        for (attribute, ascending) in &self.order {
+            if hash.iter().any(|part| part.name == *attribute) {
+                sorts_partitions = true;
+                if !ascending {
+                    search.partitions.reverse();
+                }
+            } else if !range.iter().any(|part| part.name == *attribute) {
                 return Err(Failure::validation(format!(
                     "Variable reference {attribute} in ORDER BY clause must be part of the primary key"
                 )));
+            } else if !sorts_partitions {
+                return Err(Failure::validation(
+                    "Must order by the partition key first when the WHERE clause names several partitions.",
+                ));
+            } else {
+                search.forward = *ascending;
             }
-            search.forward = *ascending;
         }
-        Ok(search)
+        Ok(())
     }
+}
+
+/// The partitions that a condition lists, sorted, each once; none if it says more, or less, of the partition key.
+fn listed_partitions(conjuncts: &[&Condition], part: &KeyPart) -> Vec<Value> {
+    let mut listed = conjuncts
+        .iter()
+        .filter_map(|condition| listed_values(condition, &part.name));
+    let mut values = listed.next().unwrap_or_default();
+    if !values
+        .iter()
+        .all(|value| has_type(value, part.kind) && !is_empty(value))
+    {
+        return Vec::new();
+    }
+    values.sort_by(|one, other| order(one, other).expect("scalars of one type have an order"));
+    values.dedup();
+    values
 }
 
 impl Select {
     /// In a batch or a transaction it must name one item.
     fn check_names_item(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
         let table = layer.table(transaction, &self.table)?;
-        if self.index.is_some() {
+        if self.index.is_some() || split_key(&table, self.condition.as_ref()).is_err() {
             return Err(Failure::validation(
-                "Select statements within a batch cannot use an index",
+                "Select statements within BatchExecuteStatement must specify the primary key in the where clause.",
             ));
         }
-        split_key(&table, self.condition.as_ref()).map(drop)
+        Ok(())
     }
 
     /// Reads the one item as transactions read, strongly; the caller charges for it.
@@ -150,7 +231,8 @@ impl Select {
         layer: &DynamoDb,
         transaction: &mut Transaction<'_>,
     ) -> Result<(Box<Search>, Box<Page>), Failure> {
-        self.check_names_item(layer, transaction)?;
+        let table = layer.table(transaction, &self.table)?;
+        split_key(&table, self.condition.as_ref())?;
         let search = self.search(layer, transaction, true)?;
         let page = search.execute_uncharged(layer, transaction)?;
         Ok((Box::new(search), Box::new(page)))
@@ -235,11 +317,11 @@ fn execute_write(
     let table = write.check(layer, transaction)?;
     let written = write.execute_uncharged(layer, transaction, table);
     let written = written.map_err(|failure| match (&asked.statement, failure.exception) {
-        (Statement::Insert { .. }, Exception::ConditionalCheckFailed) => Failure {
-            exception: Exception::DuplicateItem,
-            message: "Duplicate primary key exists in table".into(),
-            ..failure
-        },
+        (Statement::Insert { .. }, Exception::ConditionalCheckFailed) => {
+            let mut duplicate = Failure::new(Exception::DuplicateItem, "Duplicate primary key exists in table");
+            duplicate.extra = failure.extra;
+            duplicate
+        }
         _ => failure,
     })?;
     let returned = match &asked.statement {
@@ -340,40 +422,59 @@ fn parse_token(token: &Json<'_>) -> Result<Item, Failure> {
     crate::value::parse_item(&json).map_err(|_| invalid())
 }
 
-fn parse_all(request: &Json<'_>, member: &str) -> Result<Vec<Asked>, Failure> {
-    let statements = request.get(member).map_or(&[][..], Json::elements);
-    let asked = statements.iter().map(Asked::parse).collect::<Result<Vec<_>, _>>()?;
-    let reads = asked.iter().filter(|asked| asked.statement.is_read()).count();
-    if reads > 0 && reads < asked.len() {
-        return Err(Failure::validation(
-            "Reads and writes cannot be mixed in one batch or transaction of statements",
-        ));
+fn statements<'j, 'a>(request: &'j Json<'a>, member: &str) -> &'j [Json<'a>] {
+    request.get(member).map_or(&[], Json::elements)
+}
+
+/// True for statements of which some read and some write.
+fn are_mixed<'s>(statements: impl Iterator<Item = &'s Asked> + Clone) -> bool {
+    let mut kinds = statements.map(|asked| asked.statement.is_read());
+    kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
+}
+
+/// The statements of a batch; one that is not well formed, or has a wrong number of parameters, is refused by itself.
+fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failure> {
+    let parse = |json| Ok(Asked::parse_with(json, parameters(json)?));
+    let all: Vec<Result<Asked, Failure>> = statements(request, "Statements")
+        .iter()
+        .map(parse)
+        .collect::<Result<_, Failure>>()?;
+    match are_mixed(all.iter().flatten()) {
+        true => Err(Failure::validation(
+            "Read and write requests together in the same batch is not supported.",
+        )),
+        false => Ok(all),
     }
-    Ok(asked)
+}
+
+/// What became of one statement of a batch.
+struct OfBatch {
+    answer: Result<Answer, Failure>,
+    /// The table that the statement names, unless it was refused before it ran.
+    table: Option<String>,
 }
 
 pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     layer.respond(
-        parse_all(request, "Statements"),
-        |transaction, all| {
-            let answers = all.iter().map(|asked| one_of_batch(layer, transaction, asked));
-            Ok(answers.collect::<Vec<_>>())
-        },
-        |all, answers| {
+        parse_batch(request),
+        |transaction, all| execute_batch(layer, transaction, all),
+        |_, answers| {
             let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
             Writer::object(|writer| {
-                writer.list("Responses", all.iter().zip(&answers), |writer, (asked, answer)| {
+                writer.list("Responses", &answers, |writer, of_batch| {
                     writer.open(b'{');
-                    match answer {
+                    match &of_batch.answer {
                         Ok(answer) => {
                             write_first(writer, answer);
-                            let total = consumed.entry(asked.statement.table().to_owned()).or_default();
-                            total.add(&answer.consumed());
+                            let table = of_batch.table.clone().unwrap_or_default();
+                            consumed.entry(table).or_default().add(&answer.consumed());
                         }
                         Err(failure) => write_error(writer, failure),
                     }
-                    writer.member("TableName", asked.statement.table());
+                    if let Some(table) = &of_batch.table {
+                        writer.member("TableName", table);
+                    }
                     writer.close(b'}');
                 });
                 write_list(writer, &consumed, report, Kind::Plain);
@@ -382,11 +483,40 @@ pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-fn one_of_batch(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) -> Result<Answer, Failure> {
-    if let Statement::Select(select) = &asked.statement {
-        select.check_names_item(layer, transaction)?;
+fn execute_batch(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    all: &[Result<Asked, Failure>],
+) -> Result<Vec<OfBatch>, Failure> {
+    let mut named = BTreeSet::new();
+    for asked in all.iter().flatten() {
+        if let Some(key) = asked.item_key(layer, transaction)
+            && !named.insert(key)
+        {
+            return Err(Failure::validation("Provided list of item keys contains duplicates"));
+        }
     }
-    answer(layer, transaction, asked)
+    let answers = all.iter().map(|asked| match asked {
+        Ok(asked) => one_of_batch(layer, transaction, asked),
+        Err(failure) => OfBatch {
+            answer: Err(failure.clone()),
+            table: None,
+        },
+    });
+    Ok(answers.collect())
+}
+
+fn one_of_batch(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) -> OfBatch {
+    let named = match &asked.statement {
+        Statement::Select(select) => select.check_names_item(layer, transaction),
+        _ => Ok(()),
+    };
+    let answer = named.and_then(|()| answer(layer, transaction, asked));
+    let was_refused = matches!(&answer, Err(failure) if failure.exception == Exception::Validation);
+    OfBatch {
+        answer,
+        table: (!was_refused).then(|| asked.statement.table().to_owned()),
+    }
 }
 
 fn write_first(writer: &mut Writer, answer: &Answer) {
@@ -431,30 +561,59 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         }
         execute_writes(layer, transaction, all, &writes).map(|answers| (answers, Kind::Write))
     };
-    layer.respond(
-        parse_all(request, "TransactStatements"),
-        execute,
-        |all, (answers, kind)| {
-            let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
-            Writer::object(|writer| {
-                // A transaction that was done before answers with nothing for each statement.
-                let answers = answers.iter().map(Some).chain(std::iter::repeat(None));
-                writer.list("Responses", all.iter().zip(answers), |writer, (asked, answer)| {
-                    writer.open(b'{');
-                    answer.inspect(|answer| write_first(writer, answer));
-                    writer.close(b'}');
-                    let Some(answer) = answer else { return };
-                    let total = consumed.entry(asked.statement.table().to_owned()).or_default();
-                    total.add(&answer.consumed().doubled());
-                });
-                write_list(writer, &consumed, report, kind);
-            })
-        },
-    )
+    layer.respond(parse_transaction(request), execute, |all, (answers, kind)| {
+        let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
+        for (asked, answer) in all.iter().zip(&answers) {
+            let total = consumed.entry(asked.statement.table().to_owned()).or_default();
+            total.add(&answer.consumed().doubled());
+        }
+        // Writes answer with no item.
+        let shown = if kind == Kind::Read { answers.as_slice() } else { &[] };
+        Writer::object(|writer| {
+            writer.list("Responses", shown, |writer, answer| {
+                writer.open(b'{');
+                write_first(writer, answer);
+                writer.close(b'}');
+            });
+            write_list(writer, &consumed, report, kind);
+        })
+    })
+}
+
+/// The statements of a transaction, all of which must be such as transactions take.
+fn parse_transaction(request: &Json<'_>) -> Result<Vec<Asked>, Failure> {
+    let all = statements(request, "TransactStatements").iter().map(Asked::parse);
+    let all = all.collect::<Result<Vec<_>, _>>()?;
+    for (position, asked) in all.iter().enumerate() {
+        let unsuited = match &asked.statement {
+            Statement::Select(Select { index: Some(_), .. }) => {
+                "Reads on indices are not supported within transactions."
+            }
+            Statement::Update { returned, .. } | Statement::Delete { returned, .. }
+                if *returned != Returned::Nothing =>
+            {
+                "RETURNING clause is not supported in ExecuteTransaction."
+            }
+            _ => continue,
+        };
+        let text = format!("Validation failed in TransactStatements[{position}]: {unsuited}");
+        return Err(Failure::validation(text));
+    }
+    match are_mixed(all.iter()) {
+        true => Err(Failure::validation(
+            "ExecuteTransaction API does not support both read and write operations in the same request.",
+        )),
+        false => Ok(all),
+    }
 }
 
 /// Reads, then charges for all of it, so that the first statements do not throttle the last.
 fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Asked]) -> Result<Vec<Answer>, Failure> {
+    let named: Vec<Vec<u8>> = all
+        .iter()
+        .filter_map(|asked| asked.item_key(layer, transaction))
+        .collect();
+    refuse_repeated(named.into_iter())?;
     let mut found = Vec::new();
     let mut reasons = Vec::new();
     for asked in all {
@@ -471,6 +630,7 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
         }
     }
     refuse_if_any(reasons)?;
+    check_bytes(found.iter().map(|(_, page)| page.bytes()))?;
     for (search, page) in &found {
         let consumed = || page.consumed(search.consistent).doubled();
         layer.charge(transaction, &page.table, Use::Read, consumed);

@@ -37,8 +37,8 @@ pub struct Select {
     /// `None`: everything.
     pub projection: Option<Vec<Path>>,
     pub condition: Option<Condition>,
-    /// The attribute to sort by, and whether ascending.
-    pub order: Option<(String, bool)>,
+    /// The attributes to sort by, and whether ascending.
+    pub order: Vec<(String, bool)>,
 }
 
 impl Statement {
@@ -79,11 +79,13 @@ pub fn parse(text: &str, parameters: Vec<Value>) -> Result<Statement, Failure> {
         return Err(parser.unexpected());
     }
     if parser.parameters.next().is_some() {
-        return Err(Failure::validation(
-            "Number of parameters in request and statement don't match.",
-        ));
+        return Err(wrong_parameter_count());
     }
     Ok(statement)
+}
+
+fn wrong_parameter_count() -> Failure {
+    Failure::validation("Number of parameters in request and statement don't match.")
 }
 
 impl Parser {
@@ -190,16 +192,8 @@ impl Parser {
         let index = if self.take(".") { Some(self.name()?) } else { None };
         let condition = self.condition()?;
         let order = match self.take_word("ORDER") {
-            true => {
-                self.expect_word("BY")?;
-                let name = self.name()?;
-                let descending = self.take_word("DESC");
-                if !descending {
-                    self.take_word("ASC");
-                }
-                Some((name, !descending))
-            }
-            false => None,
+            true => self.order()?,
+            false => Vec::new(),
         };
         Ok(Select {
             table,
@@ -208,6 +202,22 @@ impl Parser {
             condition,
             order,
         })
+    }
+
+    fn order(&mut self) -> Result<Vec<(String, bool)>, Failure> {
+        self.expect_word("BY")?;
+        let mut order = Vec::new();
+        loop {
+            let name = self.name()?;
+            let descending = self.take_word("DESC");
+            if !descending {
+                self.take_word("ASC");
+            }
+            order.push((name, !descending));
+            if !self.take(",") {
+                return Ok(order);
+            }
+        }
     }
 
     fn update(&mut self) -> Result<Statement, Failure> {
@@ -498,10 +508,7 @@ impl Parser {
                 Token::Number(digits) => parse_number(&format!("-{digits}")).map(Value::N),
                 _ => Err(malformed("A number must follow the sign")),
             },
-            Token::Symbol("?") => self
-                .parameters
-                .next()
-                .ok_or_else(|| Failure::validation("Number of parameters in request and statement don't match.")),
+            Token::Symbol("?") => self.parameters.next().ok_or_else(wrong_parameter_count),
             Token::Symbol("[") => Ok(Value::L(self.values("]")?)),
             Token::Symbol("<<") => self.values(">>").and_then(set),
             Token::Symbol("{") => self.members().map(Value::M),
