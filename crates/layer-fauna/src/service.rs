@@ -35,6 +35,8 @@ use crate::value::{Timestamp, Value};
 const HEADERS: usize = 16;
 /// Attempts at a transaction before it is called contended.
 const ATTEMPTS: u32 = 5;
+/// A larger body is decoded only for those who may ask.
+const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
 /// Larger requests are refused.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
 
@@ -225,6 +227,22 @@ impl Fauna {
         (!reply.takes_long).then_some(reply)
     }
 
+    /// What a request shows whose body has not come: `Ok(true)` is a right secret, `Ok(false)` a token of an issuer whose keys
+    /// are not here, `Err` the refusal of anything else.
+    pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
+        let headers = RequestHeaders::new(request.headers);
+        let secret = headers.secret().unwrap_or_default();
+        let reader = self.engine.reader(self.space);
+        let mut view = View::Reader(&reader);
+        if jwt::is_token(&secret) && !self.keys_are_ready(&mut view, &secret) {
+            return Ok(false);
+        }
+        match self.authenticate(&mut view, &secret) {
+            Ok(_) => Ok(true),
+            Err(_) => Err(headers::complete(self.unauthorized(), &headers, &self.trace())),
+        }
+    }
+
     fn answer_within(&self, request: Request<'_>, may_take_long: bool) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
@@ -285,8 +303,7 @@ impl Fauna {
         if may_take_long && jwt::is_token(&secret) {
             self.make_keys_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret);
         }
-        let parsed = parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()));
-        let outcome = match parsed {
+        let outcome = match self.parse(&secret, headers, body, allowed) {
             Err(errors) => self.refused(&secret, errors),
             Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
                 let message = "The database's storage quota is exceeded: delete something first.";
@@ -316,6 +333,16 @@ impl Fauna {
                 .charge(credential, &operations, self.engine.now_micros());
         }
         reply
+    }
+
+    /// A small body may be anybody's: it is evaluated with the credential that is looked at there. Of a large one nothing is
+    /// decoded for those who may not ask.
+    fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Result<Query> {
+        if body.len() > STRANGERS_BODY_BYTES_MAX {
+            let reader = self.engine.reader(self.space);
+            self.authenticate(&mut View::Reader(&reader), secret)?;
+        }
+        parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()))
     }
 
     /// A query that could not be parsed is refused only to those who may ask.

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::http_connection::{Answer, Credential, Head};
+use crate::http_connection::{Answer, Credential, Head, HeadShows};
 use crate::layers::DEFAULT_DATABASE;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
@@ -105,8 +105,8 @@ impl Admin {
 
     /// Changes wait for the log, so this is for a thread where that keeps nobody else.
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        if !has_key(head, self.key_sha256) {
-            return whole(UNAUTHORIZED, &json!({ "error": "the root key is missing or wrong" }));
+        if let HeadShows::Answer(refusal) = self.judge_head(head) {
+            return refusal;
         }
         let mut answer = match self.run(head, body) {
             Ok((NO_CONTENT, _)) => Answer::settled(NO_CONTENT, ""),
@@ -115,6 +115,14 @@ impl Admin {
         };
         answer.credential = Credential::Right;
         answer
+    }
+
+    pub fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if has_key(head, self.key_sha256) {
+            return HeadShows::Credential;
+        }
+        let error = json!({ "error": "the root key is missing or wrong" });
+        HeadShows::Answer(whole(UNAUTHORIZED, &error))
     }
 
     fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {

@@ -27,7 +27,9 @@ use crate::bell::{Bell, Porter};
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
 use crate::migration;
+use crate::pace::Pace;
 use crate::settings::Settings;
+use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tenants::Tenants;
 use crate::tenants::turns::Player;
 
@@ -36,6 +38,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
+/// A peer that takes its replies more slowly is cut off, once its patience for a stall is over.
+pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// How long no connection is accepted after an error: it may be that there are no descriptors left.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// How long a migration waits for a script that keeps the lock before it looks again.
@@ -61,16 +65,24 @@ pub struct Dealer {
     layer: Arc<Redis>,
     tenants: Arc<Tenants>,
     limit: Arc<ConnectionLimit>,
+    stranger_bytes: Arc<StrangerBytes>,
     threads: Vec<Desk>,
     next: usize,
 }
 
 impl Dealer {
-    pub fn new(layer: Arc<Redis>, tenants: Arc<Tenants>, limit: Arc<ConnectionLimit>, threads: Vec<Desk>) -> Dealer {
+    pub fn new(
+        layer: Arc<Redis>,
+        tenants: Arc<Tenants>,
+        limit: Arc<ConnectionLimit>,
+        stranger_bytes: Arc<StrangerBytes>,
+        threads: Vec<Desk>,
+    ) -> Dealer {
         Dealer {
             layer,
             tenants,
             limit,
+            stranger_bytes,
             threads,
             next: 0,
         }
@@ -86,9 +98,13 @@ impl Dealer {
         };
         let mut errors = AcceptErrors::default();
         while !*stop.borrow() {
-            let dealt = tokio::select! {
-                accepted = listener.accept() => accepted.and_then(|(socket, _)| self.deal(socket)),
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 _ = stop.changed() => continue,
+            };
+            let dealt = match accepted {
+                Ok((socket, _)) => self.deal(socket).await,
+                Err(error) => Err(error),
             };
             if let Err(error) = dealt {
                 errors.note(&error);
@@ -100,11 +116,15 @@ impl Dealer {
         self.tenants.wake_all();
     }
 
-    fn deal(&mut self, socket: TcpStream) -> io::Result<()> {
+    async fn deal(&mut self, socket: TcpStream) -> io::Result<()> {
         let layer = &self.layer;
         let connections = layer.clients.count() + self.tenants.redis_connections();
         let has_room = connections < layer.config.maxclients.load(Ordering::Relaxed) as usize;
-        let Some(permit) = has_room.then(|| self.limit.admit(Place::Any)).flatten() else {
+        let permit = match has_room {
+            true => self.limit.admit(Place::Any).await,
+            false => None,
+        };
+        let Some(permit) = permit else {
             layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
             // The peer may not be reading; it is told if its socket takes it at once.
             let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
@@ -112,7 +132,8 @@ impl Dealer {
         };
         let desk = &self.threads[self.next % self.threads.len()];
         self.next += 1;
-        let accepted = accepted(socket, layer, permit, desk.porter.clone())?;
+        let stranger_input = self.stranger_bytes.input(socket.peer_addr()?.ip());
+        let accepted = accepted(socket, layer, permit, stranger_input, desk.porter.clone())?;
         // A thread that is gone is one that was stopped.
         let _ = desk.connections.send(accepted);
         Ok(())
@@ -126,9 +147,16 @@ pub struct Accepted {
     client: Arc<Client>,
     bell: Arc<Bell>,
     permit: Permit,
+    stranger_input: StrangerInput,
 }
 
-fn accepted(socket: TcpStream, layer: &Redis, permit: Permit, porter: Arc<Porter>) -> io::Result<Accepted> {
+fn accepted(
+    socket: TcpStream,
+    layer: &Redis,
+    permit: Permit,
+    stranger_input: StrangerInput,
+    porter: Arc<Porter>,
+) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
@@ -147,6 +175,7 @@ fn accepted(socket: TcpStream, layer: &Redis, permit: Permit, porter: Arc<Porter
         client,
         bell,
         permit,
+        stranger_input,
     })
 }
 
@@ -178,6 +207,8 @@ struct Connection {
     stop: watch::Receiver<bool>,
     bell: Arc<Bell>,
     permit: Permit,
+    /// What it keeps of the peer's before the peer has authenticated.
+    stranger_input: StrangerInput,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
@@ -223,6 +254,7 @@ impl Connection {
             stop,
             bell,
             permit: accepted.permit,
+            stranger_input: accepted.stranger_input,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
@@ -255,8 +287,8 @@ impl Connection {
                 }
             }
             let close = self.execute().await?;
-            if self.permit.is_stranger() && self.session.is_authenticated() {
-                self.permit.authenticated();
+            if self.permit.is_stranger() && !self.may_stay_a_stranger() {
+                return Ok(());
             }
             if self.has_too_much_output() {
                 return Ok(());
@@ -359,6 +391,15 @@ impl Connection {
             (self.input, self.output, self.consumed) = (Vec::new(), Vec::new(), 0);
             self.is_resting = true;
         }
+    }
+
+    /// A peer that has authenticated is none any more; of one that has not, only so much is kept.
+    fn may_stay_a_stranger(&mut self) -> bool {
+        if self.session.is_authenticated() {
+            self.permit.authenticated();
+            return self.stranger_input.set(0);
+        }
+        self.stranger_input.set(self.input.len() - self.consumed)
     }
 
     fn request_bytes_max(&self) -> usize {
@@ -477,7 +518,10 @@ impl Connection {
     /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed
     /// meanwhile, perhaps because too much is waiting for it.
     async fn send_slowly(&mut self, sent: usize) -> io::Result<()> {
-        let stall_timeout = self.stall_timeout();
+        let pace = Pace {
+            patience: self.stall_timeout(),
+            bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
+        };
         let (bell, client) = (&self.bell, self.session.client());
         let mut rung = false;
         let killed = poll_fn(|context| {
@@ -489,9 +533,8 @@ impl Connection {
             }
             Poll::Pending
         });
-        let rest = self.socket.write_all(&self.output[sent..]);
         let written = tokio::select! {
-            written = tokio::time::timeout(stall_timeout, rest) => written?,
+            written = pace.write_all(&mut self.socket, &self.output[sent..]) => written,
             () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         // What was left meanwhile is still to be fetched.

@@ -9,6 +9,7 @@
 //! connections that have authenticated.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::Notify;
 
 /// Descriptors for log segments, checkpoints, the file of users, the keys of issuers and migrations, and for connections
 /// that are being closed while those that replace them are open already.
@@ -32,16 +34,28 @@ pub struct ConnectionLimit {
     connections_max: usize,
     state: Mutex<State>,
     next_id: AtomicU64,
+    /// A place was given back.
+    freed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     open: usize,
+    /// Connections that were told to make room and are still there.
+    replacing: usize,
     /// Closes the connections that have shown no credential, oldest first.
     strangers: BTreeMap<u64, Close>,
 }
 
 type Close = Box<dyn Fn() + Send>;
+
+enum Admission {
+    Permitted(Permit),
+    /// All places are taken.
+    Full,
+    /// As many connections as may be are being closed to make room.
+    Replacing,
+}
 
 /// Who asks for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +78,7 @@ impl ConnectionLimit {
             connections_max,
             state: Mutex::default(),
             next_id: AtomicU64::new(0),
+            freed: Notify::new(),
         })
     }
 
@@ -92,27 +107,55 @@ impl ConnectionLimit {
         self.connections_max
     }
 
-    /// A place for one connection; `None` if all are taken by connections that have authenticated.
-    pub fn admit(self: &Arc<Self>, place: Place) -> Option<Permit> {
+    /// A place for one connection; `None` if all are taken by connections that have authenticated. Waits while many that were
+    /// to make room are still being closed.
+    pub async fn admit(self: &Arc<Self>, place: Place) -> Option<Permit> {
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            match self.try_admit(place) {
+                Admission::Permitted(permit) => return Some(permit),
+                Admission::Full => return None,
+                Admission::Replacing => freed.await,
+            }
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>, place: Place) -> Admission {
         let mut state = self.state.lock();
         let local_places = match place {
             Place::Any => 0,
             Place::LocalHttp => LOCAL_HTTP_PLACES,
         };
         if state.open >= self.connections_max {
-            let may_replace = state.open < self.connections_max + REPLACING_MAX;
-            match may_replace.then(|| state.strangers.pop_first()).flatten() {
-                Some((_, close)) => close(),
+            if state.open >= self.connections_max + REPLACING_MAX && state.replacing > 0 {
+                return Admission::Replacing;
+            }
+            match state.strangers.pop_first() {
+                Some((_, close)) => {
+                    state.replacing += 1;
+                    close();
+                }
                 None if state.open < self.connections_max + local_places => {}
-                None => return None,
+                None => return Admission::Full,
             }
         }
         state.open += 1;
-        Some(Permit {
+        Admission::Permitted(Permit {
             limit: self.clone(),
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             is_stranger: AtomicBool::new(false),
         })
+    }
+}
+
+#[cfg(test)]
+impl ConnectionLimit {
+    pub fn permit_for_test(self: &Arc<Self>) -> Permit {
+        match self.try_admit(Place::Any) {
+            Admission::Permitted(permit) => permit,
+            _ => panic!("no place"),
+        }
     }
 }
 
@@ -132,8 +175,9 @@ impl Permit {
     #[inline]
     pub fn authenticated(&self) {
         if self.is_stranger() {
-            self.is_stranger.store(false, Ordering::Relaxed);
-            self.limit.state.lock().strangers.remove(&self.id);
+            let kept = self.limit.state.lock().strangers.remove(&self.id);
+            // One that was told to make room does so all the same.
+            self.is_stranger.store(kept.is_none(), Ordering::Relaxed);
         }
     }
 }
@@ -143,9 +187,13 @@ impl Drop for Permit {
         let mut state = self.limit.state.lock();
         state.open -= 1;
         let forgotten = state.strangers.remove(&self.id);
+        if self.is_stranger() && forgotten.is_none() {
+            state.replacing -= 1;
+        }
         // What it holds may be dropped with it, which is not for under the lock.
         drop(state);
         drop(forgotten);
+        self.limit.freed.notify_waiters();
     }
 }
 
@@ -207,13 +255,22 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
+    use std::task::Poll;
+
+    /// What `admit` gives without waiting.
+    fn admit(limit: &Arc<ConnectionLimit>, place: Place) -> Option<Permit> {
+        match limit.try_admit(place) {
+            Admission::Permitted(permit) => Some(permit),
+            Admission::Full | Admission::Replacing => None,
+        }
+    }
 
     #[test]
     fn the_oldest_stranger_makes_room_and_authenticated_peers_stay() {
         let limit = ConnectionLimit::new(3);
         let closed = Arc::new(Mutex::new(Vec::new()));
         let stranger = |name: &'static str| {
-            let permit = limit.admit(Place::Any).unwrap();
+            let permit = admit(&limit, Place::Any).unwrap();
             let closed = closed.clone();
             permit.is_of_stranger(move || closed.lock().push(name));
             permit
@@ -222,42 +279,53 @@ mod tests {
         known.authenticated();
         let third = stranger("third");
         assert_eq!(*closed.lock(), ["first"]);
+        first.authenticated();
         drop(first);
         assert_eq!(limit.state.lock().open, 3);
         second.authenticated();
         third.authenticated();
-        assert!(limit.admit(Place::Any).is_none());
+        assert!(admit(&limit, Place::Any).is_none());
         assert_eq!(*closed.lock(), ["first"]);
         drop(second);
-        assert!(limit.admit(Place::Any).is_some());
+        assert!(admit(&limit, Place::Any).is_some());
+        assert_eq!(limit.state.lock().replacing, 0);
     }
 
-    #[test]
-    fn replacing_is_bounded_while_the_replaced_are_still_open() {
+    #[tokio::test]
+    async fn replacing_is_bounded_and_waited_for_while_the_replaced_are_still_open() {
         let limit = ConnectionLimit::new(100);
         let closed = Arc::new(AtomicUsize::new(0));
-        let admit = || {
-            let permit = limit.admit(Place::Any)?;
+        let admit_stranger = || {
+            let permit = admit(&limit, Place::Any)?;
             let closed = closed.clone();
             permit.is_of_stranger(move || {
                 closed.fetch_add(1, Ordering::Relaxed);
             });
             Some(permit)
         };
-        let permits: Vec<Permit> = (0..1000).map_while(|_| admit()).collect();
+        let mut permits: Vec<Permit> = (0..1000).map_while(|_| admit_stranger()).collect();
         assert_eq!(permits.len(), 100 + REPLACING_MAX);
         assert_eq!(closed.load(Ordering::Relaxed), REPLACING_MAX);
+        let mut waiting = pin!(limit.admit(Place::Any));
+        assert!(
+            std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context)))
+                .await
+                .is_pending()
+        );
+        drop(permits.remove(0));
+        assert!(waiting.await.is_some());
         drop(permits);
         assert_eq!(limit.state.lock().open, 0);
+        assert_eq!(limit.state.lock().replacing, 0);
         assert!(limit.state.lock().strangers.is_empty());
     }
 
     #[test]
     fn the_admin_api_can_be_reached_from_this_machine_when_all_places_are_taken() {
         let limit = ConnectionLimit::new(2);
-        let _clients = [limit.admit(Place::Any), limit.admit(Place::Any)].map(Option::unwrap);
-        assert!(limit.admit(Place::Any).is_none());
-        let local: Vec<Permit> = (0..100).map_while(|_| limit.admit(Place::LocalHttp)).collect();
+        let _clients = [admit(&limit, Place::Any), admit(&limit, Place::Any)].map(Option::unwrap);
+        assert!(admit(&limit, Place::Any).is_none());
+        let local: Vec<Permit> = (0..100).map_while(|_| admit(&limit, Place::LocalHttp)).collect();
         assert_eq!(local.len(), LOCAL_HTTP_PLACES);
     }
 

@@ -9,7 +9,9 @@ use quartet_layer_fauna::{
 use quartet_model::DatabaseId;
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
-use crate::http_connection::{Answer, Credential, Followed, Follower, Following, Head, HttpLayer, Soon, Wake};
+use crate::http_connection::{
+    Answer, Credential, Followed, Follower, Following, Head, HeadShows, HttpLayer, Soon, Wake,
+};
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
 
@@ -126,9 +128,12 @@ fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>
 }
 
 fn whole(reply: Reply) -> Answer {
+    // Only what was evaluated has a time.
+    let is_timed = reply.headers.iter().any(|(name, _)| *name == "x-txn-time");
     let credential = match reply.status {
         UNAUTHORIZED => Credential::Absent,
-        _ => Credential::Right,
+        _ if is_timed => Credential::Right,
+        _ => Credential::Absent,
     };
     Answer {
         credential,
@@ -147,6 +152,16 @@ impl HttpLayer for FaunaHttp {
 
     fn body_bytes_max(&self) -> usize {
         BODY_BYTES_MAX
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        let inside = self.enter(head);
+        let layer = self.layer(&inside);
+        match with_request(head, b"", |request| layer.judge_head(request)) {
+            Ok(true) => HeadShows::Credential,
+            Ok(false) => HeadShows::Name,
+            Err(reply) => HeadShows::Answer(whole(reply)),
+        }
     }
 
     /// What `answer_soon` left: it has been admitted there.

@@ -6,7 +6,7 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::admin::Admin;
-use crate::http_connection::{Answer, Followed, Head, HttpLayer, Soon, Wake};
+use crate::http_connection::{Answer, Followed, Head, HeadShows, HttpLayer, Soon, Wake};
 use crate::metrics;
 use crate::rest::{self, Rest};
 use crate::settings::Settings;
@@ -64,6 +64,14 @@ impl HttpLayer for HttpPages {
             Some(page) => page,
             None if Admin::answers(head.path()) => self.admin.answer(head, body),
             None => self.rest.answer(head, body),
+        }
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        match self.page(head.path()) {
+            Some(page) => HeadShows::Answer(page),
+            None if Admin::answers(head.path()) => self.admin.judge_head(head),
+            None => self.rest.judge_head(head),
         }
     }
 

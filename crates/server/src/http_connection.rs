@@ -30,9 +30,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
-use crate::connection::ACCEPT_RETRY;
+use crate::connection::{ACCEPT_RETRY, OUTPUT_BYTES_PER_SECOND_MIN};
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
+use crate::pace::Pace;
+use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tenants::turns::Player;
 use crate::tls::{Tls, Transport};
 
@@ -42,6 +44,9 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn body_bytes_max(&self) -> usize;
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
+
+    /// Looks at the head of a request before more of its body is taken than anybody may send.
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows;
 
     /// As `answer`, but no longer than an I/O thread may take.
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
@@ -65,6 +70,16 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
         None
     }
+}
+
+/// What the head of a request shows without its body.
+pub enum HeadShows {
+    /// A right credential, or that none is needed.
+    Credential,
+    /// A name that somebody has; whether it is really him shows when the body is there.
+    Name,
+    /// All that is needed for the answer.
+    Answer(Answer),
 }
 
 /// What an I/O thread could do for a request.
@@ -102,8 +117,22 @@ pub enum Following {
 /// A peer that leaves a connection without a request for so long is disconnected, at the latest after twice the time. Clients
 /// keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
-/// Longest time that a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for a peer that has not shown who it is.
+const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a head may take from its first byte to its last.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How slowly a body may come.
+const BODY_PACE: Pace = Pace {
+    patience: Duration::from_secs(20),
+    bytes_per_second: 32 << 10,
+};
+/// How slowly an answer may be taken.
+const ANSWER_PACE: Pace = Pace {
+    patience: Duration::from_secs(60),
+    bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
+};
+/// A body up to this size is read before anything is known of who sends it: the answer may have to look at it.
+const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
 /// Of a body that is too long, this much is read before the connection is given up, so that the peer sees the answer.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
@@ -121,6 +150,7 @@ pub struct Dealer {
     pub layer: Arc<dyn HttpLayer>,
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
+    pub stranger_bytes: Arc<StrangerBytes>,
     pub threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
 
@@ -140,27 +170,29 @@ impl Dealer {
                 accepted = listener.accept() => accepted,
                 _ = stop.changed() => continue,
             };
-            let dealt = accepted.and_then(|(socket, address)| {
-                if let Some(accepted) = self.admit(socket, address.ip())? {
-                    // A thread that is gone is one that was stopped.
-                    let _ = turns.next().map(|thread| thread.send(accepted));
+            let admitted = match accepted {
+                Ok((socket, address)) => self.admit(socket, address.ip()).await,
+                Err(error) => Err(error),
+            };
+            match admitted {
+                // A thread that is gone is one that was stopped.
+                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(accepted))),
+                Ok(None) => {}
+                Err(error) => {
+                    errors.note(&error);
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
-                Ok(())
-            });
-            if let Err(error) = dealt {
-                errors.note(&error);
-                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
 
     /// `None`: there is no place left.
-    fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<HttpAccepted>> {
+    async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<HttpAccepted>> {
         let place = match self.layer.serves_operators() && address.is_loopback() {
             true => Place::LocalHttp,
             false => Place::Any,
         };
-        let Some(permit) = self.limit.admit(place) else {
+        let Some(permit) = self.limit.admit(place).await else {
             if self.tls.is_none() {
                 // The peer is told if its socket takes it at once.
                 let _ = socket.try_write(NO_PLACE);
@@ -176,6 +208,8 @@ impl Dealer {
             tls: self.tls.clone(),
             peer: Peer {
                 permit: Arc::new(permit),
+                address,
+                stranger_bytes: self.stranger_bytes.clone(),
             },
             layer: self.layer.clone(),
             evicted,
@@ -187,9 +221,29 @@ impl Dealer {
 #[derive(Clone)]
 pub struct Peer {
     permit: Arc<Permit>,
+    address: IpAddr,
+    stranger_bytes: Arc<StrangerBytes>,
 }
 
 impl Peer {
+    #[inline]
+    fn is_stranger(&self) -> bool {
+        self.permit.is_stranger()
+    }
+
+    /// How long it may say nothing, once or twice.
+    fn idle_timeout(&self) -> Duration {
+        match self.is_stranger() {
+            true => STRANGER_IDLE_TIMEOUT,
+            false => IDLE_TIMEOUT,
+        }
+    }
+
+    /// To be told how much is kept of what the peer has sent.
+    fn input(&self) -> StrangerInput {
+        self.stranger_bytes.input(self.address)
+    }
+
     /// Learns from an answer who the peer is.
     #[inline]
     fn answered(&self, answer: &Answer) {
@@ -201,10 +255,13 @@ impl Peer {
 
 #[cfg(test)]
 impl Peer {
-    fn for_test() -> Peer {
-        let permit = ConnectionLimit::new(1).admit(Place::Any).expect("the first");
+    fn for_test(stranger_bytes: Arc<StrangerBytes>) -> Peer {
+        let permit = ConnectionLimit::new(1).permit_for_test();
+        permit.is_of_stranger(|| {});
         Peer {
             permit: Arc::new(permit),
+            address: IpAddr::from([127, 0, 0, 1]),
+            stranger_bytes,
         }
     }
 }
@@ -216,7 +273,7 @@ pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch:
     let mut serving = pin!(serve_admitted(accepted, waiters, stop));
     poll_fn(|context| {
         let is_over = serving.as_mut().poll(context).is_ready()
-            || peer.permit.is_stranger() && evicted.as_mut().poll(context).is_ready();
+            || peer.is_stranger() && evicted.as_mut().poll(context).is_ready();
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

@@ -19,9 +19,11 @@ mod layers;
 mod metrics;
 mod migration;
 mod neighbours;
+mod pace;
 mod resources;
 mod rest;
 mod settings;
+mod stranger_bytes;
 mod tenants;
 mod tls;
 mod users;
@@ -55,6 +57,7 @@ use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::layers::LayerMaker;
 use crate::neighbours::Neighbours;
+use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
 use crate::tls::Tls;
 
@@ -118,6 +121,7 @@ struct Listening {
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
     limit: Arc<ConnectionLimit>,
+    stranger_bytes: Arc<StrangerBytes>,
     tls: Option<Tls>,
     http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
 }
@@ -202,6 +206,7 @@ impl Server {
             redis: redis_listener,
             http,
             limit,
+            stranger_bytes: StrangerBytes::new(),
             tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             desks: Vec::new(),
             http_threads: Vec::new(),
@@ -319,6 +324,7 @@ impl Worker {
                 self.layer.clone(),
                 self.tenants.clone(),
                 listening.limit.clone(),
+                listening.stranger_bytes.clone(),
                 listening.desks,
             );
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
@@ -328,6 +334,7 @@ impl Worker {
                 layer,
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
+                stranger_bytes: listening.stranger_bytes.clone(),
                 threads: listening.http_threads.clone(),
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));

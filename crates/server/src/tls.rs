@@ -84,3 +84,40 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, sleep};
+
+    /// The clock stands still but for those who wait for it, so this takes no time.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_drips_is_given_up() {
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        let tls = Tls {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dripping = tokio::spawn(async move {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            // A record of 512 bytes is announced.
+            let _ = client.write_all(&[HANDSHAKE, 3, 1, 2, 0]).await;
+            while client.write_all(&[0]).await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let (socket, _) = listener.accept().await.unwrap();
+        let started = Instant::now();
+        let opened = Transport::open(socket, Some(&tls)).await;
+        assert_eq!(opened.err().unwrap().kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() <= 2 * HANDSHAKE_TIMEOUT);
+        dripping.abort();
+    }
+}

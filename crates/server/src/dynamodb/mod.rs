@@ -15,7 +15,7 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Head, HttpLayer};
+use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
 pub use signature::Verifier;
@@ -77,9 +77,12 @@ impl DynamoDbHttp {
     /// is what the signature covers: nothing is decoded yet.
     fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Option<Arc<Database>>), Failure> {
         let target = Target::parse(head.header("x-amz-target").unwrap_or_default())?;
-        let now_seconds = (self.layer.engine.now_micros() / 1_000_000) as i64;
-        let database = self.verifier.check(head, sent, now_seconds)?;
+        let database = self.verifier.check(head, sent, self.now_seconds())?;
         Ok((target, database))
+    }
+
+    fn now_seconds(&self) -> i64 {
+        (self.layer.engine.now_micros() / 1_000_000) as i64
     }
 
     /// Whose turn the request is, as far as it says itself.
@@ -177,6 +180,21 @@ impl HttpLayer for DynamoDbHttp {
 
     fn body_bytes_max(&self) -> usize {
         BODY_BYTES_MAX
+    }
+
+    /// A signature covers the body, so a request can be refused before its body is there, but not accepted.
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if (head.method, head.path()) != ("POST", "/") {
+            return HeadShows::Answer(self.answer(head, Some(b"")));
+        }
+        let Some(kind) = content_type(head) else {
+            return HeadShows::Answer(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
+        };
+        match self.verifier.check_head(head, self.now_seconds()) {
+            Ok(true) => HeadShows::Credential,
+            Ok(false) => HeadShows::Name,
+            Err(failure) => HeadShows::Answer(self.json(head, kind, refused(&failure))),
+        }
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {

@@ -82,19 +82,33 @@ impl Verifier {
     /// it was sent.
     pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<Option<Arc<Database>>, Failure> {
         let query = QueryParameters::parse(head.query().unwrap_or_default());
-        let header = head.header("authorization");
-        let presigned = query.get("X-Amz-Algorithm").is_some();
-        let claim = match (header, presigned) {
-            (Some(_), true) => {
-                return Err(invalid(
-                    "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
-                ));
-            }
-            (Some(header), false) => Claim::from_header(header, head)?,
-            (None, true) => Claim::from_query(&query)?,
-            (None, false) => return Err(missing()),
-        };
+        let claim = Claim::of(head, &query)?;
         self.check_claim(&claim, &query, head, body, now_seconds)
+    }
+
+    /// Refuses what the head alone shows to be wrong: an unknown access key, a time that is not now, a scope that is none.
+    /// True if any request is accepted that looks signed; otherwise the signature is still to be checked, with the body.
+    pub(crate) fn check_head(&self, head: &Head<'_>, now_seconds: i64) -> Result<bool, Failure> {
+        let query = QueryParameters::parse(head.query().unwrap_or_default());
+        let claim = Claim::of(head, &query)?;
+        Ok(self.named_by(&claim, head, now_seconds)?.is_none())
+    }
+
+    /// The access key that a claim names, and its scope, as far as the head shows them to be right; `None` if any will do.
+    fn named_by<'s, 'r>(
+        &'s self,
+        claim: &Claim<'r>,
+        head: &Head<'_>,
+        now_seconds: i64,
+    ) -> Result<Option<(Known<'s>, Scope<'r>)>, Failure> {
+        claim.check_time(now_seconds)?;
+        let known = self.known(claim.credential.split('/').next().unwrap_or_default());
+        if self.secrets.is_empty() && known.is_none() {
+            return Ok(None);
+        }
+        claim.check_signed_headers(head)?;
+        let scope = Scope::parse(claim)?;
+        Ok(Some((known.ok_or_else(unknown_key)?, scope)))
     }
 
     fn check_claim(
@@ -105,14 +119,9 @@ impl Verifier {
         body: &[u8],
         now_seconds: i64,
     ) -> Result<Option<Arc<Database>>, Failure> {
-        claim.check_time(now_seconds)?;
-        let known = self.known(claim.credential.split('/').next().unwrap_or_default());
-        if self.secrets.is_empty() && known.is_none() {
+        let Some((known, scope)) = self.named_by(claim, head, now_seconds)? else {
             return Ok(None);
-        }
-        claim.check_signed_headers(head)?;
-        let scope = Scope::parse(claim)?;
-        let known = known.ok_or_else(unknown_key)?;
+        };
         let signer = self.signer(claim.credential, &scope, &known.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
         let hash = hexadecimal(&Sha256::digest(&canonical).into());
@@ -209,6 +218,17 @@ fn mismatch() -> Failure {
 }
 
 impl<'r> Claim<'r> {
+    fn of(head: &Head<'r>, query: &'r QueryParameters) -> Result<Claim<'r>, Failure> {
+        match (head.header("authorization"), query.get("X-Amz-Algorithm").is_some()) {
+            (Some(_), true) => Err(invalid(
+                "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header.",
+            )),
+            (Some(header), false) => Claim::from_header(header, head),
+            (None, true) => Claim::from_query(query),
+            (None, false) => Err(missing()),
+        }
+    }
+
     fn from_header(authorization: &'r str, head: &Head<'r>) -> Result<Claim<'r>, Failure> {
         let (algorithm, rest) = authorization.split_once([' ', '\t']).unwrap_or((authorization, ""));
         if !algorithm.starts_with("AWS4-") {

@@ -1,7 +1,8 @@
 //! A connection that speaks HTTP/1.1, or 1.0: read, answer, write.
 //!
 //! Per readiness one read, all whole requests answered, one write. A body that came whole with its head is looked at where it
-//! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece.
+//! lies; any other is gathered first. Nothing is registered with a clock for a request that comes in one piece. One that comes
+//! in many has a deadline for its whole head and a pace for its body.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -14,19 +15,23 @@ use std::time::{Duration, SystemTime};
 use quartet_engine::Hold;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, IDLE_TIMEOUT, Long, Peer, take_long};
+use super::{
+    ANSWER_PACE, BODY_PACE, DISCARDED_BYTES_MAX, Follower, Following, HEAD_TIMEOUT, HeadShows, HttpLayer, Long, Peer,
+    STRANGER_BODY_BYTES_MAX, take_long,
+};
 use crate::durability::DurableWaiters;
+use crate::stranger_bytes::StrangerInput;
 
 /// What is read at once, and what a buffer shrinks back to.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Answers larger than this are sent before the next request is looked at.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
-/// How long the rest of a head may take, and how long the peer may leave an answer unread.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// What is read at once of a peer that has not shown who it is: ten thousand of them may have sent nothing yet.
+const STRANGER_BUFFER_BYTES: usize = 2 << 10;
 /// How long a connection that is given up is still read from, so that the peer sees why.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -46,6 +51,10 @@ pub struct Connection<S> {
     outgoing: Outgoing,
     /// The body of the request that `input` goes on with, if it did not come whole with its head.
     gathered: Option<Gathered>,
+    /// When the head that the input begins with must be whole.
+    head_deadline: Option<Instant>,
+    /// What is kept of the peer's while it is a stranger.
+    stranger_input: StrangerInput,
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
@@ -103,6 +112,7 @@ impl<S: Socket> Connection<S> {
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
+        let stranger_input = peer.input();
         Connection {
             socket,
             layer,
@@ -117,6 +127,8 @@ impl<S: Socket> Connection<S> {
                 pause: Duration::ZERO,
             },
             gathered: None,
+            head_deadline: None,
+            stranger_input,
             woken: Arc::default(),
             is_settled: false,
         }
@@ -125,7 +137,7 @@ impl<S: Socket> Connection<S> {
     pub async fn run(mut self) -> io::Result<Ended<S>> {
         let mut stop = self.stop.clone();
         let mut stopped = pin!(async move { drop(stop.wait_for(|stopped| *stopped).await) });
-        let mut silence = Silence::new();
+        let mut silence = Silence::new(self.peer.clone());
         loop {
             if self.outgoing.is_due() {
                 self.send().await?;
@@ -165,6 +177,10 @@ impl<S: Socket> Connection<S> {
                     if is_over {
                         return Ok(Ended::Closed);
                     }
+                    if !self.may_keep(self.input.len()) {
+                        self.outgoing.refuse(SERVICE_UNAVAILABLE);
+                        return self.close().await;
+                    }
                 }
             }
         }
@@ -195,6 +211,7 @@ impl<S: Socket> Connection<S> {
             Err(refusal) => return Next::Refuse(refusal),
         };
         self.is_settled = true;
+        self.head_deadline = None;
         let gathered = self.gathered.take();
         let behind_head = &input[request.head_bytes..];
         let (body, body_bytes) = match (&gathered, request.framing) {
@@ -205,6 +222,11 @@ impl<S: Socket> Connection<S> {
                 (fits.then_some(body), body.len())
             }
             (None, framing) => {
+                if let Err(answer) = self.judge_head(&request) {
+                    self.peer.answered(&answer);
+                    self.consumed += request.head_bytes;
+                    return self.outgoing.answer(Writing::last_of(&request), &answer);
+                }
                 return Next::Gather {
                     head_bytes: request.head_bytes,
                     framing,
@@ -230,6 +252,25 @@ impl<S: Socket> Connection<S> {
         next
     }
 
+    /// Asks the layer about a request whose body is longer than anybody may send, or says not how long it is. `Err`: the answer.
+    fn judge_head(&self, request: &framing::Request<'_>) -> Result<(), Answer> {
+        if matches!(request.framing, Framing::Length(bytes) if bytes <= STRANGER_BODY_BYTES_MAX) {
+            return Ok(());
+        }
+        match self.layer.judge_head(&request.head) {
+            HeadShows::Answer(answer) => return Err(answer),
+            HeadShows::Credential => self.peer.permit.authenticated(),
+            HeadShows::Name => {}
+        }
+        Ok(())
+    }
+
+    /// So many bytes are kept of what the peer has sent. False: it is a stranger, and strangers have sent too much.
+    fn may_keep(&mut self, bytes: usize) -> bool {
+        let counted_bytes = if self.peer.is_stranger() { bytes } else { 0 };
+        self.stranger_input.set(counted_bytes)
+    }
+
     /// Drops what was answered from the input, and gives back what an unusually large request took.
     fn forget_consumed(&mut self) {
         if self.consumed == self.input.len() {
@@ -247,8 +288,10 @@ impl<S: Socket> Connection<S> {
         mut stopped: Pin<&mut impl Future<Output = ()>>,
         silence: &mut Silence,
     ) -> io::Result<bool> {
-        let is_head_begun = !self.input.is_empty();
-        let mut stall = pin!(is_head_begun.then(|| sleep(STALL_TIMEOUT)));
+        if !self.input.is_empty() && self.head_deadline.is_none() {
+            self.head_deadline = Some(Instant::now() + HEAD_TIMEOUT);
+        }
+        let mut stall = pin!(self.head_deadline.map(sleep_until));
         let mut arrival = pin!(self.read_more());
         let read = poll_fn(|context| {
             if let Poll::Ready(read) = arrival.as_mut().poll(context) {
@@ -269,7 +312,11 @@ impl<S: Socket> Connection<S> {
 
     /// Never makes room by an announced length, only by what has come.
     async fn read_more(&mut self) -> io::Result<usize> {
-        self.input.reserve(BUFFER_BYTES.max(self.input.len() / 2));
+        let least = match self.peer.is_stranger() {
+            true => STRANGER_BUFFER_BYTES,
+            false => BUFFER_BYTES,
+        };
+        self.input.reserve(least.max(self.input.len() / 2));
         self.socket.read_buf(&mut self.input).await
     }
 
@@ -285,18 +332,12 @@ impl<S: Socket> Connection<S> {
         }
         self.send().await?;
         self.forget_consumed();
-        match timeout(BODY_TIMEOUT, self.gather_all(head_bytes, framing)).await {
-            Ok(gathered) => Ok(gathered?.map_err(Refusal::status)),
-            Err(_) => Ok(Err(REQUEST_TIMEOUT)),
-        }
-    }
-
-    async fn gather_all(&mut self, head_bytes: usize, framing: Framing) -> io::Result<Result<(), Refusal>> {
         let mut reader = BodyReader::new(framing, self.layer.body_bytes_max());
+        let started = Instant::now();
         loop {
             let taken = match reader.take(&self.input[head_bytes..]) {
                 Ok(taken) => taken,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return Ok(Err(refusal.status())),
             };
             self.input.drain(head_bytes..head_bytes + taken);
             let gave_up = reader.total > DISCARDED_BYTES_MAX;
@@ -305,8 +346,14 @@ impl<S: Socket> Connection<S> {
                 self.gathered = Some(Gathered { body, gave_up });
                 return Ok(Ok(()));
             }
-            if self.read_more().await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            if !self.may_keep(self.input.len() + reader.body.len()) {
+                return Ok(Err(SERVICE_UNAVAILABLE));
+            }
+            match timeout_at(BODY_PACE.deadline(started, reader.total), self.read_more()).await {
+                Ok(Ok(1..)) => {}
+                Ok(Ok(_)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Ok(Err(REQUEST_TIMEOUT)),
             }
         }
     }
@@ -331,7 +378,9 @@ impl<S: Socket> Connection<S> {
         });
         let sent = sent.await?;
         if sent < self.outgoing.bytes.len() {
-            timeout(STALL_TIMEOUT, self.socket.write_all(&self.outgoing.bytes[sent..])).await??;
+            ANSWER_PACE
+                .write_all(&mut self.socket, &self.outgoing.bytes[sent..])
+                .await?;
         }
         self.socket.flush().await?;
         self.outgoing.bytes.clear();
@@ -414,6 +463,7 @@ impl<S: Socket> Connection<S> {
 }
 
 const REQUEST_TIMEOUT: u16 = 408;
+const SERVICE_UNAVAILABLE: u16 = 503;
 
 /// True if what has come is the beginning of HTTP/2, as far as can be seen.
 fn speaks_http2(input: &[u8]) -> bool {
@@ -423,14 +473,16 @@ fn speaks_http2(input: &[u8]) -> bool {
 
 /// Notices a peer that says nothing through a whole turn of one clock, so that a request costs no clock of its own.
 struct Silence {
+    peer: Peer,
     turn: Pin<Box<tokio::time::Sleep>>,
     is_broken: bool,
 }
 
 impl Silence {
-    fn new() -> Silence {
+    fn new(peer: Peer) -> Silence {
         Silence {
-            turn: Box::pin(sleep(IDLE_TIMEOUT)),
+            turn: Box::pin(sleep(peer.idle_timeout())),
+            peer,
             is_broken: false,
         }
     }
@@ -440,7 +492,7 @@ impl Silence {
             if !std::mem::take(&mut self.is_broken) {
                 return Poll::Ready(());
             }
-            let next = tokio::time::Instant::now() + IDLE_TIMEOUT;
+            let next = Instant::now() + self.peer.idle_timeout();
             self.turn.as_mut().reset(next);
         }
         Poll::Pending
@@ -453,6 +505,17 @@ struct Writing {
     is_old: bool,
     is_last: bool,
     is_head: bool,
+}
+
+impl Writing {
+    /// The connection ends with the answer, because the request is not read to its end.
+    fn last_of(request: &framing::Request<'_>) -> Writing {
+        Writing {
+            is_old: request.is_old,
+            is_last: true,
+            is_head: request.head.method == "HEAD",
+        }
+    }
 }
 
 impl Outgoing {

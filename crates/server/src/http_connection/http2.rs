@@ -1,12 +1,15 @@
 //! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
 //!
-//! A reply leaves once what it depends on is durable; the requests of other streams of the connection go on meanwhile.
+//! A reply leaves once what it depends on is durable; the requests of other streams of the connection go on meanwhile. A
+//! connection on which nothing is asked or answered for too long ends, whatever frames still come.
 
 use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
@@ -18,20 +21,66 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::http1::Socket;
 use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
-use super::{BODY_TIMEOUT, DISCARDED_BYTES_MAX, Follower, Following, HttpLayer, Peer, take_long};
+use super::{
+    BODY_PACE, DISCARDED_BYTES_MAX, Follower, Following, HeadShows, HttpLayer, Peer, STRANGER_BODY_BYTES_MAX, take_long,
+};
 use crate::durability::DurableWaiters;
+use crate::stranger_bytes::StrangerInput;
 
-const STREAMS_MAX: u32 = 250;
+const STREAMS_MAX: u32 = 100;
+/// What a peer may send of all bodies, and of one, before it is read.
+const WINDOW_BYTES: u32 = 256 << 10;
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// How long a connection that ends may take for what is being answered.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parts of an answer that wait for the peer to read.
 const PARTS_UNREAD_MAX: usize = 16;
 
-/// What is sent: a whole answer, or one that goes on.
-enum AnswerBody {
+/// What is sent. The request is being answered for as long as this is there.
+struct AnswerBody {
+    content: Content,
+    _in_flight: InFlight,
+}
+
+/// A whole answer, or one that goes on.
+enum Content {
     Whole(Full<Bytes>),
     GoingOn(mpsc::Receiver<Bytes>),
+}
+
+/// What happens on a connection.
+#[derive(Default)]
+struct Activity {
+    in_flight_count: AtomicUsize,
+    /// Something was asked or answered since the flag was last looked at.
+    is_fresh: AtomicBool,
+}
+
+impl Activity {
+    fn begin(self: &Arc<Self>) -> InFlight {
+        self.is_fresh.store(true, Ordering::Relaxed);
+        self.in_flight_count.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+
+    /// Nothing was asked or answered since the last call.
+    fn was_idle(&self) -> bool {
+        !self.is_fresh.swap(false, Ordering::Relaxed) && self.in_flight_count.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A request that is being answered.
+struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.is_fresh.store(true, Ordering::Relaxed);
+        self.0.in_flight_count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Body for AnswerBody {
@@ -42,22 +91,22 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            AnswerBody::Whole(body) => Pin::new(body).poll_frame(context),
-            AnswerBody::GoingOn(parts) => parts
+        match &mut self.content {
+            Content::Whole(body) => Pin::new(body).poll_frame(context),
+            Content::GoingOn(parts) => parts
                 .poll_recv(context)
                 .map(|part| part.map(|part| Ok(Frame::data(part)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, AnswerBody::Whole(body) if body.is_end_stream())
+        matches!(&self.content, Content::Whole(body) if body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            AnswerBody::Whole(body) => body.size_hint(),
-            AnswerBody::GoingOn(_) => SizeHint::default(),
+        match &self.content {
+            Content::Whole(body) => body.size_hint(),
+            Content::GoingOn(_) => SizeHint::default(),
         }
     }
 }
@@ -71,41 +120,82 @@ pub async fn serve(
     waiters: DurableWaiters,
     mut stop: watch::Receiver<bool>,
 ) {
-    let stopped = stop.clone();
+    let activity = Arc::<Activity>::default();
+    let (stopped, seen_peer, active) = (stop.clone(), peer.clone(), activity.clone());
     let service = hyper::service::service_fn(move |request| {
-        respond(layer.clone(), peer.clone(), waiters.clone(), stopped.clone(), request)
+        let (layer, peer) = (layer.clone(), seen_peer.clone());
+        respond(layer, peer, active.begin(), waiters.clone(), stopped.clone(), request)
     });
     let (reader, writer) = tokio::io::split(socket);
     let reader = io::Cursor::new(seen).chain(reader);
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES);
     let io = TokioIo::new(tokio::io::join(reader, writer));
     let mut connection = pin!(builder.serve_connection(io, service));
     // What is waited for holds a lock that may not be kept while the connection ends.
     let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = connection.as_mut() => Ok(ended),
         () = stopped => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            Ok(connection.await)
+        }
+        () = idle(&activity, &peer) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::time::timeout(LINGER_TIMEOUT, connection).await
         }
     };
-    if let Err(error) = ended {
+    if let Ok(Err(error)) = ended {
         tracing::debug!(%error, "an HTTP/2 connection ended");
+    }
+}
+
+/// Completes when nothing has happened for a whole turn of the clock.
+async fn idle(activity: &Activity, peer: &Peer) {
+    loop {
+        tokio::time::sleep(peer.idle_timeout()).await;
+        if activity.was_idle() {
+            return;
+        }
     }
 }
 
 async fn respond(
     layer: Arc<dyn HttpLayer>,
     peer: Peer,
+    in_flight: InFlight,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let (parts, body) = request.into_parts();
-    let read = tokio::time::timeout(BODY_TIMEOUT, read_body(body, layer.body_bytes_max())).await;
-    let Ok(Ok(body)) = read else {
-        return Ok(whole(Answer::settled(StatusCode::REQUEST_TIMEOUT.as_u16(), "")));
+    if body
+        .size_hint()
+        .upper()
+        .is_none_or(|bytes| bytes > STRANGER_BODY_BYTES_MAX)
+    {
+        match with_head(&parts, |head| layer.judge_head(head)) {
+            HeadShows::Answer(answer) => {
+                peer.answered(&answer);
+                return Ok(whole(answer, in_flight));
+            }
+            HeadShows::Credential => peer.permit.authenticated(),
+            HeadShows::Name => {}
+        }
+    }
+    let mut kept = StrangerBody {
+        input: peer.input(),
+        peer: &peer,
+        head_bytes: head_bytes(&parts),
+    };
+    let body = match read_body(body, layer.body_bytes_max(), &mut kept).await {
+        Ok(body) => body,
+        Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), in_flight)),
     };
     let woken = Arc::new(Notify::new());
     let soon = with_head(&parts, |head| layer.answer_soon(head, body.as_deref()));
@@ -119,7 +209,7 @@ async fn respond(
             peer.permit.authenticated();
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
-            Ok(response(status, &headers, AnswerBody::GoingOn(receiver)))
+            Ok(response(status, &headers, Content::GoingOn(receiver), in_flight))
         }
         Err(answer) => {
             peer.answered(&answer);
@@ -129,7 +219,7 @@ async fn respond(
             if !waiters.is_durable(answer.hold) {
                 waiters.durable(answer.hold).await;
             }
-            Ok(whole(answer))
+            Ok(whole(answer, in_flight))
         }
     }
 }
@@ -156,13 +246,16 @@ fn with_head<T>(parts: &Parts, answer: impl FnOnce(&Head<'_>) -> T) -> T {
     })
 }
 
-fn whole(answer: Answer) -> Response<AnswerBody> {
-    let body = AnswerBody::Whole(Full::new(answer.body.into()));
-    response(answer.status, &answer.headers, body)
+fn whole(answer: Answer, in_flight: InFlight) -> Response<AnswerBody> {
+    let content = Content::Whole(Full::new(answer.body.into()));
+    response(answer.status, &answer.headers, content, in_flight)
 }
 
-fn response(status: u16, headers: &Headers, body: AnswerBody) -> Response<AnswerBody> {
-    let mut response = Response::new(body);
+fn response(status: u16, headers: &Headers, content: Content, in_flight: InFlight) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody {
+        content,
+        _in_flight: in_flight,
+    });
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers.iter().filter(|(_, value)| is_header_value(value)) {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -198,14 +291,50 @@ async fn go_on(
     }
 }
 
-/// The whole body; `None` if it is longer than `bytes_max`. Grows as bytes arrive, never by an announced length.
-async fn read_body(mut body: Incoming, bytes_max: usize) -> io::Result<Option<Bytes>> {
+/// What is kept of a request whose sender has not shown who it is.
+struct StrangerBody<'p> {
+    input: StrangerInput,
+    peer: &'p Peer,
+    head_bytes: usize,
+}
+
+impl StrangerBody<'_> {
+    /// False: strangers have sent too much.
+    fn may_keep(&mut self, body_bytes: usize) -> bool {
+        let is_stranger = self.peer.is_stranger();
+        self.input
+            .set(if is_stranger { self.head_bytes + body_bytes } else { 0 })
+    }
+}
+
+/// What a head takes, roughly.
+fn head_bytes(parts: &Parts) -> usize {
+    let headers = parts.headers.iter();
+    headers
+        .map(|(name, value)| name.as_str().len() + value.len() + 64)
+        .sum()
+}
+
+/// The whole body; `None` if it is longer than `bytes_max`. Grows as bytes arrive, never by an announced length. `Err`: the
+/// status of the refusal.
+async fn read_body(
+    mut body: Incoming,
+    bytes_max: usize,
+    kept: &mut StrangerBody<'_>,
+) -> Result<Option<Bytes>, StatusCode> {
     let mut whole = Bytes::new();
     let mut gathered = BytesMut::new();
     let mut total = 0;
+    let started = Instant::now();
     while !body.is_end_stream() {
-        let Some(frame) = body.frame().await else { break };
-        let Ok(data) = frame.map_err(io::Error::other)?.into_data() else {
+        if !kept.may_keep(whole.len() + gathered.len()) {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        let frame = timeout_at(BODY_PACE.deadline(started, total as u64), body.frame()).await;
+        let Some(frame) = frame.map_err(|_| StatusCode::REQUEST_TIMEOUT)? else {
+            break;
+        };
+        let Ok(data) = frame.map_err(|_| StatusCode::REQUEST_TIMEOUT)?.into_data() else {
             continue;
         };
         total += data.len();

@@ -21,7 +21,7 @@ use self::events::Events;
 use self::execution::{Execution, Sessions};
 use self::tokens::Tokens;
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Followed, Follower, Head, Headers, Soon, Wake};
+use crate::http_connection::{Answer, Credential, Followed, Follower, Head, HeadShows, Headers, Soon, Wake};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
 use crate::tenants::turns::Player;
@@ -140,6 +140,16 @@ impl Rest {
                 Soon::Later => unreachable!("a request that was begun"),
             },
             Err(refusal) => refusal.answer(),
+        }
+    }
+
+    pub fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if head.method == "OPTIONS" {
+            return HeadShows::Answer(preflight());
+        }
+        match self.authorized(head) {
+            Ok(_) => HeadShows::Credential,
+            Err(refusal) => HeadShows::Answer(refusal.answer()),
         }
     }
 

@@ -1,12 +1,15 @@
 //! A connection over a pipe in memory, to a layer that tells what it was asked.
 
+use std::net::IpAddr;
+
 use quartet_engine::{Engine, EngineOptions};
 use quartet_env::{FaultyDisk, ManualClock};
 use tokio::io::DuplexStream;
 
 use super::*;
-use crate::http_connection::{Followed, Head, Soon, Wake};
+use crate::http_connection::{Credential, Followed, Head, IDLE_TIMEOUT, STRANGER_IDLE_TIMEOUT, Soon, Wake};
 use crate::neighbours::Neighbours;
+use crate::stranger_bytes::StrangerBytes;
 
 /// Answers with the method, the target and the body; takes its time for `/slow`, and follows `/stream`.
 struct Telling;
@@ -18,7 +21,19 @@ impl HttpLayer for Telling {
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let body = body.map_or("too long".into(), String::from_utf8_lossy);
-        Answer::settled(200, format!("[{} {} {body}]", head.method, head.target))
+        let mut answer = Answer::settled(200, format!("[{} {} {body}]", head.method, head.target));
+        if head.header("authorization") == Some("right") {
+            answer.credential = Credential::Right;
+        }
+        answer
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        match head.header("authorization") {
+            Some("right") => HeadShows::Credential,
+            Some(_) => HeadShows::Answer(Answer::settled(401, "who?")),
+            None => HeadShows::Name,
+        }
     }
 
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
@@ -53,6 +68,10 @@ impl Follower for Counting {
 
 /// Runs `talk` against a connection, with the time standing still where nothing else is left to do.
 fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
+    with_connection_of(Peer::for_test(StrangerBytes::new()), talk)
+}
+
+fn with_connection_of<T>(peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -66,7 +85,6 @@ fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) 
         let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = watch::channel(false);
-        let peer = Peer::for_test();
         let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);
         let serving = tokio::spawn(async move { connection.run().await.map(drop) });
         let told = talk(client, stop).await;
@@ -197,22 +215,118 @@ fn an_answer_may_go_on() {
     );
 }
 
-/// True if the server ends a connection on which `sent` was said, by itself.
-fn is_given_up(sent: &'static [u8]) -> bool {
-    with_connection(async |mut client, _stop| {
-        client.write_all(sent).await.unwrap();
-        let mut answers = Vec::new();
-        let ended = tokio::time::timeout(3 * IDLE_TIMEOUT, client.read_to_end(&mut answers)).await;
-        ended.is_ok()
+/// How long the server keeps a connection on which `sent` was said and then `dripped`, over and over, a piece a second. The
+/// last answer comes with it.
+fn kept_for(sent: &'static [u8], dripped: &'static [u8]) -> (Duration, String) {
+    with_connection(async |client, _stop| {
+        let started = Instant::now();
+        let (mut reader, mut writer) = tokio::io::split(client);
+        let dripping = tokio::spawn(async move {
+            let _ = writer.write_all(sent).await;
+            while !dripped.is_empty() && writer.write_all(dripped).await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+            // The pipe must stay open.
+            std::future::pending::<()>().await;
+        });
+        let mut answers = String::new();
+        let ended = timeout(3 * IDLE_TIMEOUT, reader.read_to_string(&mut answers)).await;
+        ended.expect("given up").unwrap();
+        dripping.abort();
+        (started.elapsed(), answers)
     })
 }
 
 #[test]
 fn silence_ends_a_connection() {
-    assert!(is_given_up(b""));
-    assert!(is_given_up(b"GET / HT"));
-    assert!(is_given_up(b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nx"));
-    assert!(is_given_up(b"GET / HTTP/1.1\r\n\r\n"));
+    for (sent, longest) in [
+        (&b""[..], 2 * STRANGER_IDLE_TIMEOUT),
+        (b"GET / HT", HEAD_TIMEOUT),
+        (b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nx", BODY_PACE.patience),
+        (b"GET / HTTP/1.1\r\n\r\n", 2 * STRANGER_IDLE_TIMEOUT),
+        (b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", 2 * IDLE_TIMEOUT),
+    ] {
+        let (kept, _) = kept_for(sent, b"");
+        assert!(
+            kept <= longest + LINGER_TIMEOUT + Duration::from_secs(1),
+            "{kept:?} {longest:?}"
+        );
+    }
+    assert!(kept_for(b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", b"").0 > IDLE_TIMEOUT);
+}
+
+/// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its connection for ever.
+#[test]
+fn what_drips_has_a_deadline_as_a_whole() {
+    let most = |patience: Duration| patience + LINGER_TIMEOUT + Duration::from_secs(3);
+    let (kept, _) = kept_for(b"GET / HTTP/1.1\r\nx: ", b"x");
+    assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
+    // A request that was answered does not give the next one more time.
+    let (kept, _) = kept_for(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nx: ", b"x");
+    assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
+    let (kept, answer) = kept_for(b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n", b"x");
+    assert!(
+        kept <= most(BODY_PACE.patience) && answer.contains(" 408 "),
+        "{kept:?} {answer}"
+    );
+    let chunks = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (kept, answer) = kept_for(chunks, b"1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nx\r\n");
+    assert!(
+        kept <= most(BODY_PACE.patience) && answer.contains(" 408 "),
+        "{kept:?} {answer}"
+    );
+}
+
+#[test]
+fn a_large_body_is_taken_only_from_those_who_may_send_it() {
+    for length in ["content-length: 1000000", "transfer-encoding: chunked"] {
+        let head = format!("POST / HTTP/1.1\r\nauthorization: wrong\r\nexpect: 100-continue\r\n{length}\r\n\r\n");
+        let answer = exchange(&[head.as_bytes()]);
+        assert_eq!(
+            answer, "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 4\r\n\r\nwho?",
+            "{length}"
+        );
+    }
+    let right =
+        b"POST / HTTP/1.1\r\nauthorization: right\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n";
+    let answer = exchange(&[right, b"2\r\nhi\r\n0\r\n\r\n"]);
+    assert_eq!(
+        answer,
+        "HTTP/1.1 100 Continue\r\n\r\n".to_owned() + &told("[POST / hi]")
+    );
+}
+
+/// Four strangers may send heads of 10,000 bytes each, of which only the first three find room; a peer that has shown who it is
+/// is not counted among them.
+#[test]
+fn strangers_share_a_budget_of_bytes() {
+    let budget = StrangerBytes::with_limits(35_000, 35_000);
+    let others: Vec<_> = (0..3)
+        .map(|_| {
+            let mut input = budget.input(IpAddr::from([127, 0, 0, 1]));
+            assert!(input.set(10_000));
+            input
+        })
+        .collect();
+    let head = format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(10_000));
+    let answer = |first: &'static str| {
+        let peer = Peer::for_test(budget.clone());
+        let head = head.clone();
+        with_connection_of(peer, async move |mut client: DuplexStream, _stop| {
+            client.write_all(first.as_bytes()).await.unwrap();
+            client.write_all(head.as_bytes()).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            client.write_all(b"\r\n\r\n").await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).await.unwrap();
+            answers
+        })
+    };
+    assert!(answer("").starts_with("HTTP/1.1 503 "));
+    assert!(!answer("GET / HTTP/1.1\r\nauthorization: right\r\n\r\n").contains(" 503 "));
+    drop(others);
+    assert!(answer("").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
