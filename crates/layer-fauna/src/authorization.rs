@@ -1,14 +1,15 @@
 //! Who asks, and what they may do.
 //!
 //! The built-in roles are a table; user-defined roles grant actions on resources, always or if a predicate says exactly true.
-//! Predicates are evaluated read-only and with all rights of reading; an error in one is a no.
+//! Predicates are evaluated read-only and with rights of their own; an error in one is a no. What belongs to the caller grants
+//! a few actions without any role: they are one table, [`OWN`].
 
 use std::sync::Arc;
 
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
-use crate::expression::Effect;
-use crate::functions::authentication::credentials_of;
+use crate::expression::{Effect, Parameters};
+use crate::functions::authentication::{credentials_of, token_fields};
 use crate::schema::{Grant, Membership, Role};
 use crate::value::{Closure, Native, Ref, Target, Value};
 
@@ -30,8 +31,36 @@ pub enum Rights {
     Server,
     ServerReadonly,
     Client,
+    /// Those of a predicate: reading whatever a server may read, and calling functions.
+    Predicate,
     Roles(Vec<Arc<Role>>),
 }
+
+/// What belongs to a caller who asks in the name of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// A token of the document: the one that was sent, or another.
+    Token,
+    Credentials,
+    /// The key that was sent.
+    Key,
+    /// The document itself.
+    Document,
+}
+
+/// The action of replacing one's password by proving the one before.
+pub const CHANGE_PASSWORD: &str = "change_password";
+
+/// The actions that need no role. None of them can make the caller somebody else: a token keeps its document, credentials
+/// keep theirs, and a key its role. The original grants the same, with two differences: it lets nobody change a password
+/// without a role, which its documentation promises, and does not let a document be read by itself, which drivers expect.
+const OWN: [(Own, &[&str]); 4] = [
+    (Own::Token, &["read", "delete"]),
+    (Own::Credentials, &["read", CHANGE_PASSWORD]),
+    (Own::Key, &[]),
+    // Only while no role covers the document.
+    (Own::Document, &["read"]),
+];
 
 impl Authorization {
     pub fn of(rights: Rights) -> Authorization {
@@ -44,7 +73,10 @@ impl Authorization {
     }
 
     pub fn reads_everything(&self) -> bool {
-        matches!(self.rights, Rights::Admin | Rights::Server | Rights::ServerReadonly)
+        matches!(
+            self.rights,
+            Rights::Admin | Rights::Server | Rights::ServerReadonly | Rights::Predicate
+        )
     }
 }
 
@@ -57,24 +89,34 @@ fn is_for_admins(native: Native) -> bool {
 }
 
 impl Evaluation<'_> {
-    /// Fails unless `action` is granted on what the ref names. `arguments` are what a predicate is given.
+    /// Fails unless `action` is granted on the document that a ref names. `arguments` are what a predicate is given.
     pub fn permit(&mut self, action: &str, reference: &Ref, arguments: &[Value]) -> Result<()> {
-        let native = match &reference.target {
-            Target::Native(native) | Target::Named(native, _) | Target::Numbered(native, _) => Some(*native),
-            Target::Document(..) => None,
-        };
+        let owns = matches!(self.authorization.rights, Rights::Roles(_)) && self.owns(reference, action);
+        match (owns, reference.collection()) {
+            (true, _) => Ok(()),
+            (false, Some(collection)) => self.permit_on(action, &collection, arguments),
+            (false, None) => Err(Errors::denied()),
+        }
+    }
+
+    /// Fails unless `action` is granted on a resource itself: a collection, an index, a function.
+    pub fn permit_on(&mut self, action: &str, resource: &Ref, arguments: &[Value]) -> Result<()> {
         let is_read = matches!(action, "read" | "history_read" | "unrestricted_read");
-        let here = reference.scope.is_empty();
+        let here = resource.scope.is_empty();
+        let is_for_admins = matches!(resource.target, Target::Native(native) if is_for_admins(native));
         let rights = self.authorization.rights.clone();
         let allowed = match &rights {
             Rights::Admin => here || is_read,
             // Like an admin, a server reads in the databases below its own.
-            Rights::Server => (here || is_read) && !native.is_some_and(is_for_admins),
-            Rights::ServerReadonly => is_read && !native.is_some_and(is_for_admins),
+            Rights::Server => (here || is_read) && !is_for_admins,
+            Rights::ServerReadonly => is_read && !is_for_admins,
+            Rights::Predicate => match action {
+                "call" => here,
+                "history_read" => false,
+                _ => is_read && !is_for_admins,
+            },
             Rights::Client => false,
-            Rights::Roles(roles) => {
-                here && (self.is_own(reference, is_read) || self.roles_permit(roles, action, reference, arguments))
-            }
+            Rights::Roles(roles) => here && self.roles_permit(roles, action, resource, arguments),
         };
         match allowed {
             true => Ok(()),
@@ -82,30 +124,46 @@ impl Evaluation<'_> {
         }
     }
 
-    /// A token's own token and credentials; its own document if no role covers it.
-    fn is_own(&mut self, reference: &Ref, is_read: bool) -> bool {
-        if let (Target::Numbered(Native::Credentials, _), Some(identity)) =
-            (&reference.target, self.authorization.identity.clone())
-        {
-            return is_read && credentials_of(self, &identity).as_ref() == Some(reference);
-        }
-        let authorization = &self.authorization;
-        let is_token = matches!(&authorization.token, Some(Value::Ref(token)) if token == reference);
-        let is_identity = authorization.identity.as_ref() == Some(reference);
-        is_token || (is_identity && is_read && authorization.reads_itself)
+    /// Whether the action is one that needs no role, because of whose the thing is.
+    fn owns(&mut self, reference: &Ref, action: &str) -> bool {
+        let granted = |own: Own| OWN.iter().any(|(of, actions)| *of == own && actions.contains(&action));
+        self.own(reference).is_some_and(granted)
     }
 
-    fn roles_permit(&mut self, roles: &[Arc<Role>], action: &str, reference: &Ref, arguments: &[Value]) -> bool {
+    /// As what a thing belongs to the caller, if it does.
+    fn own(&mut self, reference: &Ref) -> Option<Own> {
+        let identity = self.authorization.identity.clone();
+        match (&reference.target, identity) {
+            (Target::Numbered(Native::Keys, _), _) => {
+                let key = self.authorization.token.as_ref();
+                let is_it = matches!(key, Some(Value::Ref(key)) if key == reference);
+                is_it.then_some(Own::Key)
+            }
+            (Target::Numbered(Native::Tokens, id), Some(identity)) => {
+                let fields = token_fields(self, *id as u64)?;
+                let is_its = matches!(fields.get("instance"), Some(Value::Ref(instance)) if *instance == identity);
+                is_its.then_some(Own::Token)
+            }
+            (Target::Numbered(Native::Credentials, _), Some(identity)) => {
+                let credentials = credentials_of(self, &identity);
+                (credentials.as_ref() == Some(reference)).then_some(Own::Credentials)
+            }
+            (_, Some(identity)) => (identity == *reference && self.authorization.reads_itself).then_some(Own::Document),
+            (_, None) => None,
+        }
+    }
+
+    fn roles_permit(&mut self, roles: &[Arc<Role>], action: &str, resource: &Ref, arguments: &[Value]) -> bool {
         for role in roles {
             let covering = role
                 .privileges
                 .iter()
-                .filter(|privilege| covers(&privilege.resource, reference));
+                .filter(|privilege| privilege.resource == *resource);
             for (granted, grant) in covering.flat_map(|privilege| &privilege.actions) {
                 let yes = **granted == *action
                     && match grant {
                         Grant::Always => true,
-                        Grant::If(predicate) => self.holds(predicate, arguments),
+                        Grant::If(predicate) => self.holds(predicate, taken(action, predicate, arguments)),
                     };
                 if yes {
                     return true;
@@ -117,7 +175,7 @@ impl Evaluation<'_> {
 
     /// True if the predicate says exactly true.
     pub fn holds(&mut self, predicate: &Closure, arguments: &[Value]) -> bool {
-        let rights = std::mem::replace(&mut self.authorization.rights, Rights::Admin);
+        let rights = std::mem::replace(&mut self.authorization.rights, Rights::Predicate);
         let allowed = std::mem::replace(&mut self.allowed, Effect::Read);
         let argument = match arguments {
             [single] => single.clone(),
@@ -153,51 +211,23 @@ impl Evaluation<'_> {
             || self.permit("read", reference, &[Value::Ref(reference.clone())]).is_ok()
     }
 
-    /// Fails unless the index may be read; true if that covers the documents in it.
-    pub fn permit_index(&mut self, reference: &Ref, terms: &[Value]) -> Result<bool> {
-        if self.authorization.reads_everything() {
-            return Ok(true);
-        }
-        let terms = [Value::array(terms.to_vec())];
-        if self.permit("unrestricted_read", reference, &terms).is_ok() {
-            return Ok(true);
-        }
-        self.permit("read", reference, &terms)?;
-        Ok(false)
-    }
-
-    /// Fails unless the documents of a collection may be listed; each is checked by itself for user-defined roles.
-    pub fn permit_collection(&mut self, collection: &Ref) -> Result<()> {
-        match &self.authorization.rights {
-            Rights::Roles(roles) => {
-                let grants_read = |role: &Arc<Role>| {
-                    let privileges = role
-                        .privileges
-                        .iter()
-                        .filter(|privilege| privilege.resource == *collection);
-                    privileges
-                        .flat_map(|privilege| &privilege.actions)
-                        .any(|(action, _)| &**action == "read")
-                };
-                match roles.iter().any(grants_read) {
-                    true => Ok(()),
-                    false => Err(Errors::denied()),
-                }
-            }
-            _ => self.permit("read", collection, &[]),
-        }
-    }
-
     pub fn permit_history(&mut self, document: &Ref) -> Result<()> {
-        if self.authorization.reads_everything() {
-            return self.permit("history_read", document, &[]);
-        }
-        let arguments = [Value::Ref(document.clone())];
-        self.permit("history_read", document, &arguments)
+        self.permit("history_read", document, &[Value::Ref(document.clone())])
     }
 }
 
-/// A privilege on a collection covers its documents; one on an index or a function itself.
-fn covers(resource: &Ref, reference: &Ref) -> bool {
-    resource == reference || reference.collection().as_ref() == Some(resource)
+/// The arguments that a predicate declares to take: the ref behind old and new, and behind the data of a document whose id
+/// is chosen, is given to those who ask for it.
+fn taken<'v>(action: &str, predicate: &Closure, arguments: &'v [Value]) -> &'v [Value] {
+    let declared = match predicate.lambda.parameters {
+        Parameters::One => 1,
+        Parameters::Many(count) => count,
+    };
+    let count = match (action, declared) {
+        ("write", 3) => 3,
+        ("write", _) => 2,
+        ("create_with_id", 1) => 1,
+        _ => arguments.len(),
+    };
+    &arguments[..count.min(arguments.len())]
 }

@@ -222,29 +222,30 @@ impl Fauna {
                     return Err(unauthorized());
                 };
                 let token = Value::Ref(Ref::new(Target::Numbered(Native::Tokens, *id as i64)));
-                let authorization = identity_authorization(evaluation, identity.clone())?;
-                Ok(Authorization {
-                    token: Some(token),
-                    ..authorization
-                })
+                identity_authorization(evaluation, identity.clone(), Some(token))
             }
-            Grant::Document(identity) => identity_authorization(evaluation, identity.clone()),
+            Grant::Document(identity) => identity_authorization(evaluation, identity.clone(), None),
             Grant::Claims(claims, provider) => claims_authorization(evaluation, claims, provider),
         }
     }
 }
 
-/// The rights of a document: those of the roles whose membership covers it.
-fn identity_authorization(evaluation: &mut Evaluation<'_>, identity: Ref) -> Result<Authorization> {
+/// The rights of a document: those of the roles whose membership covers it. Their predicates know who asks, and with what.
+fn identity_authorization(
+    evaluation: &mut Evaluation<'_>,
+    identity: Ref,
+    token: Option<Value>,
+) -> Result<Authorization> {
     let place = evaluation.resolve(&identity).map_err(|_| unauthorized())?;
     evaluation.live(&place).ok_or_else(unauthorized)?;
     evaluation.authorization.identity = Some(identity.clone());
+    evaluation.authorization.token = token.clone();
     let roles = evaluation.roles_of(&identity);
     Ok(Authorization {
         reads_itself: roles.is_empty(),
         rights: Rights::Roles(roles),
         identity: Some(identity),
-        token: None,
+        token,
     })
 }
 

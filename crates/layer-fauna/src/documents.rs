@@ -54,6 +54,11 @@ impl Place {
     pub fn native(&self) -> Option<Native> {
         native_of(self.collection)
     }
+
+    /// As it ends the keys of entries.
+    pub fn in_entries(&self) -> [u8; rows::DOCUMENT_BYTES] {
+        rows::entry_document(self.collection, self.id)
+    }
 }
 
 /// The built-in collection of that number.

@@ -63,6 +63,14 @@ pub struct Lambda {
     pub place: Box<[Step]>,
 }
 
+impl Lambda {
+    /// Its one parameter is discarded.
+    pub fn takes_anything(&self) -> bool {
+        let parameters = self.source.field("lambda");
+        matches!(parameters, Some(Json::String(name)) if &**name == "_")
+    }
+}
+
 /// Every parameter takes a slot, discarded ones (`_`) too.
 #[derive(Debug)]
 pub enum Parameters {

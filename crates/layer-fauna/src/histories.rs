@@ -6,13 +6,11 @@
 //! loses one is no event of its own (as in the original, which tells no history of filters and ranges either).
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::error::{Result, Within};
-use crate::evaluation::{Evaluation, wrong_type};
+use crate::evaluation::Evaluation;
 use crate::pages::Event;
-use crate::sets::as_set;
-use crate::value::{Set, Timestamp, Value};
+use crate::value::{Timestamp, Value};
 
 impl Evaluation<'_> {
     /// The history of a set that has an element if `has` says so of which parts have it.
@@ -38,28 +36,16 @@ impl Evaluation<'_> {
         for source_events in by_element.values() {
             self.step(1)?;
             let Some(first) = source_events.first() else { continue };
-            let target = self.target_of(with, first.element_value()).within("with")?;
-            let events = self.events(&Value::Set(target))?;
+            let target = self.joined_with(with, first.element_value()).within("with")?;
+            let Some(target) = self.permitted(&target)? else {
+                continue;
+            };
+            let events = self.events(&Value::Set(target.set))?;
             told.extend(events.into_iter().filter(|event| was_there(source_events, event.ts())));
         }
         told.sort_by(|one: &Event, other| one.key().cmp(other.key()));
         told.dedup_by(|one, other| one.key() == other.key());
         Ok(told)
-    }
-
-    /// The set to which an element of a join's source leads.
-    fn target_of(&mut self, with: &Value, element: Value) -> Result<Arc<Set>> {
-        match with {
-            Value::Query(closure) => {
-                let value = self.apply(closure, element)?;
-                as_set(&value).ok_or_else(|| wrong_type("Set", &value))
-            }
-            Value::Ref(index) => Ok(Arc::new(Set::Match {
-                index: index.clone(),
-                terms: Some(element),
-            })),
-            other => Err(wrong_type("Lambda", other)),
-        }
     }
 }
 

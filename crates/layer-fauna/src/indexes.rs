@@ -58,19 +58,18 @@ pub fn terms_key(terms: &[Value], schema: &Schema) -> Vec<u8> {
 
 /// All entries of an index under these terms.
 pub fn entries_prefix(database: DatabaseNumber, index: &Index, terms_key: &[u8]) -> Key {
-    Key::of(database, b'I').number(index.number).bytes(terms_key)
+    Key::of(database, b'E').number(index.number).bytes(terms_key)
 }
 
 /// The entries that have left, under these terms, by the time at which they left.
 pub fn former_prefix(database: DatabaseNumber, index: &Index, terms_key: &[u8]) -> Key {
-    Key::of(database, b'J').number(index.number).bytes(terms_key)
+    Key::of(database, b'L').number(index.number).bytes(terms_key)
 }
 
 impl Evaluation<'_> {
     /// The entries of a version.
     pub fn entries(&mut self, index: &Index, place: &Place, ts: Timestamp, contents: &Contents) -> Result<Vec<Entry>> {
-        let covers = |source: &&Source| source.collection.is_none_or(|covered| covered == place.collection);
-        let Some(source) = index.sources.iter().find(covers) else {
+        let Some(source) = index.source_of(place.collection) else {
             return Ok(Vec::new());
         };
         let document = Value::Document(Arc::new(Document {
@@ -170,11 +169,13 @@ impl Evaluation<'_> {
         old: Option<&Version>,
         new: Option<&Arc<Fields>>,
     ) -> Result<()> {
-        let Some(collection) = place.schema.collection_of(place.collection).cloned() else {
+        let schema = place.schema.clone();
+        let indexes = schema.indexes_over(place.collection);
+        if indexes.is_empty() {
             return Ok(());
-        };
+        }
         let new = new.map(|fields| Contents::from(fields.clone()));
-        for index in &collection.indexes {
+        for index in indexes {
             let before = match old {
                 Some(Version {
                     ts,
@@ -190,22 +191,20 @@ impl Evaluation<'_> {
                 expiry_micros(place, Timestamp::PENDING, contents.ttl(), self.now_micros)
             });
             self.change_entries(index, place, &before, &after, expiry)?;
-            if expiry
-                != old
-                    .and_then(|old| {
-                        Some(expiry_micros(
-                            place,
-                            old.ts,
-                            old.contents.as_ref()?.ttl(),
-                            self.now_micros,
-                        ))
-                    })
-                    .unwrap_or(0)
-            {
+            let former = old.map_or(0, |old| self.expiry_of(place, old));
+            if expiry != former {
                 self.change_expiry(index, place, &after, expiry);
             }
         }
         Ok(())
+    }
+
+    /// When a version ends, in microseconds; 0: never.
+    fn expiry_of(&self, place: &Place, version: &Version) -> u64 {
+        let contents = version.contents.as_ref();
+        contents.map_or(0, |contents| {
+            expiry_micros(place, version.ts, contents.ttl(), self.now_micros)
+        })
     }
 
     fn change_entries(
@@ -250,10 +249,7 @@ impl Evaluation<'_> {
     fn change_expiry(&mut self, index: &Index, place: &Place, entries: &[Entry], expiry: u64) {
         for entry in entries {
             let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-            let key = prefix
-                .bytes(&entry.values_key)
-                .number(place.collection)
-                .number(place.id);
+            let key = prefix.bytes(&entry.values_key).bytes(&place.in_entries());
             if let Some(row) = self.view.get(&key.0)
                 && rows::number_at(&row, 0) != Timestamp::PENDING.0
                 && row.len() >= 16
@@ -273,9 +269,9 @@ impl Evaluation<'_> {
             return Err(Errors::new(Code::BadRequest, "Index entry exceeds the size limit."));
         }
         if index.unique {
-            self.check_unique(&same, &same.clone().number(place.collection).number(place.id))?;
+            self.check_unique(&same, &same.clone().bytes(&place.in_entries()))?;
         }
-        let key = same.number(place.collection).number(place.id);
+        let key = same.bytes(&place.in_entries());
         let mut row = Encoder {
             bytes: [ts.0.to_be_bytes(), expiry.to_be_bytes()].concat(),
             stamps: rows::stamp_if_pending(ts, 0),
@@ -307,10 +303,7 @@ impl Evaluation<'_> {
 
     fn remove_entry(&mut self, index: &Index, place: &Place, entry: &Entry) {
         let prefix = entries_prefix(place.database(), index, &entry.terms_key);
-        let key = prefix
-            .bytes(&entry.values_key)
-            .number(place.collection)
-            .number(place.id);
+        let key = prefix.bytes(&entry.values_key).bytes(&place.in_entries());
         let Some(row) = self.view.get(&key.0) else {
             return;
         };
@@ -323,10 +316,7 @@ impl Evaluation<'_> {
         let former = former_prefix(place.database(), index, &entry.terms_key);
         let stamp = rows::stamp(former.0.len());
         let former_key = former.clone().number(Timestamp::PENDING.0);
-        let former_key = former_key
-            .bytes(&entry.values_key)
-            .number(place.collection)
-            .number(place.id);
+        let former_key = former_key.bytes(&entry.values_key).bytes(&place.in_entries());
         let value = [&row[..8], row.get(16..).unwrap_or_default()].concat();
         self.cost.bytes_written += (former_key.0.len() + value.len()) as u64;
         transaction.set_stamped(&former_key.0, &[stamp], value, Vec::new());
@@ -353,15 +343,14 @@ impl Evaluation<'_> {
 
     /// Brings the entries of a document in line with a rewritten chain of versions.
     pub fn rewrite_entries(&mut self, place: &Place, before: &[Version], after: &[Version]) -> Result<()> {
-        let Some(collection) = place.schema.collection_of(place.collection).cloned() else {
-            return Ok(());
-        };
-        for index in &collection.indexes {
+        let schema = place.schema.clone();
+        let expiry = after.last().map_or(0, |last| self.expiry_of(place, last));
+        for index in schema.indexes_over(place.collection) {
             for span in self.spans(index, place, before)? {
                 self.clear_span(index, place, &span);
             }
             for span in self.spans(index, place, after)? {
-                self.put_span(index, place, &span)?;
+                self.put_span(index, place, &span, expiry)?;
             }
         }
         Ok(())
@@ -403,10 +392,7 @@ impl Evaluation<'_> {
             None => entries_prefix(place.database(), index, &entry.terms_key),
             Some(removed) => former_prefix(place.database(), index, &entry.terms_key).number(removed.0),
         };
-        prefix
-            .bytes(&entry.values_key)
-            .number(place.collection)
-            .number(place.id)
+        prefix.bytes(&entry.values_key).bytes(&place.in_entries())
     }
 
     fn clear_span(&mut self, index: &Index, place: &Place, span: &Span) {
@@ -414,9 +400,9 @@ impl Evaluation<'_> {
         self.view.writing().clear(&key.0);
     }
 
-    fn put_span(&mut self, index: &Index, place: &Place, span: &Span) -> Result<()> {
+    fn put_span(&mut self, index: &Index, place: &Place, span: &Span, expiry: u64) -> Result<()> {
         if span.removed.is_none() {
-            return self.add_entry(index, place, &span.entry, span.added, 0);
+            return self.add_entry(index, place, &span.entry, span.added, expiry);
         }
         let key = self.span_key(index, place, span);
         let mut row = Encoder {

@@ -23,6 +23,9 @@
 //! | `contents`       | their fields, decoded when somebody looks                         |
 //! | `indexes`        | entries and their history                                         |
 //! | `sets`, `pages`  | elements in order; cursors; events                                |
+//! | `combinations`   | sets that are made of others                                      |
+//! | `ranges`         | parts of the keys of a set                                        |
+//! | `permitted`      | what of a set may be read                                         |
 //! | `jwt/`           | tokens of other issuers, and the keys that verify them            |
 //! | `patience`       | how long a query may take, and where                              |
 //! | `rate_limits`    | how much a credential may ask for                                 |
@@ -31,11 +34,13 @@
 //! | `schema`         | compiled schemas                                                  |
 //! | `sweep`          | clearing what time has outdated                                   |
 //! | `maintenance`    | building large indexes, clearing what was deleted                 |
+//! | `upgrade`        | indexes as earlier versions wrote them                            |
 
 mod api_version;
 mod authorization;
 mod callers;
 mod codec;
+mod combinations;
 mod contents;
 mod definitions;
 mod documents;
@@ -55,6 +60,8 @@ mod order;
 mod pages;
 mod parse;
 mod patience;
+mod permitted;
+mod ranges;
 mod rate_limits;
 mod references;
 mod render;
@@ -66,6 +73,7 @@ mod sets;
 mod streams;
 mod sweep;
 mod time;
+mod upgrade;
 mod value;
 
 pub use callers::database_named_by;

@@ -15,7 +15,8 @@ use crate::evaluation::Evaluation;
 use crate::rows::{self, DatabaseNumber, Key, View};
 use crate::schema::{Index, Schema};
 use crate::service::Fauna;
-use crate::value::{Native, Ref, Target, Value};
+use crate::sets::reference;
+use crate::value::{Native, Ref, Value};
 
 /// Documents that one piece of building an index covers.
 const DOCUMENTS_AT_ONCE: usize = 256;
@@ -97,7 +98,7 @@ impl Fauna {
             return Ok(());
         };
         let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
-        let places = next_documents(&mut evaluation, &schema, &index, &build.done);
+        let places = covered_documents(&mut evaluation, &index, &build.done, DOCUMENTS_AT_ONCE);
         for place in &places {
             evaluation.index_document(&index, place)?;
         }
@@ -112,46 +113,36 @@ impl Fauna {
     }
 }
 
-/// The documents after those that are done, by collection and id.
-fn next_documents(evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, index: &Index, done: &[u8]) -> Vec<Place> {
-    let covered = |number: u64| {
-        index
-            .sources
-            .iter()
-            .any(|source| source.collection.is_none_or(|source| source == number))
-    };
-    let mut collections: Vec<_> = schema
-        .collections()
-        .filter(|collection| covered(collection.number))
-        .collect();
-    collections.sort_by_key(|collection| collection.number);
+/// The documents that an index covers, after those that are done, by collection and id.
+pub fn covered_documents(evaluation: &mut Evaluation<'_>, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
+    let schema = evaluation.schema.clone();
+    let natives = Native::ALL.into_iter().map(|native| native as u64);
+    let users = schema.collections().map(|collection| collection.number);
+    let mut collections: Vec<u64> = natives.chain(users).filter(|number| index.covers(*number)).collect();
+    collections.sort_unstable();
     let mut places = Vec::new();
     for collection in collections {
         let all = Key::of(schema.database(), b'D');
-        let prefix = all.clone().number(collection.number);
+        let prefix = all.clone().number(collection);
         let after = match done.is_empty() {
             true => Vec::new(),
             false => all.bytes(done).byte(0).0,
         };
         let start = prefix.0.clone().max(after);
-        let limit = DOCUMENTS_AT_ONCE - places.len();
-        if limit == 0 {
-            break;
-        }
-        let mut found = 0;
         evaluation.view.scan(&start, &prefix.end(), false, &mut |key, _| {
-            let id = rows::number_at(key, prefix.0.len());
-            places.push(Place {
-                schema: schema.clone(),
-                collection: collection.number,
-                id,
-                reference: Ref::new(Target::Document(collection.name.clone(), id as i64)),
-            });
-            found += 1;
-            match found < limit {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if places.len() == limit {
+                return ControlFlow::Break(());
             }
+            let id = rows::number_at(key, prefix.0.len());
+            if let Some(reference) = reference(&schema, collection, id) {
+                places.push(Place {
+                    schema: schema.clone(),
+                    collection,
+                    id,
+                    reference,
+                });
+            }
+            ControlFlow::Continue(())
         });
     }
     places

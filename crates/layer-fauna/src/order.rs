@@ -2,7 +2,7 @@
 //!
 //! numbers < bytes < strings < arrays < objects < refs < times < dates < queries < transaction time < uuid < false < true < null.
 //! Integers and doubles are ordered by magnitude together; strings by the Unicode collation of the root locale, ties by their
-//! bytes; refs by collection, then by number.
+//! bytes; refs by id, then by collection.
 //!
 //! The bytes of a value begin with its tag and end by themselves, so they can stand one after another, and inverting every
 //! bit inverts their order.
@@ -19,6 +19,8 @@ use crate::codec::Names;
 use crate::value::{Native, Ref, Target, Value};
 
 const NUMBER: u8 = 0x10;
+/// A double among terms, where 1 and 1.0 are two.
+const DOUBLE: u8 = 0x11;
 const BYTES: u8 = 0x18;
 const STRING: u8 = 0x20;
 const ARRAY: u8 = 0x28;
@@ -122,14 +124,17 @@ fn sorted_entries(value: &Value) -> Vec<(std::sync::Arc<str>, Value)> {
     entries
 }
 
+/// By id, then by collection. Named things have no ids here: they stand before by their names.
 fn compare_refs(left: &Ref, right: &Ref) -> Ordering {
-    let kind = |reference: &Ref| match &reference.target {
-        Target::Native(native) => (0, *native as u8, "".into(), 0),
-        Target::Named(native, name) => (1, *native as u8, name.clone(), 0),
-        Target::Numbered(native, id) => (2, *native as u8, "".into(), *id),
-        Target::Document(collection, id) => (3, 0, collection.clone(), *id),
+    let place = |reference: &Ref| match &reference.target {
+        Target::Native(native) => (0, 0, *native as u8, "".into()),
+        Target::Named(native, name) => (1, 0, *native as u8, name.clone()),
+        Target::Numbered(native, id) => (2, *id as u64, *native as u8, "".into()),
+        Target::Document(collection, id) => (2, *id as u64, u8::MAX, collection.clone()),
     };
-    left.scope.cmp(&right.scope).then_with(|| kind(left).cmp(&kind(right)))
+    left.scope
+        .cmp(&right.scope)
+        .then_with(|| place(left).cmp(&place(right)))
 }
 
 /// Equal as `equals` sees it: 1 is 1.0, the keys of objects are in no order.
@@ -207,6 +212,7 @@ impl<'n> KeyWriter<'n> {
         self.bytes.push(match value {
             // It becomes a number when the transaction commits.
             Value::TransactionTime => NUMBER,
+            Value::Double(_) if self.identity => DOUBLE,
             other => rank(other),
         });
         match value {
@@ -285,31 +291,27 @@ impl<'n> KeyWriter<'n> {
         for part in reference.scope.iter() {
             self.terminated(part.as_bytes());
         }
-        match &reference.target {
-            Target::Native(native) => self.bytes.extend([0, *native as u8]),
-            Target::Named(native, name) => {
-                self.bytes.extend([1, *native as u8]);
-                self.named(*native, name);
-            }
-            Target::Numbered(native, id) => {
-                self.bytes.extend([2, *native as u8]);
-                self.integer(*id);
-            }
-            Target::Document(collection, id) => {
-                self.bytes.push(3);
-                self.named(Native::Collections, collection);
-                self.integer(*id);
-            }
+        let (id, collection, unknown) = self.place(reference);
+        self.bytes.extend(id.to_be_bytes());
+        self.bytes.extend(collection.to_be_bytes());
+        if let Some(name) = unknown {
+            self.terminated(name.as_bytes());
         }
     }
 
-    fn named(&mut self, kind: Native, name: &str) {
-        match self.names.number(kind, name) {
-            Some(number) => self.bytes.extend(number.to_be_bytes()),
-            None => {
-                self.bytes.extend([0xff; 8]);
-                self.terminated(name.as_bytes());
-            }
+    /// The id of what a ref names and the number of its collection; and the name that has no number, if it has such a one.
+    fn place<'r>(&self, reference: &'r Ref) -> (u64, u64, Option<&'r str>) {
+        match &reference.target {
+            Target::Native(native) => (*native as u64, Native::Collections as u64, None),
+            Target::Numbered(native, id) => (*id as u64, *native as u64, None),
+            Target::Named(native, name) => match self.names.number(*native, name) {
+                Some(number) => (number, *native as u64, None),
+                None => (u64::MAX, *native as u64, Some(name)),
+            },
+            Target::Document(collection, id) => match self.names.number(Native::Collections, collection) {
+                Some(number) => (*id as u64, number, None),
+                None => (*id as u64, u64::MAX, Some(collection)),
+            },
         }
     }
 }

@@ -11,9 +11,11 @@ use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Evaluation, wrong_type};
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::order;
+use crate::permitted::Readable;
+use crate::ranges::{Range, document_key, edge_of};
 use crate::render;
 use crate::rows;
-use crate::sets::{Element, Range, Shape, as_set, cursor_key, reference};
+use crate::sets::{Element, Shape, as_set, reference};
 use crate::value::{Fields, Items, Page, Ref, Set, Target, Timestamp, Value};
 
 const SIZE_DEFAULT: i64 = 64;
@@ -43,26 +45,20 @@ impl Request {
 impl Evaluation<'_> {
     /// A page of a set, of a built-in collection, or of the one document that a ref names.
     pub fn page(&mut self, of: &Value, request: Request) -> Result<Value> {
-        match as_set(of) {
-            Some(set) => match &*set {
-                Set::Events(of) => self.page_of_events(of, request),
-                set => self.page_of_set(set, request),
-            },
-            None => match of {
-                Value::Ref(document) => self.page_of_set(&Set::Singleton(document.clone()), request),
-                other => Err(wrong_type("Ref or Set", other)),
-            },
+        let set = match (as_set(of), of) {
+            (Some(set), _) => set,
+            (None, Value::Ref(document)) => Arc::new(Set::Singleton(document.clone())),
+            (None, other) => return Err(wrong_type("Ref or Set", other)),
+        };
+        match &*set {
+            Set::Events(of) => self.page_of_events(of, request),
+            _ => self.page_of_set(&set, request),
         }
     }
 
-    fn page_of_set(&mut self, set: &Set, request: Request) -> Result<Value> {
+    fn page_of_set(&mut self, set: &Arc<Set>, request: Request) -> Result<Value> {
         let shape = self.shape(set)?;
-        let schema = self.schema.clone();
-        let key = |cursor: &Value| cursor_key(cursor.one_or_many(), &shape, &schema);
-        let behind = |key: &[u8]| match key.is_empty() {
-            true => None,
-            false => Some(quartet_model::next_prefix(key)),
-        };
+        let readable = self.readable(set)?;
         let mut range = Range::default();
         // Reading backwards, what comes after a cursor has smaller keys.
         let (towards_start, cursor) = match &request.cursor {
@@ -71,15 +67,16 @@ impl Evaluation<'_> {
             Cursor::Before(cursor) => (true, Some(cursor)),
         };
         if let Some(cursor) = cursor.filter(|cursor| !cursor.is_null()) {
+            let edge = edge_of(cursor.one_or_many(), &shape, &self.schema);
             match (towards_start, shape.backwards) {
-                (false, false) => range.start = key(cursor),
-                (false, true) => range.end = behind(&key(cursor)),
-                (true, false) => range.end = Some(key(cursor)),
-                (true, true) => range.start = behind(&key(cursor)).unwrap_or_default(),
+                (false, false) => range.start = edge,
+                (false, true) => range.end = Some(edge.behind()),
+                (true, false) => range.end = Some(edge),
+                (true, true) => range.start = edge.behind(),
             }
         }
         let backwards = shape.backwards != towards_start;
-        let mut elements = self.elements(set, &range, backwards, request.size.saturating_add(1))?;
+        let mut elements = self.elements(&readable, &range, backwards, request.size.saturating_add(1))?;
         self.step(elements.len())?;
         let beyond = (elements.len() > request.size).then(|| elements.pop()).flatten();
         let (mut before, mut after) = (None, None);
@@ -103,24 +100,21 @@ impl Evaluation<'_> {
         }
         let data = match request.sources {
             false => elements.iter().map(Element::value).collect(),
-            true => self.with_sources(set, &elements)?,
+            true => self.with_sources(&readable, &elements)?,
         };
         Ok(page(before, after, data))
     }
 
     /// Each element with the sets among the leaves that it comes from.
-    fn with_sources(&mut self, set: &Set, elements: &[Element]) -> Result<Vec<Value>> {
+    fn with_sources(&mut self, of: &Readable, elements: &[Element]) -> Result<Vec<Value>> {
         let mut leaves = Vec::new();
-        collect_leaves(set, &mut leaves);
+        collect_leaves(&of.set, &mut leaves);
         let mut data = Vec::new();
         for element in elements {
             let mut sources = Vec::new();
             for leaf in &leaves {
-                let range = Range {
-                    start: element.key.clone(),
-                    end: Some([element.key.as_slice(), &[0]].concat()),
-                };
-                if !self.elements(leaf, &range, false, 1)?.is_empty() {
+                let range = Range::prefix(element.group());
+                if !self.unchecked(leaf, &range, false, 1)?.is_empty() {
                     sources.push(Value::Set(leaf.clone()));
                 }
             }
@@ -133,7 +127,7 @@ impl Evaluation<'_> {
     }
 
     pub fn page_of_events(&mut self, of: &Value, request: Request) -> Result<Value> {
-        let mut events = self.events(of)?;
+        let mut events = self.readable_events(of)?;
         let position = |cursor: &Value, events: &[Event]| -> Result<usize> {
             let key = self.event_key(cursor)?;
             Ok(events.partition_point(|event| event.key < key))
@@ -177,9 +171,7 @@ impl Evaluation<'_> {
                     .get("ts")
                     .ok_or_else(|| Errors::argument("Event expected, Object provided."))?;
                 let document = match fields.get("document").or(fields.get("resource")) {
-                    Some(Value::Ref(document)) => {
-                        cursor_key(&[Value::Ref(document.clone())], &Shape::documents(), &self.schema)
-                    }
+                    Some(Value::Ref(document)) => document_key(document, &self.schema).to_vec(),
                     _ => Vec::new(),
                 };
                 let removal = fields
@@ -195,6 +187,19 @@ impl Evaluation<'_> {
             Value::Null => Ok(whole(Timestamp(0))),
             other => self.moment(other).map(whole),
         }
+    }
+
+    /// What of the history of a document or a set may be read.
+    fn readable_events(&mut self, of: &Value) -> Result<Vec<Event>> {
+        let permitted = self.permitted_history(of)?.ok_or_else(Errors::denied)?;
+        let Set::Events(of) = &*permitted.set else {
+            return Err(Errors::denied());
+        };
+        let mut events = self.events(of)?;
+        if permitted.is_checked {
+            events.retain(|event| self.may_read(&event.document));
+        }
+        Ok(events)
     }
 
     /// The history of a document or a set, oldest first.
@@ -219,7 +224,6 @@ impl Evaluation<'_> {
             return self.set_events(&Set::Documents(document.clone()));
         }
         let place = self.resolve(document)?;
-        self.permit_history(document)?;
         let versions = self.versions(&place);
         let mut events = Vec::new();
         let mut former: Option<Arc<Fields>> = None;
@@ -242,7 +246,7 @@ impl Evaluation<'_> {
         Event {
             key: EventKey {
                 ts: version.ts,
-                document: cursor_key(&[Value::Ref(document.clone())], &Shape::documents(), &self.schema),
+                document: document_key(document, &self.schema).to_vec(),
                 removal: matches!(action, "delete" | "remove"),
             },
             action,
@@ -281,7 +285,6 @@ impl Evaluation<'_> {
     fn match_events(&mut self, reference_of_index: &Ref, terms: Option<&Value>) -> Result<Vec<Event>> {
         let (schema, index) = self.index(reference_of_index)?;
         let terms = terms.map_or(&[][..], Value::one_or_many);
-        self.permit_index(reference_of_index, terms)?;
         if terms.len() != index.terms.len() {
             return Ok(Vec::new());
         }
@@ -310,9 +313,8 @@ impl Evaluation<'_> {
         }
         let mut events = Vec::new();
         for (key, values, added, removed) in spans {
-            let tail = key.len().saturating_sub(16);
-            let Some(document) = reference(&schema, rows::number_at(&key, tail), rows::number_at(&key, tail + 8))
-            else {
+            let (collection, id) = rows::document_of_entry(&key);
+            let Some(document) = reference(&schema, collection, id) else {
                 continue;
             };
             let data = (!values.is_empty()).then(|| Value::array(values));
@@ -336,7 +338,6 @@ impl Evaluation<'_> {
     /// When a document came into being and when it went.
     fn presence_events(&mut self, document: &Ref) -> Result<Vec<Event>> {
         let place = self.resolve(document)?;
-        self.permit_history(document)?;
         let mut present = false;
         let mut events = Vec::new();
         for version in self.versions(&place) {
@@ -451,16 +452,6 @@ impl Event {
     }
 }
 
-impl Shape {
-    fn documents() -> Shape {
-        Shape {
-            reversals: Vec::new(),
-            backwards: false,
-            derived: false,
-        }
-    }
-}
-
 fn data_of(fields: &Fields) -> Fields {
     let data = fields.get("data").and_then(Value::as_object);
     data.map_or_else(Fields::default, |data| Fields::new(data.entries.clone()))
@@ -489,7 +480,7 @@ fn echo(cursor: &Value) -> Value {
 fn element_cursor(element: &Element, shape: &Shape) -> Value {
     let document = Value::Ref(element.reference.clone());
     let mut cursor = element.values.clone();
-    if cursor.is_empty() && shape.derived {
+    if shape.repeats_ref {
         cursor.push(document.clone());
     }
     cursor.push(document);

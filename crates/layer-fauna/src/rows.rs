@@ -4,15 +4,19 @@
 //!   1 database D collection id               the current version of a document: its time, its end (0: none), its fields
 //!   1 database H collection id time          a former version, or the mark of a deletion
 //!   1 database N kind name                   the id of the schema object of that name
-//!   1 database I index terms values document an entry: its time, its end, the values
-//!   1 database J index terms time values doc an entry that left at that time: when it came, the values
+//!   1 database E index terms values document an entry: its time, its end, the values
+//!   1 database L index terms time values doc an entry that left at that time: when it came, the values
 //!   1 database C collection id              the id of a document's credentials
 //!   1 database V                             when the schema last changed
 //!   0 R database                             the registry of databases: parent, name, global id
 //!   0 K id / 0 T id                          where the key or the token of that id lives
 //!   0 P issuer                               where the access provider of that issuer lives
 //!   0 X database, 0 B database index         what is left to clear, or to build
+//!   0 F                                      how entries are written
 //! ```
+//!
+//! A document stands in the keys of entries as its id and then its collection, which is the order of refs. Earlier versions kept
+//! entries in the kinds I and J: see `upgrade`.
 //!
 //! Numbers are eight bytes, most significant first. A time that only the commit knows is `Timestamp::PENDING` until then, so
 //! that it sorts after every known one.
@@ -145,6 +149,20 @@ pub fn document(database: DatabaseNumber, collection: u64, id: u64) -> Key {
 
 pub fn history(database: DatabaseNumber, collection: u64, id: u64) -> Key {
     Key::of(database, b'H').number(collection).number(id)
+}
+
+/// The bytes that a document takes at the end of the key of an entry.
+pub const DOCUMENT_BYTES: usize = 16;
+
+/// A document at the end of the key of an entry.
+pub fn entry_document(collection: u64, id: u64) -> [u8; DOCUMENT_BYTES] {
+    (u128::from(id) << 64 | u128::from(collection)).to_be_bytes()
+}
+
+/// The collection and the id of the document at the end of the key of an entry.
+pub fn document_of_entry(key: &[u8]) -> (u64, u64) {
+    let tail = key.len().saturating_sub(DOCUMENT_BYTES);
+    (number_at(key, tail + 8), number_at(key, tail))
 }
 
 pub fn name(database: DatabaseNumber, kind: u8, name: &str) -> Key {

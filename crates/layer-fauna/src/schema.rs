@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::codec::{self, Names};
+use crate::documents::native_of;
 use crate::rows::{self, DatabaseNumber, Key, View};
 use crate::value::{Closure, Fields, Native, Ref, Target, Value};
 
@@ -22,6 +23,8 @@ pub struct Schema {
     numbers: [FxHashMap<Arc<str>, u64>; Native::ALL.len()],
     names: FxHashMap<(Native, u64), Arc<str>>,
     collections: FxHashMap<u64, Arc<Collection>>,
+    /// The indexes over each collection, built-in ones too, and those still being built.
+    indexes_over: FxHashMap<u64, Vec<Arc<Index>>>,
     indexes: FxHashMap<u64, Arc<Index>>,
     functions: FxHashMap<u64, Arc<UserFunction>>,
     pub roles: Vec<Arc<Role>>,
@@ -35,8 +38,6 @@ pub struct Collection {
     /// `None`: for ever.
     pub history_days: Option<i64>,
     pub ttl_days: Option<i64>,
-    /// The indexes over it, those still being built too.
-    pub indexes: Vec<Arc<Index>>,
 }
 
 #[derive(Debug)]
@@ -51,9 +52,27 @@ pub struct Index {
     pub active: bool,
 }
 
+impl Index {
+    /// What a collection's documents are indexed by; one that is named goes before all of them.
+    pub fn source_of(&self, collection: u64) -> Option<&Source> {
+        let named = self.sources.iter().find(|source| source.collection == Some(collection));
+        let all = || {
+            let is_users = native_of(collection).is_none();
+            self.sources
+                .iter()
+                .find(|source| source.collection.is_none() && is_users)
+        };
+        named.or_else(all)
+    }
+
+    pub fn covers(&self, collection: u64) -> bool {
+        self.source_of(collection).is_some()
+    }
+}
+
 #[derive(Debug)]
 pub struct Source {
-    /// `None`: all collections.
+    /// `None`: all collections of users.
     pub collection: Option<u64>,
     pub bindings: Vec<(Arc<str>, Arc<Closure>)>,
 }
@@ -145,6 +164,18 @@ impl Schema {
         self.indexes.get(&number)
     }
 
+    /// The indexes over a collection, those still being built too.
+    pub fn indexes_over(&self, collection: u64) -> &[Arc<Index>] {
+        self.indexes_over.get(&collection).map_or(&[], Vec::as_slice)
+    }
+
+    /// The numbers of the collections that some index is over, in rising order.
+    pub fn indexed_collections(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.indexes_over.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     pub fn function(&self, name: &str) -> Option<&Arc<UserFunction>> {
         self.functions.get(&self.number(Native::Functions, name)?)
     }
@@ -167,6 +198,7 @@ impl Schema {
         schema.load_names(view);
         schema.load_indexes(view);
         schema.load_collections(view);
+        schema.lay_indexes_over_collections();
         schema.load_functions(view);
         schema.load_roles(view);
         schema.load_providers(view);
@@ -216,47 +248,12 @@ impl Schema {
         Index {
             number,
             name,
-            sources: self.sources(fields.get("source")),
+            sources: sources_of(fields.get("source"), self),
             terms: components(fields.get("terms")),
             values: components(fields.get("values")),
             unique: matches!(fields.get("unique"), Some(Value::Bool(true))),
             serialized: !matches!(fields.get("serialized"), Some(Value::Bool(false))),
             active: matches!(fields.get("active"), Some(Value::Bool(true))),
-        }
-    }
-
-    fn sources(&self, value: Option<&Value>) -> Vec<Source> {
-        value
-            .map_or(&[][..], Value::one_or_many)
-            .iter()
-            .filter_map(|source| self.source(source))
-            .collect()
-    }
-
-    fn source(&self, value: &Value) -> Option<Source> {
-        let bare = |collection| Source {
-            collection,
-            bindings: Vec::new(),
-        };
-        match value {
-            Value::String(_) => Some(bare(None)),
-            Value::Ref(reference) => {
-                let number = self.number(Native::Collections, &reference.id())?;
-                reference.names(Native::Collections).then(|| bare(Some(number)))
-            }
-            Value::Object(fields) => {
-                let mut source = self.source(fields.get("collection")?)?;
-                let bindings = fields.get("fields").and_then(Value::as_object);
-                let bindings = bindings.iter().flat_map(|bindings| bindings.entries.iter());
-                source.bindings = bindings
-                    .filter_map(|(name, value)| match value {
-                        Value::Query(closure) => Some((name.clone(), closure.clone())),
-                        _ => None,
-                    })
-                    .collect();
-                Some(source)
-            }
-            _ => None,
         }
     }
 
@@ -266,18 +263,25 @@ impl Schema {
                 Some(Value::Int(days)) => Some(*days),
                 _ => None,
             };
-            let covers = |source: &Source| source.collection.is_none_or(|covered| covered == number);
-            let indexes = self.indexes.values().filter(|index| index.sources.iter().any(covers));
-            let mut indexes: Vec<Arc<Index>> = indexes.cloned().collect();
-            indexes.sort_by_key(|index| index.number);
             let collection = Collection {
                 number,
                 name: self.name_of(Native::Collections, number),
                 history_days: days("history_days"),
                 ttl_days: days("ttl_days"),
-                indexes,
             };
             self.collections.insert(number, Arc::new(collection));
+        }
+    }
+
+    fn lay_indexes_over_collections(&mut self) {
+        let natives = Native::ALL.into_iter().map(|native| native as u64);
+        for collection in self.collections.keys().copied().chain(natives) {
+            let covering = self.indexes.values().filter(|index| index.covers(collection));
+            let mut covering: Vec<Arc<Index>> = covering.cloned().collect();
+            covering.sort_by_key(|index| index.number);
+            if !covering.is_empty() {
+                self.indexes_over.insert(collection, covering);
+            }
         }
     }
 
@@ -326,6 +330,46 @@ impl Schema {
             };
             self.providers.push(Arc::new(provider));
         }
+    }
+}
+
+/// The sources of an index: each a collection, all of them, or an object of one or several with what is computed of them.
+fn sources_of(value: Option<&Value>, names: &Schema) -> Vec<Source> {
+    let sources = value.map_or(&[][..], Value::one_or_many).iter();
+    sources.flat_map(|source| source_of(source, names)).collect()
+}
+
+fn source_of(value: &Value, names: &Schema) -> Vec<Source> {
+    let bare = |collection| Source {
+        collection,
+        bindings: Vec::new(),
+    };
+    match value {
+        Value::String(_) => vec![bare(None)],
+        Value::Ref(reference) => match &reference.target {
+            Target::Native(native) => vec![bare(Some(*native as u64))],
+            Target::Named(Native::Collections, name) => {
+                let number = names.number(Native::Collections, name);
+                number.map(|number| bare(Some(number))).into_iter().collect()
+            }
+            _ => Vec::new(),
+        },
+        Value::Object(fields) => {
+            let collections = fields.get("collection").or_else(|| fields.get("class"));
+            let mut sources = sources_of(collections, names);
+            let bindings = fields.get("fields").and_then(Value::as_object);
+            let bindings: Vec<(Arc<str>, Arc<Closure>)> = bindings
+                .iter()
+                .flat_map(|bindings| bindings.entries.iter())
+                .filter_map(|(name, value)| match value {
+                    Value::Query(closure) => Some((name.clone(), closure.clone())),
+                    _ => None,
+                })
+                .collect();
+            sources.iter_mut().for_each(|source| source.bindings = bindings.clone());
+            sources
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -130,7 +130,7 @@ impl Fauna {
     pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
         let mut seed = [0; 8];
         random(&mut seed);
-        Fauna {
+        let fauna = Fauna {
             engine,
             space,
             root_secret,
@@ -144,7 +144,9 @@ impl Fauna {
             key_sets: KeySets::default(),
             rate_limits: RateLimits::default(),
             walk: Mutex::default(),
-        }
+        };
+        fauna.upgrade_indexes();
+        fauna
     }
 
     /// The number that the secrets made here carry.

@@ -1,8 +1,8 @@
 //! Sets: asked for their elements within a range of keys, in either direction, a few at a time.
 //!
-//! Every element has a key: its values in index order, then its document. Sets of one shape share one order of keys, so a
-//! union is a merge of its parts, an intersection or a difference asks the other parts for single keys, and a cursor is a key
-//! or the beginning of one. `reverse` turns the direction of reading, not the keys.
+//! Every element has a key: its values in index order, then its document. Sets of one shape share one order of keys, and a
+//! cursor is a key or the beginning of one. `reverse` turns the direction of reading, not the keys. Sets that are made of
+//! others are in `combinations`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::documents::{Place, native_of};
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Evaluation, wrong_type};
 use crate::indexes::{self, entries_prefix, former_prefix};
-use crate::order::KeyWriter;
-use crate::rows::{self, Key};
+use crate::permitted::Readable;
+use crate::ranges::{Edge, Range, edge_of};
+use crate::rows::{self, DOCUMENT_BYTES, Key};
 use crate::schema::{Index, Schema};
 use crate::value::{Closure, Native, Ref, Set, Target, Timestamp, Value};
 
 /// Elements that derived sets ask of their parts at once.
 const CHUNK: usize = 256;
-/// Elements of the source of a join.
-const JOIN_SOURCE_MAX: usize = 100_000;
+pub const CHUNK_MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
 pub struct Element {
@@ -40,57 +40,26 @@ impl Element {
             several => Value::array(several.to_vec()),
         }
     }
+
+    /// What it shares with the elements that sets hold for equal to it: the key of its values, or of its document if it has
+    /// none.
+    pub fn group(&self) -> &[u8] {
+        match self.values.is_empty() {
+            true => &self.key,
+            false => &self.key[..self.key.len() - DOCUMENT_BYTES],
+        }
+    }
 }
 
 /// What sets must share to be combined.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
     /// For each value, whether it is in reverse order.
     pub reversals: Vec<bool>,
     /// Elements are listed from the last to the first.
     pub backwards: bool,
-    /// Neither an index nor a collection itself: cursors of such sets repeat the ref.
-    pub derived: bool,
-}
-
-/// Part of the keys of a set: from `start`, until before `end` (`None`: no end).
-#[derive(Clone, Debug, Default)]
-pub struct Range {
-    pub start: Vec<u8>,
-    pub end: Option<Vec<u8>>,
-}
-
-impl Range {
-    fn point(key: &[u8]) -> Range {
-        Range {
-            start: key.to_vec(),
-            end: Some([key, &[0]].concat()),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| *end <= self.start)
-    }
-
-    /// The part behind `key` in the direction of reading.
-    fn after(&self, key: &[u8], backwards: bool) -> Range {
-        let mut rest = self.clone();
-        if backwards {
-            rest.end = Some(key.to_vec());
-        } else {
-            rest.start = [key, &[0]].concat();
-        }
-        rest
-    }
-
-    fn within(&self, prefix: &Key) -> (Vec<u8>, Vec<u8>) {
-        let start = prefix.clone().bytes(&self.start).0;
-        let end = self
-            .end
-            .as_ref()
-            .map_or_else(|| prefix.end(), |end| prefix.clone().bytes(end).0);
-        (start, end)
-    }
+    /// Turned round, and without values: its cursors repeat the ref (observed).
+    pub repeats_ref: bool,
 }
 
 /// The set that a value stands for: a set, or the ref of a built-in collection.
@@ -104,36 +73,28 @@ pub fn as_set(value: &Value) -> Option<Arc<Set>> {
     }
 }
 
-fn part(value: &Value) -> Result<Arc<Set>> {
+pub fn part(value: &Value) -> Result<Arc<Set>> {
     as_set(value).ok_or_else(|| wrong_type("Set", value))
 }
 
 impl Evaluation<'_> {
     pub fn shape(&mut self, set: &Set) -> Result<Shape> {
-        let plain = Shape {
-            reversals: Vec::new(),
-            backwards: false,
-            derived: false,
-        };
         match set {
             Set::Match { index, .. } => {
                 let (_, index) = self.index(index)?;
                 Ok(Shape {
                     reversals: index.values.iter().map(|value| value.reverse).collect(),
-                    ..plain
+                    ..Shape::default()
                 })
             }
-            Set::Documents(_) | Set::Singleton(_) | Set::Events(_) => Ok(plain),
+            Set::Documents(_) | Set::Singleton(_) | Set::Events(_) => Ok(Shape::default()),
             Set::Reverse(of) => {
                 let mut shape = self.shape(&*part(of)?)?;
                 shape.backwards = !shape.backwards;
-                shape.derived = true;
+                shape.repeats_ref = shape.reversals.is_empty();
                 Ok(shape)
             }
-            Set::Distinct(of) | Set::Filter(of, _) | Set::Range { of, .. } => {
-                let shape = self.shape(&*part(of)?)?;
-                Ok(Shape { derived: true, ..shape })
-            }
+            Set::Distinct(of) | Set::Filter(of, _) | Set::Range { of, .. } => self.shape(&*part(of)?),
             Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) => {
                 let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
                 self.common_shape(&parts)
@@ -147,7 +108,8 @@ impl Evaluation<'_> {
                     self.shape(&set)
                 }
                 _ => {
-                    let parts = self.joined(of, with)?;
+                    let parts = self.joined(&part(of)?, with)?;
+                    let parts: Vec<Arc<Set>> = parts.into_iter().map(|part| part.set).collect();
                     self.common_shape(&parts)
                 }
             },
@@ -157,20 +119,13 @@ impl Evaluation<'_> {
     fn common_shape(&mut self, parts: &[Arc<Set>]) -> Result<Shape> {
         let mut common: Option<Shape> = None;
         for part in parts {
-            let shape = Shape {
-                derived: true,
-                ..self.shape(part)?
-            };
+            let shape = self.shape(part)?;
             match &common {
                 Some(common) if *common != shape => return Err(Errors::argument("Sets are not compatible.")),
                 _ => common = Some(shape),
             }
         }
-        Ok(common.unwrap_or(Shape {
-            reversals: Vec::new(),
-            backwards: false,
-            derived: true,
-        }))
+        Ok(common.unwrap_or_default())
     }
 
     /// The schema and the index that a ref names.
@@ -186,8 +141,28 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The first elements of the range in reading direction, at most `limit`.
-    pub fn elements(&mut self, set: &Set, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
+    /// The first elements of the range in reading direction that may be read, at most `limit`.
+    pub fn elements(&mut self, of: &Readable, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
+        if !of.is_checked {
+            return self.unchecked(&of.set, range, backwards, limit);
+        }
+        let (mut kept, mut range) = (Vec::new(), range.clone());
+        loop {
+            let wanted = limit - kept.len();
+            let found = self.unchecked(&of.set, &range, backwards, wanted)?;
+            let last = found.last().filter(|_| found.len() == wanted);
+            let last = last.map(|last| last.key.clone());
+            kept.extend(found.into_iter().filter(|element| self.may_read(&element.reference)));
+            match last {
+                Some(last) if kept.len() < limit => range = range.after(&last, backwards),
+                _ => return Ok(kept),
+            }
+            self.step(wanted)?;
+        }
+    }
+
+    /// The first elements of the range, whether they may be read or not. Fewer than `limit` only if there are no more.
+    pub fn unchecked(&mut self, set: &Set, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
         self.step(1)?;
         if limit == 0 || range.is_empty() {
             return Ok(Vec::new());
@@ -197,23 +172,23 @@ impl Evaluation<'_> {
             Set::Documents(collection) => self.documents(collection, range, backwards, limit),
             Set::Singleton(document) => self.singleton(document, range),
             Set::Events(_) => Err(Errors::argument("Set does not support events history.")),
-            Set::Reverse(of) => self.elements(&*part(of)?, range, backwards, limit),
-            Set::Union(parts) => {
-                let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
-                self.union(&parts, range, backwards, limit)
+            Set::Reverse(of) => self.unchecked(&*part(of)?, range, backwards, limit),
+            Set::Union(parts) => self.union(parts, range, backwards, limit),
+            Set::Intersection(parts) => self.intersection(parts, range, backwards, limit),
+            Set::Difference(parts) => self.difference(parts, range, backwards, limit),
+            Set::Distinct(of) => {
+                let of = Readable::wholly(part(of)?);
+                self.distinct(std::slice::from_ref(&of), range, backwards, limit)
             }
-            Set::Intersection(parts) => self.sieve(parts, true, range, backwards, limit),
-            Set::Difference(parts) => self.sieve(parts, false, range, backwards, limit),
-            Set::Distinct(of) => self.distinct(&*part(of)?, range, backwards, limit),
             Set::Filter(of, predicate) => self.filtered(&*part(of)?, predicate, range, backwards, limit),
             Set::Join(of, with) => {
-                let parts = self.joined(of, with)?;
-                self.union(&parts, range, backwards, limit)
+                let parts = self.joined(&part(of)?, with)?;
+                self.distinct(&parts, range, backwards, limit)
             }
             Set::Range { of, from, to } => {
                 let of = part(of)?;
                 let range = self.narrowed(&of, from, to, range)?;
-                self.elements(&of, &range, backwards, limit)
+                self.unchecked(&of, &range, backwards, limit)
             }
         }
     }
@@ -221,13 +196,13 @@ impl Evaluation<'_> {
     /// All elements in the set's own direction, a chunk at a time, until `visit` breaks.
     pub fn each_element(
         &mut self,
-        set: &Set,
+        of: &Readable,
         visit: &mut dyn FnMut(&mut Self, &Element) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let backwards = self.shape(set)?.backwards;
+        let backwards = self.shape(&of.set)?.backwards;
         let mut range = Range::default();
         loop {
-            let elements = self.elements(set, &range, backwards, CHUNK)?;
+            let elements = self.elements(of, &range, backwards, CHUNK)?;
             self.step(elements.len())?;
             for element in &elements {
                 if visit(self, element)?.is_break() {
@@ -255,7 +230,6 @@ impl Evaluation<'_> {
             return Err(Errors::new(Code::InstanceNotFoundHere, message));
         }
         let terms = terms.map_or(&[][..], Value::one_or_many);
-        let unrestricted = self.permit_index(reference, terms)?;
         if terms.len() != index.terms.len() {
             return Ok(Vec::new());
         }
@@ -263,50 +237,13 @@ impl Evaluation<'_> {
         if self.at.is_some() {
             self.check_index_retained(&schema, &index)?;
         }
-        self.readable(
-            unrestricted,
-            range,
-            backwards,
-            limit,
-            &mut |evaluation, range, limit| {
-                let mut elements = evaluation.entries_now(&schema, &index, &key, range, backwards, limit);
-                if let Some(at) = evaluation.at {
-                    elements.extend(evaluation.entries_then(&schema, &index, &key, range, at));
-                    merge_sorted(&mut elements, backwards, limit);
-                }
-                put_into_scope(&mut elements, &reference.scope);
-                elements
-            },
-        )
-    }
-
-    /// Of what `fetch` finds, what may be read; as many as are asked for, if there are.
-    fn readable(
-        &mut self,
-        unrestricted: bool,
-        range: &Range,
-        backwards: bool,
-        limit: usize,
-        fetch: &mut dyn FnMut(&mut Self, &Range, usize) -> Vec<Element>,
-    ) -> Result<Vec<Element>> {
-        let (mut kept, mut range) = (Vec::new(), range.clone());
-        loop {
-            let wanted = limit - kept.len();
-            let found = fetch(self, &range, wanted);
-            if unrestricted {
-                return Ok(found);
-            }
-            let last = found
-                .last()
-                .filter(|_| found.len() == wanted)
-                .map(|last| last.key.clone());
-            kept.extend(found.into_iter().filter(|element| self.may_read(&element.reference)));
-            match last {
-                Some(last) if kept.len() < limit => range = range.after(&last, backwards),
-                _ => return Ok(kept),
-            }
-            self.step(wanted)?;
+        let mut elements = self.entries_now(&schema, &index, &key, range, backwards, limit);
+        if let Some(at) = self.at {
+            elements.extend(self.entries_then(&schema, &index, &key, range, at));
+            merge_sorted(&mut elements, backwards, limit);
         }
+        put_into_scope(&mut elements, &reference.scope);
+        Ok(elements)
     }
 
     fn check_index_retained(&mut self, schema: &Schema, index: &Index) -> Result<()> {
@@ -367,8 +304,8 @@ impl Evaluation<'_> {
         let elements = rows.iter().filter_map(|(key, row)| {
             let key = &key[skip..];
             let added = Timestamp(rows::number_at(row, 0));
-            let inside = *key >= *range.start && range.end.as_ref().is_none_or(|end| *key < **end);
-            (added <= at && inside).then(|| element(schema, key, indexes::entry_values(row, 8, schema), added))?
+            (added <= at && range.contains(key))
+                .then(|| element(schema, key, indexes::entry_values(row, 8, schema), added))?
         });
         elements.collect()
     }
@@ -383,25 +320,15 @@ impl Evaluation<'_> {
             },
             _ => return Err(wrong_type("Collection Ref", &Value::Ref(collection.clone()))),
         };
-        self.permit_collection(collection)?;
         self.check_retained(&schema, number)?;
         let prefix = Key::of(schema.database(), b'D').number(number);
-        let unrestricted = self.authorization.reads_everything();
-        self.readable(
-            unrestricted,
-            range,
-            backwards,
-            limit,
-            &mut |evaluation, range, limit| {
-                let (start, end) = document_range(range, number, &prefix);
-                let mut elements = match evaluation.at {
-                    None => evaluation.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
-                    Some(_) => evaluation.documents_then(&schema, number, (&start, &end), backwards, limit),
-                };
-                put_into_scope(&mut elements, &collection.scope);
-                elements
-            },
-        )
+        let (start, end) = range.of_documents(number, &prefix);
+        let mut elements = match self.at {
+            None => self.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
+            Some(_) => self.documents_then(&schema, number, (&start, &end), backwards, limit),
+        };
+        put_into_scope(&mut elements, &collection.scope);
+        Ok(elements)
     }
 
     fn documents_now(
@@ -479,48 +406,10 @@ impl Evaluation<'_> {
         let Some((added, _)) = self.live(&place) else {
             return Ok(Vec::new());
         };
-        if !self.may_read(document) {
-            return Ok(Vec::new());
-        }
         let element = plain_element(place.collection, place.id, document.clone(), added);
-        let inside = element.key >= range.start && range.end.as_ref().is_none_or(|end| element.key < *end);
-        Ok(if inside { vec![element] } else { Vec::new() })
-    }
-
-    fn union(&mut self, parts: &[Arc<Set>], range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
-        let mut elements = Vec::new();
-        for (index, part) in parts.iter().enumerate() {
-            elements.extend(self.elements(part, range, backwards, limit).within_index(index)?);
-            // Long unions keep no more than they can show.
-            if elements.len() > CHUNK.max(limit) * 4 {
-                merge_sorted(&mut elements, backwards, limit);
-            }
-        }
-        merge_sorted(&mut elements, backwards, limit);
-        Ok(elements)
-    }
-
-    /// The elements of the first part that are (or are not) in the others.
-    fn sieve(
-        &mut self,
-        parts: &[Value],
-        wanted: bool,
-        range: &Range,
-        backwards: bool,
-        limit: usize,
-    ) -> Result<Vec<Element>> {
-        let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
-        let Some((first, others)) = parts.split_first() else {
-            return Ok(Vec::new());
-        };
-        self.chosen(first, range, backwards, limit, &mut |evaluation, element| {
-            for other in others {
-                let found = evaluation.elements(other, &Range::point(&element.key), false, 1)?;
-                if found.is_empty() == wanted {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
+        Ok(match range.contains(&element.key) {
+            true => vec![element],
+            false => Vec::new(),
         })
     }
 
@@ -541,7 +430,8 @@ impl Evaluation<'_> {
         })
     }
 
-    fn chosen(
+    /// Of the elements of a set those that are chosen.
+    pub fn chosen(
         &mut self,
         of: &Set,
         range: &Range,
@@ -551,7 +441,7 @@ impl Evaluation<'_> {
     ) -> Result<Vec<Element>> {
         let (mut kept, mut range) = (Vec::new(), range.clone());
         loop {
-            let chunk = self.elements(of, &range, backwards, CHUNK.max(limit.min(4096)))?;
+            let chunk = self.unchecked(of, &range, backwards, CHUNK.max(limit.min(CHUNK_MAX)))?;
             let Some(last) = chunk.last().map(|last| last.key.clone()) else {
                 return Ok(kept);
             };
@@ -568,124 +458,25 @@ impl Evaluation<'_> {
         }
     }
 
-    /// One element for each combination of values.
-    fn distinct(&mut self, of: &Set, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
-        let mut previous: Option<Vec<u8>> = None;
-        self.chosen(of, range, backwards, limit, &mut |_, element| {
-            let values = match element.values.is_empty() {
-                true => element.key.clone(),
-                false => element.key[..element.key.len().saturating_sub(16)].to_vec(),
-            };
-            let is_new = previous.as_ref() != Some(&values);
-            previous = Some(values);
-            Ok(is_new)
-        })
-    }
-
-    /// The sets that a join unites: one for each element of its source.
-    fn joined(&mut self, of: &Value, with: &Value) -> Result<Vec<Arc<Set>>> {
-        let source = part(of)?;
-        let mut parts = Vec::new();
-        let with = with.clone();
-        self.each_element(&source, &mut |evaluation, element| {
-            let joined = match &with {
-                Value::Query(closure) => {
-                    let value = evaluation.apply(closure, element.value()).within("with")?;
-                    part(&value).within("with")?
-                }
-                Value::Ref(index) => Arc::new(Set::Match {
-                    index: index.clone(),
-                    terms: Some(element.value()),
-                }),
-                other => return Err(wrong_type("Lambda", other)).within("with"),
-            };
-            parts.push(joined);
-            match parts.len() < JOIN_SOURCE_MAX {
-                true => Ok(ControlFlow::Continue(())),
-                false => Err(Errors::new(Code::BadRequest, "Join source exceeds the size limit.")),
-            }
-        })?;
-        Ok(parts)
-    }
-
     /// The part of a range between two bounds, both inclusive and given by the first values.
     fn narrowed(&mut self, of: &Set, from: &Value, to: &Value, range: &Range) -> Result<Range> {
         let shape = self.shape(of)?;
         let schema = self.schema.clone();
-        let key = |bound: &Value| match bound {
-            Value::Null => Vec::new(),
-            bound => cursor_key(bound.one_or_many(), &shape, &schema),
+        let edge = |bound: &Value| match bound {
+            Value::Null => None,
+            bound => Some(edge_of(bound.one_or_many(), &shape, &schema)),
         };
-        let (mut from, mut to) = (key(from), key(to));
+        let (mut from, mut to) = (edge(from), edge(to));
         if shape.backwards {
             std::mem::swap(&mut from, &mut to);
         }
-        let mut narrowed = range.clone();
-        if from > narrowed.start {
-            narrowed.start = from;
-        }
-        if !to.is_empty() {
-            let end = quartet_model::next_prefix(&to);
-            if narrowed.end.as_ref().is_none_or(|old| end < *old) {
-                narrowed.end = Some(end);
-            }
-        }
-        Ok(narrowed)
+        Ok(range.narrowed(from.unwrap_or_default(), to.map(Edge::behind)))
     }
-}
-
-/// The beginning of keys that a cursor or a bound names: values first, then the document.
-pub fn cursor_key(cursor: &[Value], shape: &Shape, schema: &Schema) -> Vec<u8> {
-    let mut writer = KeyWriter::ordered(schema);
-    for (value, reverse) in cursor.iter().zip(&shape.reversals) {
-        writer.value(value, *reverse);
-    }
-    let mut key = writer.bytes;
-    if let Some(Value::Ref(reference)) = cursor.get(shape.reversals.len()) {
-        key.extend(document_key(reference, schema));
-    }
-    key
-}
-
-/// A document as it ends the keys of elements.
-fn document_key(reference: &Ref, schema: &Schema) -> Vec<u8> {
-    use crate::codec::Names;
-    let (collection, id) = match &reference.target {
-        Target::Document(collection, id) => (schema.number(Native::Collections, collection), *id as u64),
-        Target::Numbered(native, id) => (Some(*native as u64), *id as u64),
-        Target::Named(native, name) => {
-            let number = schema.number(*native, name).unwrap_or(u64::MAX);
-            (Some(*native as u64), number)
-        }
-        Target::Native(native) => (Some(*native as u64), 0),
-    };
-    [collection.unwrap_or(u64::MAX).to_be_bytes(), id.to_be_bytes()].concat()
-}
-
-/// A range of element keys as a range of document rows.
-fn document_range(range: &Range, number: u64, prefix: &Key) -> (Vec<u8>, Vec<u8>) {
-    let collection = number.to_be_bytes();
-    let bound = |key: &[u8], open: Vec<u8>| match key.get(..8) {
-        Some(first) if *first == collection => prefix.clone().bytes(&key[8..]).0,
-        Some(first) if *first < collection[..] => prefix.0.clone(),
-        Some(_) => prefix.end(),
-        None if key.is_empty() => open,
-        None => match collection.starts_with(key) || *key < collection[..] {
-            true => prefix.0.clone(),
-            false => prefix.end(),
-        },
-    };
-    let start = bound(&range.start, prefix.0.clone());
-    let end = range
-        .end
-        .as_ref()
-        .map_or_else(|| prefix.end(), |end| bound(end, prefix.end()));
-    (start, end)
 }
 
 fn plain_element(collection: u64, id: u64, reference: Ref, added: Timestamp) -> Element {
     Element {
-        key: [collection.to_be_bytes(), id.to_be_bytes()].concat(),
+        key: rows::entry_document(collection, id).to_vec(),
         values: Vec::new(),
         reference,
         added,
@@ -720,8 +511,8 @@ fn document_element(schema: &Arc<Schema>, collection: u64, id: u64, row: &[u8]) 
 }
 
 fn element(schema: &Arc<Schema>, key: &[u8], values: Vec<Value>, added: Timestamp) -> Option<Element> {
-    let tail = key.len().checked_sub(16)?;
-    let reference = reference(schema, rows::number_at(key, tail), rows::number_at(key, tail + 8))?;
+    let (collection, id) = rows::document_of_entry(key);
+    let reference = reference(schema, collection, id)?;
     Some(Element {
         key: key.to_vec(),
         values,

@@ -206,14 +206,12 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
     let document = document.filter(|reference| matches!(reference.target, Target::Document(..)));
     if let Some(document) = document {
         let place = evaluation.resolve(&document)?;
-        evaluation.permit("read", &document, &[Value::Ref(document.clone())])?;
         return Ok(Watched::Document(place));
     }
     match as_set(value).as_deref() {
         Some(Set::Match { index, terms }) => {
             let (schema, index_schema) = evaluation.index(index)?;
             let terms: Vec<Value> = terms.as_ref().map_or(&[][..], Value::one_or_many).to_vec();
-            evaluation.permit_index(index, &terms)?;
             Ok(Watched::Entries {
                 terms_key: indexes::terms_key(&terms, &schema),
                 schema,
@@ -222,7 +220,6 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
             })
         }
         Some(Set::Documents(collection)) => {
-            evaluation.permit_collection(collection)?;
             let schema = evaluation.schema_in(&collection.scope)?;
             let number = match &collection.target {
                 Target::Native(native) => *native as u64,
@@ -325,12 +322,7 @@ impl Stream {
             .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {
-            Watched::Document(place) => {
-                evaluation
-                    .permit("read", &place.reference, &[Value::Ref(place.reference.clone())])
-                    .map_err(|_| lost())?;
-                self.versions(&mut evaluation, place, &mut happenings);
-            }
+            Watched::Document(place) => self.versions(&mut evaluation, place, &mut happenings),
             Watched::Documents { schema, collection } => {
                 let skip = Key::of(schema.database(), b'D').0.len() + 8;
                 let ids: BTreeSet<u64> = changed.iter().map(|key| rows::number_at(key, skip)).collect();
@@ -444,8 +436,8 @@ impl Stream {
         happenings: &mut Vec<Happening>,
     ) {
         let former = former_prefix(schema.database(), index, terms_key);
-        let tail = key.len().saturating_sub(16);
-        let Some(document) = reference(schema, rows::number_at(key, tail), rows::number_at(key, tail + 8)) else {
+        let (collection, id) = rows::document_of_entry(key);
+        let Some(document) = reference(schema, collection, id) else {
             return;
         };
         let Some(row) = evaluation.view.get(key) else { return };

@@ -25,7 +25,7 @@ const ROWS_AT_ONCE: usize = 512;
 /// Time between the end of one walk and the beginning of the next.
 const REST_MICROS: u64 = 60_000_000;
 /// The kinds of rows that are looked at, in this order.
-const KINDS: [u8; 3] = [b'D', b'H', b'J'];
+const KINDS: [u8; 3] = [b'D', b'H', b'L'];
 
 /// How far the walk has come.
 #[derive(Default)]
@@ -158,14 +158,14 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
             found.expired.push(document);
         }
         b'H' if rows::number_at(rest, 16) < cutoff(document.0) => drop(found.aged.insert(document)),
-        b'J' => {
+        b'L' => {
             // After the index come its terms, which begin with their length: 0xff stands for a hash.
             let terms = match rest.get(8) {
                 Some(0xff) => 32,
                 Some(length) => usize::from(*length),
                 None => return,
             };
-            let collection = rows::number_at(rest, rest.len().saturating_sub(16));
+            let (collection, _) = rows::document_of_entry(rest);
             if rows::number_at(rest, 9 + terms) < cutoff(collection) {
                 found.entries.push(key.to_vec());
             }

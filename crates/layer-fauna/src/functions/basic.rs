@@ -84,7 +84,7 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
 fn permit_call(evaluation: &mut Evaluation<'_>, function: &Ref, argument: &Value) -> Result<()> {
     match &evaluation.authorization.rights {
         Rights::ServerReadonly => Err(Errors::denied()),
-        _ => evaluation.permit("call", function, std::slice::from_ref(argument)),
+        _ => evaluation.permit_on("call", function, std::slice::from_ref(argument)),
     }
 }
 

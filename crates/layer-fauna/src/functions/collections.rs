@@ -14,6 +14,7 @@ use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::expression::Effect;
 use crate::order;
 use crate::pages::page;
+use crate::ranges::Range;
 use crate::sets::as_set;
 use crate::value::{Fields, Set, Value};
 
@@ -96,7 +97,8 @@ fn fold(
 ) -> Result<Value> {
     let mut folded = initial;
     if let Some(set) = as_set(container) {
-        evaluation.each_element(&set, &mut |evaluation, element| {
+        let of = evaluation.readable(&set)?;
+        evaluation.each_element(&of, &mut |evaluation, element| {
             let before = std::mem::replace(&mut folded, Value::Null);
             folded = combine(evaluation, before, element.value())?;
             Ok(ControlFlow::Continue(()))
@@ -232,7 +234,8 @@ fn has_elements(evaluation: &mut Evaluation<'_>, container: &Value) -> Result<bo
         return Ok(!elements(container).is_empty());
     };
     let backwards = evaluation.shape(&set)?.backwards;
-    Ok(!evaluation.elements(&set, &Default::default(), backwards, 1)?.is_empty())
+    let of = evaluation.readable(&set)?;
+    Ok(!evaluation.elements(&of, &Range::default(), backwards, 1)?.is_empty())
 }
 
 pub fn is_empty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -445,7 +448,8 @@ pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) ->
 fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, wanted: &Value) -> Result<bool> {
     let Some(set) = as_set(container) else { return Ok(false) };
     let mut found = false;
-    evaluation.each_element(&set, &mut |_, element| {
+    let of = evaluation.readable(&set)?;
+    evaluation.each_element(&of, &mut |_, element| {
         found = order::equal(&element.value(), wanted);
         Ok(if found {
             ControlFlow::Break(())

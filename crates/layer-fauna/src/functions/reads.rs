@@ -6,7 +6,9 @@ use super::refs::named_or_ref;
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::pages::{Cursor, Request};
-use crate::sets::as_set;
+use crate::permitted::Readable;
+use crate::ranges::Range;
+use crate::sets::{Element, as_set};
 use crate::value::{Native, Ref, Set, Target, Value};
 
 /// Evaluates as of an optional argument.
@@ -47,9 +49,15 @@ pub fn document(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Valu
 /// The document of the first element of a set.
 pub fn first_element(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<Option<Ref>> {
     let Some(set) = as_set(set) else { return Ok(None) };
-    let backwards = evaluation.shape(&set)?.backwards;
-    let first = evaluation.elements(&set, &Default::default(), backwards, 1)?.pop();
-    Ok(first.map(|element| element.reference))
+    let of = evaluation.readable(&set)?;
+    Ok(first_of(evaluation, &of)?.map(|element| element.reference))
+}
+
+/// The first element of a set, whether its document may be read or not.
+pub fn first_of(evaluation: &mut Evaluation<'_>, of: &Readable) -> Result<Option<Element>> {
+    let backwards = evaluation.shape(&of.set)?.backwards;
+    let first = evaluation.unchecked(&of.set, &Range::default(), backwards, 1)?;
+    Ok(first.into_iter().next())
 }
 
 pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -62,11 +70,10 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
             };
             Ok(evaluation.live(&place).is_some() && evaluation.may_read(reference))
         }
-        set => match first_element(evaluation, set) {
-            Ok(first) => Ok(first.is_some()),
-            Err(errors) if errors.is_only(&[Code::PermissionDenied]) => Ok(false),
-            Err(errors) => Err(errors).within("exists"),
-        },
+        set => {
+            let first = first_element(evaluation, set).within("exists")?;
+            Ok(first.is_some_and(|document| evaluation.may_read(&document)))
+        }
     });
     Ok(Value::Bool(answer?))
 }
@@ -87,8 +94,9 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
         return Ok(Value::Null);
     };
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
+    let of = evaluation.readable(&set).within(key)?;
     let found = evaluation
-        .elements(&set, &Default::default(), backwards, 1)
+        .elements(&of, &Range::default(), backwards, 1)
         .within(key)?
         .pop();
     let found = found.map(|element| element.value());

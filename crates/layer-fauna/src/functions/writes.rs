@@ -11,6 +11,7 @@ use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::rows;
+use crate::time::Time;
 use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
 
 /// The parameters of a write.
@@ -45,6 +46,9 @@ pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         other => return Err(wrong_type("Ref", other)).within("create"),
     };
     let params = parameters(arguments, 1);
+    if operand.target == Target::Native(Native::Indexes) {
+        definitions::check_sources(evaluation, &params)?;
+    }
     match &operand.target {
         Target::Native(native) => definitions::create(evaluation, *native, &params).within("create"),
         Target::Document(..) | Target::Named(Native::Collections, _) => {
@@ -68,7 +72,12 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     let found = evaluation.schema.collection(&name).map(|collection| collection.number);
     let number = found.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
     let fields = document_fields(params)?;
-    permit_create(evaluation, &collection, named.as_ref(), &fields)?;
+    permit_create(
+        evaluation,
+        &collection,
+        named.as_ref(),
+        &as_predicates_see(&fields, params),
+    )?;
     let id = match &named {
         Some(Ref {
             target: Target::Document(_, id),
@@ -91,30 +100,41 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     Ok(shown(&place.reference, Timestamp::PENDING, fields))
 }
 
+/// A document that is being written, as predicates are given it: with what its parameters say of its credentials.
+fn as_predicates_see(fields: &Arc<Fields>, params: &Fields) -> Value {
+    match params.get("credentials") {
+        Some(credentials) => Value::Object(Arc::new(fields.with("credentials", credentials.clone()))),
+        None => Value::Object(fields.clone()),
+    }
+}
+
 fn permit_create(
     evaluation: &mut Evaluation<'_>,
     collection: &Ref,
     named: Option<&Ref>,
-    fields: &Arc<Fields>,
+    document: &Value,
 ) -> Result<()> {
-    let document = Value::Object(fields.clone());
-    match named {
-        None => evaluation.permit("create", collection, &[document]),
-        Some(reference) => {
-            let arguments = [document.clone(), Value::Ref(reference.clone())];
-            if evaluation.permit("create_with_id", collection, &arguments).is_ok() {
-                return Ok(());
-            }
-            evaluation.permit("create", collection, std::slice::from_ref(&document))?;
-            let arguments = [
-                Value::Ref(reference.clone()),
-                Value::Null,
-                Value::string("create"),
-                document,
-            ];
-            evaluation.permit("history_write", collection, &arguments)
-        }
+    let Some(reference) = named else {
+        return evaluation.permit_on("create", collection, std::slice::from_ref(document));
+    };
+    let arguments = [document.clone(), Value::Ref(reference.clone())];
+    if evaluation.permit_on("create_with_id", collection, &arguments).is_ok() {
+        return Ok(());
     }
+    evaluation.permit_on("create", collection, std::slice::from_ref(document))?;
+    let now = Timestamp(evaluation.now_micros);
+    let arguments = history_arguments(reference, now, "create", document.clone());
+    evaluation.permit_on("history_write", collection, &arguments)
+}
+
+/// What predicates over writing history are given.
+fn history_arguments(reference: &Ref, ts: Timestamp, action: &str, document: Value) -> [Value; 4] {
+    [
+        Value::Ref(reference.clone()),
+        Value::Time(Time::from_micros(ts.0 as i64)),
+        Value::string(action),
+        document,
+    ]
 }
 
 /// What a document keeps of the parameters of a write: `data` and `ttl`; others are ignored (observed).
@@ -191,7 +211,7 @@ fn change(
     if !matches!(reference.target, Target::Document(..)) {
         return definitions::change(evaluation, &reference, &params, key == "replace", key);
     }
-    change_document(evaluation, &reference, &params, combine).within(key)
+    change_document(evaluation, &reference, &params, combine, key)
 }
 
 fn change_document(
@@ -199,28 +219,32 @@ fn change_document(
     reference: &Ref,
     params: &Arc<Fields>,
     combine: fn(&Contents, &Fields) -> Fields,
+    key: &'static str,
 ) -> Result<Value> {
-    evaluation.resolve(reference)?;
-    // Whoever may not write learns nothing of what is there. Roles can depend on what that is.
+    evaluation.resolve(reference).within(key)?;
+    // Whoever may not write learns nothing of what is there. Roles can depend on what that is. A denial has the position of
+    // the form itself.
     let by_role = matches!(evaluation.authorization.rights, crate::authorization::Rights::Roles(_));
     if !by_role {
         evaluation.permit("write", reference, &[])?;
     }
-    let (place, old) = existing(evaluation, reference)?;
+    let (place, old) = existing(evaluation, reference).within(key)?;
     let Some(contents) = &old.contents else {
-        return Err(Errors::document_not_found());
+        return Err(Errors::document_not_found()).within(key);
     };
-    let new = document_fields(&combine(contents, params))?;
+    let new = document_fields(&combine(contents, params)).within(key)?;
     if by_role {
         let arguments = [
             Value::Object(contents.fields().clone()),
-            Value::Object(new.clone()),
+            as_predicates_see(&new, params),
             Value::Ref(reference.clone()),
         ];
         evaluation.permit("write", reference, &arguments)?;
     }
-    evaluation.write_version(&place, Some(&old), Some(new.clone()))?;
-    definitions::write_credentials(evaluation, &place, params)?;
+    evaluation
+        .write_version(&place, Some(&old), Some(new.clone()))
+        .within(key)?;
+    definitions::write_credentials(evaluation, &place, params).within(key)?;
     Ok(shown(reference, Timestamp::PENDING, new))
 }
 
@@ -237,7 +261,7 @@ pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     // The position of this one error is that of the form itself (observed).
     let (place, old) = existing(evaluation, &place.reference)?;
     evaluation.write_version(&place, Some(&old), None).within("delete")?;
-    definitions::delete_credentials(evaluation, &place);
+    definitions::delete_credentials(evaluation, &place).within("delete")?;
     let fields = old
         .contents
         .map(|contents| contents.fields().clone())
@@ -267,14 +291,9 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let data = fields
         .as_ref()
         .map_or(Value::Null, |fields| Value::Object(fields.clone()));
-    let history = [
-        Value::Ref(reference.clone()),
-        ts.value(),
-        Value::string(action),
-        data.clone(),
-    ];
+    let arguments = history_arguments(&reference, ts, action, data.clone());
     evaluation
-        .permit("history_write", &reference, &history)
+        .permit("history_write", &reference, &arguments)
         .within("insert")?;
     let inserted = Version {
         ts,
@@ -299,14 +318,13 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let ts = evaluation.moment(arguments.value(1)).within("ts")?;
     let action = action(arguments, "action")?;
     let place = rewritable(evaluation, &reference, ts).within("remove")?;
-    let history = [
-        Value::Ref(reference.clone()),
-        ts.value(),
-        Value::string(action),
-        Value::Null,
-    ];
+    let removed = evaluation.versions(&place).into_iter().find(|version| version.ts == ts);
+    let removed = removed
+        .and_then(|version| version.fields().cloned())
+        .unwrap_or_default();
+    let arguments = history_arguments(&reference, ts, action, Value::Object(removed));
     evaluation
-        .permit("history_write", &reference, &history)
+        .permit("history_write", &reference, &arguments)
         .within("remove")?;
     let is_deletion = action == "delete";
     rewrite(evaluation, &place, |versions| {

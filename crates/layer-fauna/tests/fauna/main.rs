@@ -2,8 +2,10 @@
 
 mod golden;
 mod hostile;
+mod own;
 mod scripts;
 mod streams;
 mod sweep;
 mod transactions;
+mod upgrade;
 mod world;

@@ -52,7 +52,10 @@ fn run(name: &str) {
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, written).unwrap();
     } else {
-        assert_eq!(script, written, "{name}");
+        for (expected, answered) in script.lines().zip(written.lines()) {
+            assert_eq!(expected, answered, "{name}");
+        }
+        assert_eq!(script.lines().count(), written.lines().count(), "{name}");
     }
 }
 
@@ -89,4 +92,19 @@ fn families_and_histories() {
 #[test]
 fn sets() {
     run("sets");
+}
+
+#[test]
+fn values_are_what_sets_compare() {
+    run("values");
+}
+
+#[test]
+fn sources_of_indexes() {
+    run("sources");
+}
+
+#[test]
+fn attribute_based_access() {
+    run("abac");
 }
