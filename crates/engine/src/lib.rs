@@ -21,6 +21,7 @@ mod epochs;
 mod flusher;
 mod home;
 mod interactive;
+mod memory;
 mod newest;
 mod optimistic;
 mod options;
@@ -42,6 +43,7 @@ pub use check::{CheckReport, check};
 pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
 pub use interactive::{CommitError, CommitRequest, Mutation, VERSIONSTAMP_BYTES, versionstamp};
+pub use memory::{Memory, Reserved};
 pub use optimistic::{OptimisticTransaction, RunError, Stamp, Visit};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
 pub use reader::{Reader, RowValue};
@@ -82,6 +84,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     flusher: Flusher,
     epoch_bytes_max: usize,
+    memory: Arc<Memory>,
 }
 
 /// What the engine's threads share.
@@ -160,6 +163,7 @@ impl Engine {
             shared,
             flusher,
             epoch_bytes_max,
+            memory: Arc::default(),
         })
     }
 
@@ -255,6 +259,11 @@ impl Engine {
     /// What the rows of all databases take; not those that only a snapshot still holds.
     pub fn live_bytes(&self) -> u64 {
         self.shared.stored.total()
+    }
+
+    /// What the process may take, and whether there is room for more.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     pub fn now_micros(&self) -> u64 {

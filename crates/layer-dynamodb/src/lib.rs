@@ -85,6 +85,9 @@ pub(crate) fn settled(result: Result<Vec<u8>, Failure>) -> Outcome {
     (result, Hold::ZERO)
 }
 
+/// SDKs repeat a request that ends in this.
+const OUT_OF_MEMORY: &str = "Internal server error: the server is out of memory. Delete something, or try again later.";
+
 impl DynamoDb {
     pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
         DynamoDb {
@@ -114,6 +117,9 @@ impl DynamoDb {
     fn run(&self, target: &Target, request: &Json<'_>) -> Outcome {
         let operation = target.operation();
         match shape::check(operation.input, request) {
+            Ok(()) if self.engine.memory().is_short() && target.makes_larger(request) => {
+                settled(Err(Failure::new(Exception::InternalServer, OUT_OF_MEMORY)))
+            }
             Ok(()) => (operation.run)(self, request),
             Err(failure) => settled(Err(failure)),
         }

@@ -45,9 +45,20 @@ impl Target {
         !only_reads.iter().any(|prefix| self.0.name.starts_with(prefix))
     }
 
-    /// The operation may make the database larger.
-    pub fn makes_larger(&self) -> bool {
-        self.writes() && !self.0.name.starts_with("Delete")
+    /// The request may make the database larger.
+    pub fn makes_larger(&self, request: &Json<'_>) -> bool {
+        let deletes = match self.0.name {
+            "BatchWriteItem" => request.get("RequestItems").is_some_and(|tables| {
+                let mut writes = tables.members().flat_map(|(_, writes)| writes.elements());
+                writes.all(|write| write.get("DeleteRequest").is_some())
+            }),
+            "TransactWriteItems" => request.get("TransactItems").is_some_and(|items| {
+                let mut items = items.elements().iter();
+                items.all(|item| item.get("Delete").is_some())
+            }),
+            name => name.starts_with("Delete"),
+        };
+        self.writes() && !deletes
     }
 }
 

@@ -44,6 +44,7 @@ pub enum Code {
     RequestTooLarge,
     TimeOut,
     TooManyRequests,
+    Unavailable,
     /// Never told: the query begins again where it may take long.
     TakesLong,
 }
@@ -80,6 +81,7 @@ impl Code {
             Code::RequestTooLarge => ("request too large", 413),
             Code::TimeOut | Code::TakesLong => ("time out", 503),
             Code::TooManyRequests => ("too many requests", 429),
+            Code::Unavailable => ("unavailable", 503),
         }
     }
 

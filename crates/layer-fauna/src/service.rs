@@ -311,6 +311,10 @@ impl Fauna {
                 let message = "The database's storage quota is exceeded: delete something first.";
                 self.refused(&secret, Errors::protocol(Code::TooManyRequests, message))
             }
+            Ok(query) if query.may_write && !is_deletion(&query.root) && self.engine.memory().is_short() => {
+                let message = "The server is out of memory: delete something first, or try again later.";
+                self.refused(&secret, Errors::protocol(Code::Unavailable, message))
+            }
             Ok(query) => {
                 let plan = Plan {
                     query: &query,

@@ -4,8 +4,8 @@
 //! Redis (<https://redis.io/docs/latest/develop/reference/eviction/>). `volatile-ttl` needs no sample: deadlines are in order.
 //! An eviction is a transaction like any other, so a replay evicts the same keys without knowing of memory or policies.
 //!
-//! What counts is what live rows take. Rows that only a snapshot holds, while a checkpoint is written, cannot be given back by
-//! evicting more.
+//! What counts is what live rows take, against `maxmemory` and against the budget of the process (`quartet_engine::Memory`).
+//! Rows that only a snapshot holds, while a checkpoint is written, cannot be given back by evicting more.
 
 use std::sync::atomic::Ordering;
 
@@ -99,7 +99,7 @@ impl Redis {
             return;
         }
         for _ in 0..EVICTED_AT_ONCE {
-            if !self.is_out_of_memory() || !self.evict(home, policy) {
+            if !self.should_evict() || !self.evict(home, policy) {
                 return;
             }
         }
@@ -327,6 +327,45 @@ mod tests {
         connection.check("GET nosuch => nil");
         let mail = String::from_utf8(reader.mail()).unwrap();
         assert!(mail.contains("invalidate") && mail.contains("key:18"), "{mail}");
+    }
+
+    /// Without `maxmemory` nothing was ever refused, until the kernel ended the process.
+    #[test]
+    fn the_budget_of_the_process_refuses_or_evicts_without_maxmemory() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        fill(&fixture, &mut connection, "noeviction");
+        fixture.layer.config.start_with("maxmemory", "0".into());
+        let memory = fixture.layer.engine.memory();
+        memory.set_budget(Some(1));
+        connection.check(
+            "CONFIG GET maxmemory => [maxmemory 0]
+             SET k v => !OOM command not allowed when used memory > 'maxmemory'.
+             EXISTS key:1 => 1
+             DEL key:1 => 1",
+        );
+        assert_eq!(left(&mut connection).len(), 19, "who does not evict loses nothing");
+        memory.set_budget(Some(1 << 60));
+        connection.check("SET k v => OK");
+        connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+        // Rows of other tests count against what is refused, only this engine's against what is evicted.
+        memory.set_budget(Some((fixture.layer.engine.live_bytes() - 50_000) * 2));
+        memory.measured(u64::MAX);
+        connection.run(&["GET", "nosuch"]);
+        let left = left(&mut connection).len();
+        assert!((12..=15).contains(&left), "{left} keys are left");
+    }
+
+    #[test]
+    fn one_of_several_databases_loses_nothing_because_others_need_room() {
+        let fixture = Fixture::of_several();
+        let mut connection = fixture.connect();
+        fill(&fixture, &mut connection, "noeviction");
+        fixture.layer.config.start_with("maxmemory", "0".into());
+        connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+        fixture.layer.engine.memory().set_budget(Some(1));
+        connection.check("SET k v => !OOM command not allowed when used memory > 'maxmemory'.");
+        assert_eq!(left(&mut connection).len(), 20);
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Redis {
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
         self.statistics.sample_rate(now_micros);
+        self.statistics.used_peak(self.used_bytes());
         if self.tracking.is_on() {
             let _home = self.engine.home();
             self.trim_tracking();
@@ -112,7 +113,7 @@ impl Redis {
         }
         loop {
             let mut home = self.engine.home();
-            if self.is_out_of_memory() {
+            if self.should_evict() {
                 self.make_room(&mut home);
             }
             let removed = self.expire_keys(&mut home) + self.expire_fields(&mut home);

@@ -130,6 +130,8 @@ pub struct Redis {
     pub shutdown: Box<dyn Fn() + Send + Sync>,
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
     pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
+    /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
+    pub purge: fn(),
 }
 
 /// What the process uses of the machine. Zeros where nobody measures.
@@ -138,6 +140,8 @@ pub struct Resources {
     /// Resident memory.
     pub rss_bytes: u64,
     pub machine_bytes: u64,
+    /// What `memory_bytes` of the engine's budget was taken from.
+    pub budget_source: &'static str,
     pub cpu_system_micros: u64,
     pub cpu_user_micros: u64,
 }
@@ -197,13 +201,15 @@ impl Redis {
             expired: FoundExpired::default(),
             shutdown,
             resources: Box::new(Resources::default),
+            purge: || {},
         }
     }
 
-    /// Memory in use: what the process began with, and the rows. Of a database that is one of several, what it holds.
+    /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
+    /// several, what it holds.
     pub fn used_bytes(&self) -> u64 {
         match self.gate {
-            None => self.identity.startup_bytes + quartet_store::all_rows_bytes(),
+            None => self.identity.startup_bytes + self.engine.memory().counted_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
     }
@@ -216,11 +222,33 @@ impl Redis {
         }
     }
 
-    /// Something must be evicted, or commands that may need more memory are refused. One load while there is no limit.
-    #[inline]
+    /// Commands that may need more memory are refused.
     pub fn is_out_of_memory(&self) -> bool {
+        let memory = self.engine.memory();
+        let process_is_short = match self.evicts_for_the_process() {
+            true => memory.is_nearly_gone(),
+            false => memory.is_short(),
+        };
+        process_is_short || self.should_evict()
+    }
+
+    /// There is more than `maxmemory` allows, or than the process may take. One load while `maxmemory` is 0 and nothing may
+    /// be evicted.
+    #[inline]
+    pub fn should_evict(&self) -> bool {
         let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
-        maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory
+        let exceeds = maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory;
+        exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
+    }
+
+    /// A database that is one of several loses nothing because others need room: it is refused instead.
+    fn evicts_for_the_process(&self) -> bool {
+        self.eviction_policy().evicts() && self.gate.is_none()
+    }
+
+    fn exceeds_what_the_process_may_take(&self) -> bool {
+        let memory = self.engine.memory();
+        self.engine.live_bytes() + memory.reserved_bytes() > memory.evicts_above()
     }
 
     fn bytes_against_maxmemory(&self) -> u64 {
@@ -229,6 +257,13 @@ impl Redis {
         } else {
             self.used_bytes()
         }
+    }
+
+    /// What the buffers of all connections hold.
+    pub fn client_bytes(&self) -> u64 {
+        let clients = self.clients.list();
+        let bytes = clients.iter().map(|client| client.buffers.total() as u64);
+        bytes.sum()
     }
 
     /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.

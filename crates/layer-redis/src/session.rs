@@ -380,7 +380,7 @@ impl Session {
         received: &mut Received,
     ) {
         layer.trim_tracking();
-        if layer.is_out_of_memory() {
+        if layer.should_evict() {
             layer.make_room(home);
             layer.send_outbox();
         }

@@ -2,6 +2,7 @@
 
 mod access_key;
 mod admin;
+mod allocator;
 mod bench;
 mod check;
 mod credential_file;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// One strictly serializable, durable database that existing clients already know how to talk to.
 #[derive(Parser)]

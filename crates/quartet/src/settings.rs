@@ -91,6 +91,10 @@ pub struct ServeArguments {
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
+    /// Bytes of memory that the server may take; beyond them it evicts or refuses to grow. 0: no limit
+    /// [default: four fifths of the control group's limit or of the machine's memory]
+    #[arg(long, env = "QUARTET_MEMORY_BYTES")]
+    memory_bytes: Option<u64>,
     /// Format of the server's own log: text or json [default: text]
     #[arg(long, env = "QUARTET_LOG_FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
@@ -135,6 +139,7 @@ impl ServeArguments {
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
+            memory_bytes: self.memory_bytes.or(file.memory_bytes),
             log_format: self.log_format.or(file.log_format),
         }
     }
@@ -183,6 +188,8 @@ impl ServeArguments {
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
+            memory_bytes: self.memory_bytes,
+            purge: crate::allocator::purge,
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
     }

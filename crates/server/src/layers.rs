@@ -33,6 +33,8 @@ pub struct LayerMaker {
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
     pub identity: Identity,
+    /// What the budget of memory was taken from.
+    pub budget_source: &'static str,
     /// One for all, as they share the lock that a long script holds.
     pub long_scripts: Arc<LongScripts>,
     /// Host and port at which DynamoDB's clients reach the server.
@@ -89,7 +91,12 @@ impl LayerMaker {
     fn redis(&self, space: Space, identity: Identity) -> Redis {
         let stop = self.stop.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
-        layer.resources = Box::new(resources::used);
+        let budget_source = self.budget_source;
+        layer.resources = Box::new(move || quartet_layer_redis::Resources {
+            budget_source,
+            ..resources::used()
+        });
+        layer.purge = self.settings.purge;
         layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
         layer.log = Arc::new(log_of_scripts);
         layer.long_scripts = self.long_scripts.clone();

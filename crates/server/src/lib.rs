@@ -9,6 +9,7 @@ mod bell;
 mod compression;
 mod connection;
 mod connection_limit;
+mod cycles;
 mod durability;
 mod dynamodb;
 mod fauna;
@@ -16,6 +17,7 @@ mod http;
 mod http_connection;
 mod issuer_keys;
 mod layers;
+mod memory;
 mod metrics;
 mod migration;
 mod neighbours;
@@ -50,12 +52,14 @@ pub use tls::TlsFiles;
 
 use crate::bell::Porter;
 use crate::connection_limit::ConnectionLimit;
+use crate::cycles::Cycle;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::layers::LayerMaker;
+use crate::memory::Budget;
 use crate::neighbours::Neighbours;
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
@@ -131,7 +135,9 @@ impl Server {
     pub fn start(settings: Settings) -> Result<Server> {
         settings.check()?;
         let startup_bytes = resources::resident_bytes();
-        let engine = Arc::new(open_engine(&settings)?);
+        let budget = Budget::new(settings.memory_bytes);
+        let engine = Arc::new(open_engine(&settings, budget)?);
+        budget.apply(engine.memory());
         let limit = ConnectionLimit::of_process(settings.connections_max)?;
         let settings = Arc::new(Settings {
             connections_max: limit.connections_max(),
@@ -152,6 +158,7 @@ impl Server {
             settings: settings.clone(),
             stop: stop_requested.clone(),
             identity: identity(&engine, &settings, port, startup_bytes),
+            budget_source: budget.source,
             long_scripts: Arc::default(),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
@@ -212,7 +219,11 @@ impl Server {
             http_threads: Vec::new(),
         };
         server.serve(listening, layer.clone(), &settings, &stopped)?;
-        server.spawn("cycles", move || run_cycles(layer, tenants, http_layers, stopped))?;
+        let cycles = cycles(layer, tenants, http_layers);
+        let measured = server.engine.clone();
+        let (watched, purge) = (stopped.clone(), settings.purge);
+        server.spawn("memory", move || memory::watch(measured, purge, watched))?;
+        server.spawn("cycles", move || cycles::run(cycles, stopped))?;
         Ok(server)
     }
 
@@ -342,30 +353,21 @@ impl Worker {
     }
 }
 
-async fn run_cycles(
-    layer: Arc<Redis>,
-    tenants: Arc<Tenants>,
-    http_layers: Vec<Arc<dyn HttpLayer>>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut cycle = tokio::time::interval(EXPIRY_CYCLE);
-    let mut idle_cycle = tokio::time::interval(IDLE_CYCLE);
-    let mut usage_cycle = tokio::time::interval(USAGE_CYCLE);
-    while !*stop.borrow() {
-        tokio::select! {
-            _ = cycle.tick() => {
-                layer.expire_due();
-                http_layers.iter().for_each(|layer| layer.maintain());
-                tenants.maintain();
-            }
-            _ = idle_cycle.tick() => {
-                connection::wake_idle(&layer);
-                tenants.tidy();
-            }
-            _ = usage_cycle.tick() => tenants.keep_usage(false),
-            _ = stop.changed() => {}
-        }
-    }
+/// What is done again and again, whoever asks.
+fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, http_layers: Vec<Arc<dyn HttpLayer>>) -> Vec<Cycle> {
+    let (idle, used) = ((layer.clone(), tenants.clone()), tenants.clone());
+    vec![
+        Cycle::new("expiry", EXPIRY_CYCLE, move || {
+            layer.expire_due();
+            http_layers.iter().for_each(|layer| layer.maintain());
+            tenants.maintain();
+        }),
+        Cycle::new("idle", IDLE_CYCLE, move || {
+            connection::wake_idle(&idle.0);
+            idle.1.tidy();
+        }),
+        Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
+    ]
 }
 
 fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {
@@ -404,7 +406,7 @@ const BLOCKING_THREADS: usize = 4;
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;
 
-fn open_engine(settings: &Settings) -> Result<Engine> {
+fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;
     let started = std::time::Instant::now();
     let mut reported = started;
@@ -419,9 +421,11 @@ fn open_engine(settings: &Settings) -> Result<Engine> {
             }
         }
     };
+    let usual = EngineOptions::default();
     let options = EngineOptions {
         segment_bytes: settings.log_segment_bytes,
-        ..EngineOptions::default()
+        epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
+        ..usual
     };
     let engine = Engine::open(
         Arc::new(disk),

@@ -19,7 +19,7 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 19] = [
+    let rows: [(&str, &str, &str, f64); 21] = [
         (
             "quartet_transactions_total",
             "counter",
@@ -115,6 +115,18 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
             "counter",
             "Error replies sent.",
             read(&redis.error_replies),
+        ),
+        (
+            "quartet_memory_budget_bytes",
+            "gauge",
+            "What the process may take in memory; 0 without a limit.",
+            layer.engine.memory().budget().unwrap_or(0) as f64,
+        ),
+        (
+            "quartet_memory_counted_bytes",
+            "gauge",
+            "Rows in memory, and bytes of peers.",
+            layer.engine.memory().counted_bytes() as f64,
         ),
         (
             "process_resident_memory_bytes",

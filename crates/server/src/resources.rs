@@ -1,6 +1,7 @@
 //! What the operating system says about this process.
 
 use std::io::Read;
+use std::path::Path;
 
 use quartet_layer_redis::Resources;
 
@@ -35,28 +36,37 @@ pub fn used() -> Resources {
     let rss_bytes = resident_bytes();
     Resources {
         rss_bytes,
-        machine_bytes: machine_bytes(),
+        machine_bytes: machine_bytes_in(Path::new("/")).unwrap_or(0),
+        budget_source: "none",
         cpu_system_micros,
         cpu_user_micros,
     }
 }
 
-fn machine_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    total
-        .and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
-        .unwrap_or(0)
-        * 1024
+/// The machine's memory, below `root`, which is `/` but for tests.
+pub fn machine_bytes_in(root: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// Resident memory in bytes; zero where the system does not say.
 pub fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
-        .unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    let [resident, _] = resident_and_of_files();
+    resident
+}
+
+/// The same without pages of files, which the kernel takes back by itself.
+pub fn anonymous_bytes() -> u64 {
+    let [resident, of_files] = resident_and_of_files();
+    resident.saturating_sub(of_files)
+}
+
+fn resident_and_of_files() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = text.split(' ').skip(1).map(|pages| pages.parse::<u64>().unwrap_or(0));
+    [(); 2].map(|()| pages.next().unwrap_or(0) * rustix::param::page_size() as u64)
 }
 
 /// User and system CPU time of this process, in microseconds.

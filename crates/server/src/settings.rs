@@ -48,6 +48,10 @@ pub struct Settings {
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,
     pub log_segment_bytes: u64,
+    /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
+    pub memory_bytes: Option<u64>,
+    /// Gives the system back what the allocator keeps for later.
+    pub purge: fn(),
     pub config_file: Option<String>,
 }
 
@@ -213,6 +217,8 @@ mod tests {
             output_stall_timeout: Duration::ZERO,
             authentication_timeout: Duration::ZERO,
             log_segment_bytes: 1,
+            memory_bytes: Some(0),
+            purge: || {},
             config_file: None,
         };
         let config = Config::default();

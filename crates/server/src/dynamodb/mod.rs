@@ -121,7 +121,7 @@ impl DynamoDbHttp {
         let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
         let engine = &self.layer.engine;
         gate::admit(database, sent_bytes, engine.now_micros()).map_err(gate::dynamodb_failure)?;
-        if target.makes_larger()
+        if target.makes_larger(request)
             && let Some(exceeded) = gate::has_no_room(database, engine)
         {
             database.meter.refuse();

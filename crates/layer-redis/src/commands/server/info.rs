@@ -150,8 +150,14 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         "used_memory_peak_perc",
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
+    if layer.gate.is_none() {
+        let memory = layer.engine.memory();
+        line(out, "memory_budget", memory.budget().unwrap_or(0));
+        line(out, "memory_budget_source", resources.budget_source);
+        line(out, "memory_reserved", memory.reserved_bytes());
+    }
     line(out, "maxmemory_policy", layer.config.text_of("maxmemory-policy"));
-    let client_bytes: usize = layer.clients.list().iter().map(|client| client.buffers.total()).sum();
+    let client_bytes = layer.client_bytes();
     let dataset_share = ratio(used - startup, used) * 100.0;
     line(out, "used_memory_dataset_perc", format_args!("{dataset_share:.2}%"));
     let fragmentation = ratio(resources.rss_bytes, used);
@@ -161,11 +167,11 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "rss_overhead_ratio", "1.00");
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
     line(out, "used_memory_dataset", used - startup);
-    line(out, "mem_allocator", "system");
+    line(out, "mem_allocator", "mimalloc");
     lines(
         out,
         &[
-            ("used_memory_overhead", startup),
+            ("used_memory_overhead", startup + client_bytes),
             ("used_memory_startup", startup),
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
@@ -179,7 +185,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("used_memory_vm_functions", 0),
             ("used_memory_scripts_eval", 0),
             ("used_memory_functions", 0),
-            ("mem_clients_normal", client_bytes as u64),
+            ("mem_clients_normal", client_bytes),
             ("mem_aof_buffer", 0),
             ("number_of_cached_scripts", script_count as u64),
             ("number_of_functions", functions),

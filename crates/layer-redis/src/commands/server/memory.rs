@@ -30,7 +30,7 @@ const SUBCOMMANDS: &[Command] = &[
     row("memory|doctor", 2, 0, NO_KEYS, "Describes how memory is used, in words.", doctor),
     help_command("memory|help", Group::Server, "4.0.0"),
     row("memory|malloc-stats", 2, 0, NO_KEYS, "Returns what is known of the allocator.", allocator),
-    row("memory|purge", 2, 0, NO_KEYS, "Accepted; the allocator gives memory back by itself.", purge),
+    row("memory|purge", 2, 0, NO_KEYS, "Gives memory that the allocator keeps back to the system.", purge),
     row("memory|stats", 2, 0, NO_KEYS, "Returns figures about memory.", stats),
     row("memory|usage", -3, READONLY, USAGE_KEY, "Estimates the bytes that a key takes.", usage),
 ];
@@ -106,17 +106,18 @@ fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
     let used = context.layer.used_bytes();
     let startup = context.layer.identity.startup_bytes;
+    let client_bytes = context.layer.client_bytes();
     let figures = [
         ("peak.allocated", context.layer.statistics.used_peak(used)),
         ("total.allocated", used),
         ("startup.allocated", startup),
         ("replication.backlog", 0),
         ("clients.slaves", 0),
-        ("clients.normal", 0),
+        ("clients.normal", client_bytes),
         ("aof.buffer", 0),
-        ("overhead.total", 0),
+        ("overhead.total", startup + client_bytes),
         ("keys.count", keys),
-        ("keys.bytes-per-key", (used - startup) / keys.max(1)),
+        ("keys.bytes-per-key", used.saturating_sub(startup) / keys.max(1)),
         ("dataset.bytes", used - startup),
         ("allocator.resident", resources.rss_bytes),
     ];
@@ -147,6 +148,7 @@ fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fail
 }
 
 fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    (context.layer.purge)();
     context.reply.ok();
     Ok(())
 }

@@ -1,0 +1,209 @@
+//! How much memory the process may take, what takes it, and whether there is room for more.
+//!
+//! ```text
+//!   counted   rows       the store counts them: the tree's, those that only a snapshot holds, those about to be freed
+//!           + reserved   whoever keeps bytes of peers says so ([`Reserved`]): buffers of requests, mailboxes, queues
+//!   resident             what the system says the process has: measured now and then, by the server
+//!   uncounted            resident - counted at that moment: the program, its stacks, epochs on their way to the log,
+//!                        interpreters, what the allocator keeps
+//!   budget               what all of it may take
+//! ```
+//!
+//! Counting costs nothing and is exact at once; measuring tells the truth and is late. So there is room while what is
+//! counted is below both the budget and what the newest measurement leaves of the budget and an eighth. The kernel acts on
+//! resident memory, and the eighth is what may lie between it and the figures.
+//!
+//! Who asks: every layer, before it executes what may make its data larger. Reads and deletions never ask. Whoever may
+//! choose what to lose evicts instead of refusing ([`Memory::evicts_above`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The memory of one process. All its engines share the count of rows.
+pub struct Memory {
+    /// What the process may take; `u64::MAX` without a limit.
+    budget: AtomicU64,
+    /// Counted bytes up to which there is room, by the newest measurement.
+    ceiling: AtomicU64,
+    /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <= last_resort`.
+    last_resort: AtomicU64,
+    reserved: AtomicU64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            budget: AtomicU64::new(u64::MAX),
+            ceiling: AtomicU64::new(u64::MAX),
+            last_resort: AtomicU64::new(u64::MAX),
+            reserved: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Memory {
+    /// Sets what the process may take; `None`: as much as there is. Measure next.
+    pub fn set_budget(&self, bytes: Option<u64>) {
+        let bytes = bytes.unwrap_or(u64::MAX);
+        self.budget.store(bytes, Ordering::Relaxed);
+        self.ceiling.store(bytes, Ordering::Relaxed);
+        self.last_resort.store(with_an_eighth(bytes), Ordering::Relaxed);
+    }
+
+    pub fn budget(&self) -> Option<u64> {
+        Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
+    }
+
+    /// Tells what the system says is resident. Called many times a second.
+    pub fn measured(&self, resident_bytes: u64) {
+        let budget = self.budget.load(Ordering::Relaxed);
+        if budget == u64::MAX {
+            return;
+        }
+        let uncounted = resident_bytes.saturating_sub(self.counted_bytes());
+        let last_resort = with_an_eighth(budget).saturating_sub(uncounted);
+        self.last_resort.store(last_resort, Ordering::Relaxed);
+        self.ceiling.store(last_resort.min(budget), Ordering::Relaxed);
+    }
+
+    /// Rows and what is reserved.
+    pub fn counted_bytes(&self) -> u64 {
+        quartet_store::all_rows_bytes() + self.reserved.load(Ordering::Relaxed)
+    }
+
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Nothing that makes the data larger may begin.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.counted_bytes() > self.ceiling.load(Ordering::Relaxed)
+    }
+
+    /// The same for those who evict: they go on until the kernel's limit is near, since what they evict may be held by a
+    /// checkpoint for a while.
+    #[inline]
+    pub fn is_nearly_gone(&self) -> bool {
+        self.counted_bytes() > self.last_resort.load(Ordering::Relaxed)
+    }
+
+    /// Whoever evicts keeps live rows and reserved bytes below this, so that it need not refuse. Never less than half of the
+    /// budget: evicting does not cure an allocator that keeps what it was given back.
+    pub fn evicts_above(&self) -> u64 {
+        let budget = self.budget.load(Ordering::Relaxed);
+        let last_resort = self.last_resort.load(Ordering::Relaxed);
+        last_resort.saturating_sub(budget / 16).clamp(budget / 2, budget)
+    }
+}
+
+fn with_an_eighth(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
+
+/// Bytes that count until this is dropped: a buffer, a mailbox, a queue. One for each owner, told the new size when that
+/// has changed much; not for each piece.
+pub struct Reserved {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Reserved {
+    pub fn new(memory: Arc<Memory>) -> Reserved {
+        Reserved { memory, bytes: 0 }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts `bytes` from now on, whether there is room for them or not: they are there already.
+    pub fn set(&mut self, bytes: u64) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        // Two's complement: adding the difference also subtracts.
+        self.memory
+            .reserved
+            .fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` if there is room for what they are more than now. If not, nothing changes, and the owner ends what
+    /// it was about to do in its protocol's words.
+    pub fn try_set(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let counted = self.memory.counted_bytes();
+        let has_room = more == 0 || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
+        if has_room {
+            self.set(bytes);
+        }
+        has_room
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other tests of this process count rows at the same time; this is far more than they do.
+    const MUCH: u64 = 1 << 40;
+
+    fn memory(budget: u64) -> Arc<Memory> {
+        let memory = Memory::default();
+        memory.set_budget(Some(budget));
+        Arc::new(memory)
+    }
+
+    #[test]
+    fn without_a_budget_there_is_always_room() {
+        let memory = Arc::new(Memory::default());
+        let mut reserved = Reserved::new(memory.clone());
+        memory.measured(u64::MAX / 2);
+        assert!(reserved.try_set(MUCH) && !memory.is_short() && !memory.is_nearly_gone());
+        assert_eq!(memory.budget(), None);
+        assert!(memory.evicts_above() > MUCH);
+    }
+
+    #[test]
+    fn what_is_reserved_counts_until_it_is_dropped() {
+        let memory = memory(8 * MUCH);
+        let (mut one, mut two) = (Reserved::new(memory.clone()), Reserved::new(memory.clone()));
+        one.set(5 * MUCH);
+        assert!(two.try_set(2 * MUCH) && !memory.is_short());
+        assert!(!two.try_set(4 * MUCH));
+        assert_eq!((two.bytes(), memory.reserved_bytes()), (2 * MUCH, 7 * MUCH));
+        two.set(7 * MUCH / 2);
+        assert!(memory.is_short() && !memory.is_nearly_gone());
+        two.set(5 * MUCH);
+        assert!(memory.is_nearly_gone());
+        assert!(two.try_set(4 * MUCH), "less is always possible");
+        drop(one);
+        assert!(!memory.is_short());
+        drop(two);
+        assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_resident_and_not_counted_leaves_less_room() {
+        let memory = memory(8 * MUCH);
+        let mut reserved = Reserved::new(memory.clone());
+        reserved.set(6 * MUCH);
+        memory.measured(6 * MUCH);
+        assert!(!memory.is_short());
+        memory.measured(10 * MUCH);
+        assert!(memory.is_short() && memory.is_nearly_gone());
+        assert_eq!(
+            memory.evicts_above(),
+            MUCH * 9 / 2,
+            "more is not evicted for what eviction does not give back"
+        );
+        reserved.set(4 * MUCH);
+        assert!(!memory.is_short());
+        memory.measured(4 * MUCH);
+        assert!(memory.evicts_above() == 8 * MUCH);
+    }
+}

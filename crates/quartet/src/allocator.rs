@@ -1,0 +1,131 @@
+//! The allocator of the server: mimalloc, and the system itself for what is very large.
+//!
+//! A block of [`LARGE`] bytes or more is a mapping of its own. It is the system's again the moment it is freed, and it
+//! grows by moving its pages and not their bytes, so a buffer that doubles on its way to 400 MB never stands there twice.
+//! Everything smaller is mimalloc's; what that keeps for later is given back by [`purge`].
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::{NonNull, null_mut};
+
+use mimalloc::MiMalloc;
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+
+/// Below this, mapping and the faults of fresh pages would cost more than they save.
+const LARGE: usize = 16 << 20;
+
+pub struct Allocator;
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= PAGE_BYTES_MIN
+}
+
+/// Mappings begin at multiples of a page, which no system makes smaller than this.
+const PAGE_BYTES_MIN: usize = 4096;
+
+// SAFETY: a block is the mapping's or mimalloc's by its layout alone, which `dealloc` and `realloc` are given again
+// unchanged, so each block goes back to where it came from. Mappings are fresh, zeroed, at least as long as asked for, and
+// aligned to a page. Nothing here unwinds.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
+        // SAFETY: the caller's promise about the layout is passed on.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return map(layout.size());
+        }
+        // SAFETY: as above.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if is_large(layout) {
+            // SAFETY: the block is a mapping of this length, and nobody uses it any more.
+            let unmapped = unsafe { rustix::mm::munmap(block.cast(), layout.size()) };
+            debug_assert!(unmapped.is_ok());
+            return;
+        }
+        // SAFETY: the block is mimalloc's, by its layout.
+        unsafe { MiMalloc.dealloc(block, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the new size does not overflow when rounded up to the alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        match (is_large(layout), is_large(new)) {
+            // SAFETY: the block is mimalloc's and stays so.
+            (false, false) => unsafe { MiMalloc.realloc(block, layout, new_size) },
+            // SAFETY: the block is a mapping of the old length, which nobody else uses.
+            (true, true) => unsafe {
+                let flags = MremapFlags::MAYMOVE;
+                rustix::mm::mremap(block.cast(), layout.size(), new_size, flags)
+                    .map_or(null_mut(), |moved| moved.cast())
+            },
+            // SAFETY: both blocks are as long as their layouts say, and the new one is nobody else's.
+            _ => unsafe {
+                let Some(moved) = NonNull::new(self.alloc(new)) else {
+                    return null_mut();
+                };
+                moved
+                    .as_ptr()
+                    .copy_from_nonoverlapping(block, layout.size().min(new_size));
+                self.dealloc(block, layout);
+                moved.as_ptr()
+            },
+        }
+    }
+}
+
+fn map(bytes: usize) -> *mut u8 {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: an anonymous mapping at an address that the system chooses touches nothing that is there.
+    let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE) };
+    mapped.map_or(null_mut(), |mapped| mapped.cast())
+}
+
+/// Gives the system back what mimalloc keeps for later.
+pub fn purge() {
+    // SAFETY: it may be called from any thread at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way over the border between the two, each byte where it was before.
+    #[test]
+    fn blocks_keep_their_bytes_while_they_grow_and_shrink() {
+        let sizes = [
+            1,
+            LARGE - 1,
+            LARGE,
+            LARGE + 1,
+            3 * LARGE,
+            LARGE,
+            100,
+            2 * LARGE,
+            LARGE - 1,
+        ];
+        let mut bytes: Vec<u8> = Vec::new();
+        for size in sizes {
+            bytes.truncate(size);
+            bytes.shrink_to(size);
+            bytes.reserve_exact(size - bytes.len());
+            let kept = bytes.len();
+            assert!((0..kept).step_by(4093).all(|index| bytes[index] == index as u8));
+            bytes.extend((kept..size).map(|index| index as u8));
+        }
+        assert!(vec![0u8; 2 * LARGE].iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,92 @@
+//! Work that is done again and again on one thread: expiry, tidying up, writing counters down.
+//!
+//! A cycle that panics is told of in the log and done again a second later. What it had begun was a transaction, which its
+//! panic has taken back; so the next turn finds a sound state. The other cycles go on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long a cycle that has panicked is left alone.
+const AFTER_A_PANIC: Duration = Duration::from_secs(1);
+
+pub struct Cycle {
+    name: &'static str,
+    every: Duration,
+    turn: Box<dyn FnMut() + Send>,
+    due: Option<Instant>,
+}
+
+impl Cycle {
+    pub fn new(name: &'static str, every: Duration, turn: impl FnMut() + Send + 'static) -> Cycle {
+        Cycle {
+            name,
+            every,
+            turn: Box::new(turn),
+            due: None,
+        }
+    }
+
+    fn run(&mut self) {
+        let pause = match catch_unwind(AssertUnwindSafe(&mut self.turn)) {
+            Ok(()) => self.every,
+            Err(_) => {
+                tracing::error!(cycle = self.name, "a cycle panicked: it is run again in a second");
+                AFTER_A_PANIC
+            }
+        };
+        self.due = Some(Instant::now() + pause);
+    }
+}
+
+/// Runs each cycle when it is due, the first time at once.
+pub async fn run(mut cycles: Vec<Cycle>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        let Some(next) = cycles.iter_mut().min_by_key(|cycle| cycle.due) else {
+            return;
+        };
+        if let Some(due) = next.due.filter(|due| *due > Instant::now()) {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                _ = stop.changed() => continue,
+            }
+        }
+        next.run();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A panic ended the thread of the cycles, and nobody noticed: keys no longer expired, databases were no longer tidied.
+    #[test]
+    fn a_cycle_that_panics_is_run_again_and_the_others_go_on() {
+        let (told, heard) = mpsc::channel();
+        let (stop, stopped) = watch::channel(false);
+        let other = told.clone();
+        let mut turns = 0;
+        let cycles = vec![
+            Cycle::new("panics once", Duration::from_millis(1), move || {
+                turns += 1;
+                assert!(turns != 1, "a bug");
+                told.send("again").unwrap();
+            }),
+            Cycle::new("other", Duration::from_millis(1), move || {
+                let _ = other.send("other");
+            }),
+        ];
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            runtime.unwrap().block_on(run(cycles, stopped));
+        });
+        assert_eq!(heard.recv(), Ok("other"));
+        while heard.recv().unwrap() != "again" {}
+        stop.send_replace(true);
+        thread.join().unwrap();
+    }
+}

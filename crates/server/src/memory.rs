@@ -1,0 +1,173 @@
+//! What the process may take of the machine's memory, and measuring what it has taken.
+//!
+//! The kernel ends a process that takes more than its control group or the machine has. Before that the layers refuse to
+//! grow, or evict (`quartet_engine::Memory`). Unless an operator names a budget it is four fifths of what the process can
+//! have: with the eighth that the figures may be off, nine tenths are never exceeded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quartet_engine::{Engine, Memory};
+use tokio::sync::watch;
+
+use crate::resources;
+
+/// How often resident memory is measured.
+const MEASURED_EVERY: Duration = Duration::from_millis(50);
+/// How often at most the allocator is asked for what it keeps.
+const PURGED_EVERY: Duration = Duration::from_millis(500);
+/// Less than this is left with the allocator.
+const PURGED_FROM: u64 = 32 << 20;
+
+/// What the process may take, and what that was taken from.
+#[derive(Clone, Copy)]
+pub struct Budget {
+    pub bytes: Option<u64>,
+    pub source: &'static str,
+}
+
+impl Budget {
+    /// What an operator has given, or else follows from the system.
+    pub fn new(given: Option<u64>) -> Budget {
+        let (bytes, source) = match given {
+            Some(0) => (None, "none"),
+            Some(bytes) => (Some(bytes), "memory-bytes"),
+            None => match available(Path::new("/")) {
+                Some((bytes, source)) => (Some(bytes / 5 * 4), source),
+                None => (None, "none"),
+            },
+        };
+        tracing::info!(bytes = bytes.unwrap_or(0), source, "budget of memory");
+        Budget { bytes, source }
+    }
+
+    /// How large an epoch may grow before it is closed: several wait in memory for the log.
+    pub fn epoch_bytes_max(self, usual: usize) -> usize {
+        let share = self.bytes.map_or(usize::MAX, |bytes| (bytes / 64) as usize);
+        usual.min(share)
+    }
+
+    pub fn apply(self, memory: &Memory) {
+        memory.set_budget(self.bytes);
+        memory.measured(resources::anonymous_bytes());
+    }
+}
+
+/// What the process can have: the least of its control groups' limits and the machine's memory, and which that was.
+fn available(root: &Path) -> Option<(u64, &'static str)> {
+    let machine = resources::machine_bytes_in(root).map(|bytes| (bytes, "machine"));
+    let group = group_limit(root).map(|bytes| (bytes, "control-group"));
+    machine.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)
+}
+
+/// The least limit of the process's control group and those above it, of either version.
+fn group_limit(root: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let groups = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (mount, files): (&str, &[&str]) = match controllers {
+            "" => ("sys/fs/cgroup", &["memory.max", "memory.high"]),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("sys/fs/cgroup/memory", &["memory.limit_in_bytes"])
+            }
+            _ => return None,
+        };
+        least_limit(&root.join(mount), path, files)
+    });
+    groups.min()
+}
+
+/// The least limit in `files` of the group at `path` and the groups above it, up to the mount. In a container the path may
+/// be the host's and lead nowhere; then the mount is the group itself.
+fn least_limit(mount: &Path, path: &str, files: &[&str]) -> Option<u64> {
+    let group: PathBuf = mount.join(path.trim_start_matches('/'));
+    let groups = group.ancestors().take_while(|group| group.starts_with(mount));
+    let limits = groups.flat_map(|group| files.iter().filter_map(|file| read_limit(&group.join(file))));
+    limits.min()
+}
+
+/// Both "max" and numbers beyond any machine mean that there is no limit.
+fn read_limit(path: &Path) -> Option<u64> {
+    let bytes = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    (bytes < 1 << 60).then_some(bytes)
+}
+
+/// Measures until the server stops, and asks the allocator for what it keeps when that has become much.
+pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(MEASURED_EVERY);
+    let (mut purged, mut kept) = (Instant::now(), 0);
+    while !*stop.borrow() {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = stop.changed() => continue,
+        }
+        let memory = engine.memory();
+        let uncounted = resources::anonymous_bytes().saturating_sub(memory.counted_bytes());
+        if uncounted > kept + PURGED_FROM && purged.elapsed() >= PURGED_EVERY {
+            purge();
+            purged = Instant::now();
+            // What is left is in use, or cannot be given back: only more of it is worth asking again.
+            kept = resources::anonymous_bytes().saturating_sub(memory.counted_bytes());
+        }
+        kept = kept.min(uncounted);
+        memory.measured(resources::anonymous_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// A file system with these files.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn check(files: &[(&str, &str)], expected: Option<(u64, &'static str)>) {
+        assert_eq!(available(root(files).path()), expected, "{files:?}");
+    }
+
+    const MACHINE: (&str, &str) = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn the_least_limit_counts() {
+        check(&[], None);
+        check(&[MACHINE], Some((8 * GIB, "machine")));
+        let v2 = ("proc/self/cgroup", "0::/system.slice/quartet.service\n");
+        let max = |limit| ("sys/fs/cgroup/system.slice/quartet.service/memory.max", limit);
+        check(&[MACHINE, v2, max("max\n")], Some((8 * GIB, "machine")));
+        check(&[MACHINE, v2, max("2147483648\n")], Some((2 * GIB, "control-group")));
+        check(&[MACHINE, v2, max("99999999999\n")], Some((8 * GIB, "machine")));
+        let above = ("sys/fs/cgroup/system.slice/memory.high", "1073741824\n");
+        check(&[MACHINE, v2, max("2147483648\n"), above], Some((GIB, "control-group")));
+    }
+
+    #[test]
+    fn containers_and_the_first_version_are_understood() {
+        let outside = ("proc/self/cgroup", "0::/docker/0123abcd\n");
+        let inside = ("sys/fs/cgroup/memory.max", "1073741824\n");
+        check(&[MACHINE, outside, inside], Some((GIB, "control-group")));
+        let v1 = (
+            "proc/self/cgroup",
+            "12:cpu,cpuacct:/x\n4:memory:/docker/0123\n1:name=systemd:/x\n",
+        );
+        let limit = |limit| ("sys/fs/cgroup/memory/docker/0123/memory.limit_in_bytes", limit);
+        check(&[MACHINE, v1, limit("1073741824\n")], Some((GIB, "control-group")));
+        check(
+            &[MACHINE, v1, limit("9223372036854771712\n")],
+            Some((8 * GIB, "machine")),
+        );
+        let host = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
+        check(&[MACHINE, v1, host], Some((GIB, "control-group")));
+    }
+}
