@@ -6,9 +6,11 @@
 mod clock;
 mod disk;
 mod faulty_disk;
+mod memory_disk;
 mod real_disk;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, File};
 pub use faulty_disk::{FaultyDisk, SECTOR_BYTES, WriteFault};
+pub use memory_disk::MemoryDisk;
 pub use real_disk::{RealDisk, create_directory_durably};

@@ -160,6 +160,8 @@ pub struct Identity {
     /// The program's path.
     pub executable: String,
     pub config_file: String,
+    /// What is written outlives the process.
+    pub keeps_data: bool,
 }
 
 impl Redis {

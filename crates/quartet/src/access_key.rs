@@ -24,10 +24,15 @@ pub fn load_or_make(data: &Path) -> Result<((String, String), bool)> {
 
 /// A new access key in the place of the one before, which is valid no longer.
 pub fn make(data: &Path) -> Result<(String, String)> {
-    let id = format!("QK{}", random_hexadecimal(9)?.to_ascii_uppercase());
-    let secret = random_hexadecimal(24)?;
+    let (id, secret) = random()?;
     credential_file::write(&data.join(FILE), &format!("{id}:{secret}"))?;
     Ok((id, secret))
+}
+
+/// A name and a secret that nobody has had.
+pub fn random() -> Result<(String, String)> {
+    let id = format!("QK{}", random_hexadecimal(9)?.to_ascii_uppercase());
+    Ok((id, random_hexadecimal(24)?))
 }
 
 /// In a damaged line the checksum may be taken for a part of the secret.

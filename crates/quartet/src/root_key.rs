@@ -24,6 +24,13 @@ pub fn load_or_make(data: &Path) -> Result<(Option<String>, [u8; 32])> {
     Ok((Some(key), hash))
 }
 
+/// A key of a server that keeps nothing, and its hash.
+pub fn make_unkept() -> Result<(Option<String>, [u8; 32])> {
+    let key = random_key()?;
+    let hash = hash(&key);
+    Ok((Some(key), hash))
+}
+
 /// A new key in the place of the one before, which is valid no longer.
 pub fn make(data: &Path) -> Result<String> {
     let key = random_key()?;

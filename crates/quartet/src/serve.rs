@@ -1,7 +1,7 @@
 //! `quartet serve`: assembles a server, says where it listens, and waits for the end.
 
 use anyhow::Result;
-use quartet_server::{Credentials, Server};
+use quartet_server::{Credentials, Data, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access_key;
@@ -14,18 +14,27 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     let (new_key, credentials) = if arguments.is_dev() {
         (None, Credentials::None)
     } else {
-        let (new_key, sha256) = root_key::load_or_make(&arguments.data())?;
+        let (new_key, sha256) = match arguments.data() {
+            Data::Folder(folder) => root_key::load_or_make(&folder)?,
+            Data::Memory => root_key::make_unkept()?,
+        };
         (new_key, Credentials::Key { sha256 })
     };
     let (new_access_key, access_keys) = match arguments.access_keys()? {
         Some(given) => (None, given),
         None if arguments.is_dev() => (None, Vec::new()),
         None => {
-            let (access_key, is_new) = access_key::load_or_make(&arguments.data())?;
+            let (access_key, is_new) = match arguments.data() {
+                Data::Folder(folder) => access_key::load_or_make(&folder)?,
+                Data::Memory => (access_key::random()?, true),
+            };
             (is_new.then(|| access_key.clone()), vec![access_key])
         }
     };
     let server = Server::start(arguments.validated(credentials, access_keys)?)?;
+    if arguments.data() == Data::Memory {
+        println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+    }
     if let Some(key) = new_key {
         println!("root key, shown this once: {key}");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Listen, RestTokens, Settings, TlsFiles};
+use quartet_server::{Credentials, Data, Listen, RestTokens, Settings, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -16,7 +16,7 @@ pub const DEFAULT_DATA: &str = "quartet-data";
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
-    /// Directory that holds the log and the checkpoints [default: quartet-data]
+    /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default: quartet-data]
     #[arg(long, env = "QUARTET_DATA")]
     data: Option<PathBuf>,
     /// Where rows are kept [default: memory]
@@ -144,8 +144,8 @@ impl ServeArguments {
         }
     }
 
-    pub fn data(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA))
+    pub fn data(&self) -> Data {
+        Data::named(self.data.as_deref().unwrap_or(Path::new(DEFAULT_DATA)))
     }
 
     pub fn is_dev(&self) -> bool {

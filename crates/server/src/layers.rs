@@ -1,6 +1,7 @@
 //! Makes the layers over one logical database: those of the default one when the server starts, those of another when somebody
 //! comes in.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
@@ -49,12 +50,8 @@ impl LayerMaker {
         let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());
         layer.directory = Some(directory);
         self.settings.tell(&layer.config);
-        let file = UsersInDirectory::new(&self.settings.data);
-        layer.config.start_with("aclfile", file.path().display().to_string());
-        let has_users = file.path().exists();
-        layer.user_file = Some(Box::new(file));
-        if has_users && let Err(error) = layer.load_users() {
-            bail!("the file of users: {error}");
+        if let Some(folder) = self.settings.data.folder() {
+            read_users(&mut layer, folder)?;
         }
         if let Credentials::Key { sha256 } = self.settings.credentials {
             layer.users.require_password(Some(sha256));
@@ -148,6 +145,18 @@ impl LayerMaker {
             durability: self.settings.durability,
         }
     }
+}
+
+/// Gives the layer the users in the folder of data, and lets it keep them there.
+fn read_users(layer: &mut Redis, folder: &Path) -> Result<()> {
+    let file = UsersInDirectory::new(folder);
+    layer.config.start_with("aclfile", file.path().display().to_string());
+    let has_users = file.path().exists();
+    layer.user_file = Some(Box::new(file));
+    if has_users && let Err(error) = layer.load_users() {
+        bail!("the file of users: {error}");
+    }
+    Ok(())
 }
 
 /// Makes a layer follow what is decided about its database.

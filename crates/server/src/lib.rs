@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress};
-use quartet_env::{RealDisk, SystemClock};
+use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::LayerId;
@@ -47,7 +47,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
-pub use settings::{Credentials, Listen, RestTokens, Settings};
+pub use settings::{Credentials, Data, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
 use crate::bell::Porter;
@@ -380,6 +380,7 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
         startup_bytes,
         executable: resources::executable(),
         config_file: settings.config_file.clone().unwrap_or_default(),
+        keeps_data: settings.data != Data::Memory,
     }
 }
 
@@ -407,7 +408,7 @@ const BLOCKING_THREADS: usize = 4;
 const STACK_BYTES: usize = 16 << 20;
 
 fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
-    let disk = RealDisk::open(&settings.data).with_context(|| format!("opening {}", settings.data.display()))?;
+    let disk = open_disk(&settings.data)?;
     let started = std::time::Instant::now();
     let mut reported = started;
     let mut progress = |progress: OpenProgress| {
@@ -422,13 +423,18 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         }
     };
     let usual = EngineOptions::default();
-    let options = EngineOptions {
+    let mut options = EngineOptions {
         segment_bytes: settings.log_segment_bytes,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
         ..usual
     };
+    if settings.data == Data::Memory {
+        // What is behind a checkpoint is of no use to anybody, and takes memory until it is trimmed.
+        options.segment_bytes = options.segment_bytes.min(MEMORY_SEGMENT_BYTES);
+        options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
+    }
     let engine = Engine::open(
-        Arc::new(disk),
+        disk,
         Arc::new(SystemClock),
         options,
         Box::new(log_failed),
@@ -436,10 +442,28 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     )?;
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,
-        "opened {}",
-        settings.data.display()
+        "opened {:?}",
+        settings.data
     );
     Ok(engine)
+}
+
+/// Log and checkpoints of a server without a folder hold no more than this together. Like a full disk, that refuses writes.
+const MEMORY_DISK_BYTES: u64 = 4 << 30;
+const MEMORY_SEGMENT_BYTES: u64 = 4 << 20;
+const MEMORY_LOG_BYTES: u64 = 16 << 20;
+
+fn open_disk(data: &Data) -> Result<Arc<dyn Disk>> {
+    match data {
+        Data::Folder(path) => {
+            let disk = RealDisk::open(path).with_context(|| format!("opening {}", path.display()))?;
+            Ok(Arc::new(disk))
+        }
+        Data::Memory => {
+            tracing::warn!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+            Ok(Arc::new(MemoryDisk::new(MEMORY_DISK_BYTES)))
+        }
+    }
 }
 
 /// The log can no longer be written. What was acknowledged is on disk; nothing more may be acknowledged, so the process

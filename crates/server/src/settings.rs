@@ -1,7 +1,7 @@
 //! Validated settings of a server. The binary fills them from flags, environment and file.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,9 +13,34 @@ use quartet_layer_redis::config::Config;
 use crate::layers::appendfsync;
 use crate::tls::TlsFiles;
 
+/// Where the log and the checkpoints lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    Folder(PathBuf),
+    /// Nowhere that outlives the process.
+    Memory,
+}
+
+impl Data {
+    /// The word `memory`, or a path.
+    pub fn named(given: &Path) -> Data {
+        match given.to_str() {
+            Some("memory") => Data::Memory,
+            _ => Data::Folder(given.to_owned()),
+        }
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Data::Folder(path) => Some(path),
+            Data::Memory => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub data: PathBuf,
+    pub data: Data,
     pub durability: Durability,
     pub redis: Listen,
     pub http: Listen,
@@ -137,8 +162,10 @@ impl Settings {
     /// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine can connect, and only for
     /// this machine where others can.
     pub fn tell(&self, config: &Config) {
-        let data = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
-        config.start_with("dir", data.display().to_string());
+        if let Some(folder) = self.data.folder() {
+            let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+            config.start_with("dir", path.display().to_string());
+        }
         config.start_with("appendfsync", appendfsync(self.durability).into());
         // Parameters are signed; nobody means more than that.
         let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
@@ -198,7 +225,7 @@ mod tests {
 
     fn told(redis: &str) -> Vec<String> {
         let settings = Settings {
-            data: "some/data".into(),
+            data: Data::Folder("some/data".into()),
             durability: Durability::Interval,
             redis: redis.parse().unwrap(),
             http: Listen::Off,

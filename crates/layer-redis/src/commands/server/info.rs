@@ -85,6 +85,11 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "redis_mode", "standalone");
     line(out, "quartet_version", &identity.quartet_version);
     line(out, "quartet_durability", context.layer.space.durability.name());
+    line(
+        out,
+        "quartet_data",
+        if identity.keeps_data { "folder" } else { "memory" },
+    );
     line(out, "os", std::env::consts::OS);
     line(out, "arch_bits", usize::BITS);
     line(out, "process_id", identity.process_id);
