@@ -22,6 +22,8 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes every create, rename and remove so far durable.
     fn sync_directory(&self) -> io::Result<()>;
+    /// What files of this directory may still take together.
+    fn available_bytes(&self) -> io::Result<u64>;
 }
 
 /// One open file. Offsets and lengths are in bytes.

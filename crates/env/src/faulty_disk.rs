@@ -3,8 +3,10 @@
 //! Every file has two contents: what readers see, and what would survive a loss of power. A write marks the sectors it
 //! touches as dirty; a sync carries the dirty sectors over. Names are kept twice in the same way.
 //!
-//! - `fail_write`, `fail_sync` make the n-th such call from now fail, once. A failed sync leaves its sectors visible but
-//!   clean, as Linux does: a second sync would succeed without writing them, and a crash would take them back.
+//! - `fail` makes the n-th operation of a kind from now fail, once. A failed sync leaves its sectors visible but clean, as
+//!   Linux does: a second sync would succeed without writing them, and a crash would take them back.
+//! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in whole blocks. The space
+//!   of a removed file comes back when the directory has been synced.
 //! - `crash` drops what was not synced; `crash_keeping_some` keeps a random part of it, sector by sector, as a disk does
 //!   that writes in whatever order it likes. A sector is never torn. Files opened before a crash answer errors after it.
 //! - `flip` and `truncate` damage what is stored, beneath any sync.
@@ -19,15 +21,64 @@ use std::sync::Arc;
 /// What a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// How a write fails.
+/// Space is given out in units of this.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteFault {
-    /// Nothing is written; EIO.
+pub enum Operation {
+    Create,
+    Open,
+    List,
+    Rename,
+    Remove,
+    Read,
+    Write,
+    /// Cutting or growing a file.
+    Resize,
+    /// Reserving room for a file.
+    Allocate,
+    /// Of a file or of the directory.
+    Sync,
+}
+
+impl Operation {
+    pub const ALL: [Operation; 10] = [
+        Operation::Create,
+        Operation::Open,
+        Operation::List,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::Read,
+        Operation::Write,
+        Operation::Resize,
+        Operation::Allocate,
+        Operation::Sync,
+    ];
+}
+
+/// How an operation fails. Nothing is done, if not said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO.
     Error,
-    /// Nothing is written; ENOSPC.
+    /// ENOSPC.
     NoSpace,
-    /// The first half is written; ENOSPC.
+    /// ENOSPC; a write has written its first half.
     Short,
+    /// EMFILE.
+    NoDescriptor,
+}
+
+impl Fault {
+    fn error(self) -> io::Error {
+        let code = match self {
+            Fault::Error => Errno::IO,
+            Fault::NoSpace | Fault::Short => Errno::NOSPC,
+            Fault::NoDescriptor => Errno::MFILE,
+        };
+        io::Error::from_raw_os_error(code.raw_os_error())
+    }
 }
 
 /// Clones share the same disk; `fork` makes an independent copy.
@@ -44,8 +95,10 @@ struct State {
     next_file: u64,
     /// Counts crashes; a file remembers the one it was opened in.
     incarnation: u64,
-    write_fault: Option<(u64, WriteFault)>,
-    sync_fault: Option<u64>,
+    /// Operation, which one from now, how.
+    faults: Vec<(Operation, u64, Fault)>,
+    /// Bytes that all files may take; none: as many as memory has.
+    capacity: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +110,9 @@ struct Content {
     synced: Vec<u8>,
     /// Sectors that the next sync writes. Others may differ from `synced` too, if their sync failed.
     dirty: BTreeSet<usize>,
+    /// Reserved on the disk, and what of that survives a loss of power.
+    allocated: u64,
+    allocated_synced: u64,
 }
 
 impl FaultyDisk {
@@ -71,20 +127,24 @@ impl FaultyDisk {
         }
     }
 
-    /// The `nth` write from now fails; 1 is the next one.
-    pub fn fail_write(&self, nth: u64, fault: WriteFault) {
-        self.state.lock().write_fault = Some((nth, fault));
+    /// The `nth` operation of this kind from now fails; 1 is the next one.
+    pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
+        self.state.lock().faults.push((operation, nth, fault));
     }
 
-    /// The `nth` sync from now, of a file or of the directory, fails; 1 is the next one.
-    pub fn fail_sync(&self, nth: u64) {
-        self.state.lock().sync_fault = Some(nth);
-    }
-
-    /// True if a failure ordered with `fail_write` or `fail_sync` has not come up yet.
+    /// True if a failure ordered with `fail` has not come up yet.
     pub fn fault_pending(&self) -> bool {
-        let state = self.state.lock();
-        state.write_fault.is_some() || state.sync_fault.is_some()
+        !self.state.lock().faults.is_empty()
+    }
+
+    /// Lets all files together take so many bytes. What they take already stays.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state.lock().capacity = bytes;
+    }
+
+    /// What all files take.
+    pub fn taken_bytes(&self) -> u64 {
+        self.state.lock().taken_bytes()
     }
 
     /// Loses power: everything that was not synced is gone. Ordered failures are forgotten.
@@ -157,25 +217,49 @@ impl State {
         self.names_synced = names.clone();
         self.names = names;
         self.incarnation += 1;
-        self.write_fault = None;
-        self.sync_fault = None;
+        self.faults.clear();
     }
 
-    /// The fault due for this write, if any; counts it.
-    fn next_write_fault(&mut self) -> Option<WriteFault> {
-        let (left, fault) = self.write_fault?;
-        self.write_fault = (left > 1).then_some((left - 1, fault));
-        (left == 1).then_some(fault)
+    /// The fault due for this operation, if any; counts it.
+    fn next_fault(&mut self, operation: Operation) -> Option<Fault> {
+        for (_, left, _) in self.faults.iter_mut().filter(|(kind, ..)| *kind == operation) {
+            *left -= 1;
+        }
+        let due = self.faults.iter().position(|&(_, left, _)| left == 0)?;
+        Some(self.faults.remove(due).2)
     }
 
-    fn next_sync_fails(&mut self) -> bool {
-        let Some(left) = self.sync_fault else { return false };
-        self.sync_fault = (left > 1).then_some(left - 1);
-        left == 1
+    fn check(&mut self, operation: Operation) -> io::Result<()> {
+        self.next_fault(operation).map_or(Ok(()), |fault| Err(fault.error()))
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        let named: BTreeSet<_> = self.names.values().chain(self.names_synced.values()).collect();
+        named
+            .into_iter()
+            .filter_map(|id| self.files.get(id))
+            .map(Content::taken_bytes)
+            .sum()
+    }
+
+    /// True if file `id` may grow to `bytes`.
+    fn has_room(&self, id: FileId, bytes: u64) -> bool {
+        let Some(capacity) = self.capacity else { return true };
+        let taken = self.files.get(&id).map_or(0, Content::taken_bytes);
+        let more = in_blocks(bytes).saturating_sub(taken);
+        more == 0 || self.taken_bytes() + more <= capacity
     }
 }
 
+fn in_blocks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES)
+}
+
 impl Content {
+    fn taken_bytes(&self) -> u64 {
+        in_blocks(self.allocated.max(self.visible.len() as u64))
+    }
+
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.visible.len() < end {
@@ -191,6 +275,12 @@ impl Content {
         self.mark(low, high);
     }
 
+    /// What was reserved beyond the new end is given back.
+    fn resize(&mut self, bytes: usize) {
+        self.set_len(bytes);
+        self.allocated = self.allocated.min(bytes as u64);
+    }
+
     fn mark(&mut self, start: usize, end: usize) {
         if start < end {
             self.dirty.extend(start / SECTOR_BYTES..=(end - 1) / SECTOR_BYTES);
@@ -198,6 +288,7 @@ impl Content {
     }
 
     fn sync(&mut self) {
+        self.allocated_synced = self.allocated;
         self.synced.resize(self.visible.len(), 0);
         for sector in std::mem::take(&mut self.dirty) {
             self.carry_over(sector);
@@ -227,6 +318,7 @@ impl Content {
         }
         self.synced.resize(length, 0);
         self.visible = self.synced.clone();
+        self.allocated = self.allocated_synced;
     }
 }
 
@@ -234,6 +326,7 @@ impl Disk for FaultyDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
         check_name(name)?;
         let mut state = self.state.lock();
+        state.check(Operation::Create)?;
         let id = match state.names.get(name) {
             Some(&id) => id,
             None => {
@@ -243,17 +336,20 @@ impl Disk for FaultyDisk {
                 id
             }
         };
-        state.files.entry(id).or_default().set_len(0);
+        state.files.entry(id).or_default().resize(0);
         Ok(self.handle(id, state.incarnation))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.check(Operation::Open)?;
         Ok(self.handle(state.find(name)?, state.incarnation))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.state.lock().names.keys().cloned().collect())
+        let mut state = self.state.lock();
+        state.check(Operation::List)?;
+        Ok(state.names.keys().cloned().collect())
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
@@ -264,6 +360,7 @@ impl Disk for FaultyDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(to)?;
         let mut state = self.state.lock();
+        state.check(Operation::Rename)?;
         let id = state.find(from)?;
         state.names.remove(from);
         state.names.insert(to.to_owned(), id);
@@ -272,6 +369,7 @@ impl Disk for FaultyDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
+        state.check(Operation::Remove)?;
         state.find(name)?;
         state.names.remove(name);
         Ok(())
@@ -279,11 +377,15 @@ impl Disk for FaultyDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        if state.next_sync_fails() {
-            return Err(input_output_error());
-        }
+        state.check(Operation::Sync)?;
         state.names_synced = state.names.clone();
         Ok(())
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        let state = self.state.lock();
+        let capacity = state.capacity.unwrap_or(u64::MAX);
+        Ok(capacity.saturating_sub(state.taken_bytes()))
     }
 }
 
@@ -307,7 +409,7 @@ impl FaultyFile {
     fn with<T>(&self, act: impl FnOnce(&mut State, FileId) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state.lock();
         if state.incarnation != self.incarnation {
-            return Err(input_output_error());
+            return Err(Fault::Error.error());
         }
         act(&mut state, self.id)
     }
@@ -319,26 +421,34 @@ impl FaultyFile {
 
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.with_content(|content| {
+        self.with(|state, id| {
+            state.check(Operation::Read)?;
+            let content = state.files.entry(id).or_default();
             let rest = content.visible.get(offset as usize..).unwrap_or_default();
             let bytes = rest.len().min(buffer.len());
             buffer[..bytes].copy_from_slice(&rest[..bytes]);
-            bytes
+            Ok(bytes)
         })
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.with(|state, id| {
-            let fault = state.next_write_fault();
+            let fault = state.next_fault(Operation::Write);
+            let is_full = !state.has_room(id, offset + bytes.len() as u64);
             let content = state.files.entry(id).or_default();
-            match fault {
+            match fault.or(is_full.then_some(Fault::Short)) {
                 None => content.write(offset as usize, bytes),
-                Some(WriteFault::Error) => return Err(input_output_error()),
-                Some(WriteFault::NoSpace) => return Err(no_space_error()),
-                Some(WriteFault::Short) => {
+                Some(Fault::Short) if !is_full => {
                     content.write(offset as usize, &bytes[..bytes.len() / 2]);
-                    return Err(no_space_error());
+                    return Err(Fault::Short.error());
                 }
+                Some(Fault::Short) => {
+                    // What is still within the blocks that the file has.
+                    let room = content.taken_bytes().saturating_sub(offset).min(bytes.len() as u64);
+                    content.write(offset as usize, &bytes[..room as usize]);
+                    return Err(Fault::NoSpace.error());
+                }
+                Some(fault) => return Err(fault.error()),
             }
             Ok(())
         })
@@ -349,34 +459,40 @@ impl File for FaultyFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.with_content(|content| content.set_len(bytes as usize))
+        self.with(|state, id| {
+            state.check(Operation::Resize)?;
+            if !state.has_room(id, bytes) {
+                return Err(Fault::NoSpace.error());
+            }
+            state.files.entry(id).or_default().resize(bytes as usize);
+            Ok(())
+        })
     }
 
-    /// Memory is always reserved; only a write is made to run out of space.
-    fn allocate(&self, _bytes: u64) -> io::Result<()> {
-        self.with_content(|_| ())
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.with(|state, id| {
+            state.check(Operation::Allocate)?;
+            if !state.has_room(id, bytes) {
+                return Err(Fault::NoSpace.error());
+            }
+            let content = state.files.entry(id).or_default();
+            content.allocated = content.allocated.max(bytes);
+            Ok(())
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.with(|state, id| {
-            let fails = state.next_sync_fails();
+            let fault = state.next_fault(Operation::Sync);
             let content = state.files.entry(id).or_default();
-            if fails {
+            if let Some(fault) = fault {
                 content.dirty.clear();
-                return Err(input_output_error());
+                return Err(fault.error());
             }
             content.sync();
             Ok(())
         })
     }
-}
-
-fn input_output_error() -> io::Error {
-    io::Error::from_raw_os_error(Errno::IO.raw_os_error())
-}
-
-fn no_space_error() -> io::Error {
-    io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error())
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough to choose sectors, and the same on every machine.
@@ -431,7 +547,7 @@ mod tests {
     fn a_failed_sync_is_not_mended_by_another() {
         let (disk, file) = disk_with(b"old");
         file.write_at(0, b"new").unwrap();
-        disk.fail_sync(1);
+        disk.fail(Operation::Sync, 1, Fault::Error);
         assert!(file.sync_data().is_err());
         file.sync_data().unwrap();
         assert_eq!(disk.content("f"), b"new");
@@ -442,13 +558,80 @@ mod tests {
     #[test]
     fn the_nth_write_fails_once() {
         let (disk, file) = disk_with(b"....");
-        disk.fail_write(2, WriteFault::Short);
+        disk.fail(Operation::Write, 2, Fault::Short);
         file.write_at(0, b"a").unwrap();
         let error = file.write_at(0, b"bbbb").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(disk.content("f"), b"bb..");
         assert!(!disk.fault_pending());
         file.write_at(0, b"c").unwrap();
+    }
+
+    #[test]
+    fn each_operation_fails_when_told_and_does_nothing() {
+        for operation in Operation::ALL {
+            let (disk, file) = disk_with(b"abc");
+            disk.fail(operation, 1, Fault::Error);
+            let outcome = match operation {
+                Operation::Create => disk.create("g").err(),
+                Operation::Open => disk.open("f").err(),
+                Operation::List => disk.list().err(),
+                Operation::Rename => disk.rename("f", "g").err(),
+                Operation::Remove => disk.remove("f").err(),
+                Operation::Read => file.read_at(0, &mut [0]).err(),
+                Operation::Write => file.write_at(0, b"x").err(),
+                Operation::Resize => file.set_len(1).err(),
+                Operation::Allocate => file.allocate(100).err(),
+                Operation::Sync => file.sync_data().err(),
+            };
+            assert_eq!(
+                outcome.unwrap().raw_os_error(),
+                Some(Errno::IO.raw_os_error()),
+                "{operation:?}"
+            );
+            assert!(!disk.fault_pending(), "{operation:?}");
+            assert_eq!(disk.list().unwrap(), ["f"], "{operation:?}");
+            assert_eq!(disk.content("f"), b"abc", "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_takes_what_was_reserved_and_no_more() {
+        let (disk, file) = disk_with(b"abc");
+        file.allocate(3 * BLOCK_BYTES).unwrap();
+        disk.set_capacity(Some(4 * BLOCK_BYTES));
+        let other = disk.create("g").unwrap();
+        let error = other.write_at(0, &[1; 5000]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        other.write_at(0, &[1; 4096]).unwrap();
+        assert_eq!(
+            (disk.taken_bytes(), disk.available_bytes().unwrap()),
+            (4 * BLOCK_BYTES, 0)
+        );
+        file.write_at(0, &[2; 3 * BLOCK_BYTES as usize]).unwrap();
+        assert!(file.write_at(3 * BLOCK_BYTES - 1, &[3; 2]).is_err());
+        assert!(file.set_len(3 * BLOCK_BYTES + 1).is_err() && file.allocate(4 * BLOCK_BYTES).is_err());
+        file.set_len(10).unwrap();
+        assert_eq!(disk.available_bytes().unwrap(), 2 * BLOCK_BYTES);
+        disk.sync_directory().unwrap();
+        disk.remove("g").unwrap();
+        assert_eq!(disk.available_bytes().unwrap(), 2 * BLOCK_BYTES);
+        disk.sync_directory().unwrap();
+        assert_eq!(disk.available_bytes().unwrap(), 3 * BLOCK_BYTES);
+    }
+
+    /// A name that was given, taken or changed since the directory was synced is as it was then.
+    #[test]
+    fn a_crash_takes_back_names_that_were_not_synced() {
+        let (disk, _file) = disk_with(b"abc");
+        disk.create("removed").unwrap();
+        disk.sync_directory().unwrap();
+        disk.rename("f", "g").unwrap();
+        disk.remove("removed").unwrap();
+        disk.create("created").unwrap().sync_data().unwrap();
+        disk.crash();
+        assert_eq!(disk.list().unwrap(), ["f", "removed"]);
+        assert_eq!(disk.content("f"), b"abc");
     }
 
     #[test]

@@ -11,6 +11,6 @@ mod real_disk;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, File};
-pub use faulty_disk::{FaultyDisk, SECTOR_BYTES, WriteFault};
+pub use faulty_disk::{BLOCK_BYTES, Fault, FaultyDisk, Operation, SECTOR_BYTES};
 pub use memory_disk::MemoryDisk;
 pub use real_disk::{RealDisk, create_directory_durably};

@@ -176,6 +176,11 @@ impl Disk for RealDisk {
     fn sync_directory(&self) -> io::Result<()> {
         self.directory.sync_all()
     }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.directory)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+    }
 }
 
 struct RealFile(fs::File);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{Engine, ExecuteError, Hold, Home};
-use quartet_env::WriteFault;
+use quartet_env::{Fault, Operation};
 use quartet_model::Version;
 
 use crate::world::{ALWAYS, World, execute, set};
@@ -93,7 +93,7 @@ fn nobody_waits_for_a_failed_log() {
     for nth in 1..40 {
         let world = world();
         let engine = world.open();
-        world.disk.fail_write(nth, WriteFault::NoSpace);
+        world.disk.fail(Operation::Write, nth, Fault::NoSpace);
         let (hold, _) = fill(&engine, 30);
         let durable = engine.wait_durable(hold);
         assert_ne!(engine.close().is_err(), durable);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{Engine, Hold};
-use quartet_env::WriteFault;
+use quartet_env::{Fault, Operation};
 
 use crate::world::{ALWAYS, World, execute, set};
 
@@ -40,15 +40,15 @@ fn check_waiting(fail: impl Fn(&World), wait: impl Fn(&Engine, Hold) -> bool) {
 #[test]
 fn a_failed_sync_ends_acknowledgements() {
     for nth in 1..20 {
-        check(|world| world.disk.fail_sync(nth));
+        check(|world| world.disk.fail(Operation::Sync, nth, Fault::Error));
     }
 }
 
 #[test]
 fn a_failed_write_ends_acknowledgements() {
     for nth in 1..20 {
-        for fault in [WriteFault::Error, WriteFault::NoSpace, WriteFault::Short] {
-            check(|world| world.disk.fail_write(nth, fault));
+        for fault in [Fault::Error, Fault::NoSpace, Fault::Short] {
+            check(|world| world.disk.fail(Operation::Write, nth, fault));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quartet_engine::{CommitError, CommitRequest, ExecuteError, Mutation, RunError};
+use quartet_env::{Fault, Operation};
 use quartet_model::{KeyRange, Version};
 
 use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
@@ -165,7 +166,7 @@ fn a_waiting_reader_hurries_the_sync() {
 fn optimistic_writes_without_effect_wait_for_their_reads() {
     let world = World::default();
     let engine = world.open();
-    world.disk.fail_sync(1);
+    world.disk.fail(Operation::Sync, 1, Fault::Error);
     let written = set(&engine, ALWAYS, b"k", b"v");
     let outcome = engine.run(ALWAYS, 1, |tx| {
         let found = tx.get(b"k").is_some();

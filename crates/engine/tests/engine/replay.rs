@@ -1,7 +1,7 @@
 //! What was acknowledged is there after closing, after a loss of power, and after checkpoints; damage is refused.
 
 use quartet_engine::Engine;
-use quartet_env::{Disk, FaultyDisk, WriteFault};
+use quartet_env::{Disk, Fault, FaultyDisk, Operation};
 use quartet_model::Version;
 
 use crate::world::{ALWAYS, RELAXED, Random, World, execute};
@@ -147,9 +147,9 @@ fn fail_everywhere(order: impl Fn(&FaultyDisk, u64)) {
 
 #[test]
 fn a_failure_of_any_write_or_sync_leaves_a_prefix_with_everything_acknowledged() {
-    fail_everywhere(|disk, nth| disk.fail_sync(nth));
-    for fault in [WriteFault::Error, WriteFault::NoSpace, WriteFault::Short] {
-        fail_everywhere(|disk, nth| disk.fail_write(nth, fault));
+    fail_everywhere(|disk, nth| disk.fail(Operation::Sync, nth, Fault::Error));
+    for fault in [Fault::Error, Fault::NoSpace, Fault::Short] {
+        fail_everywhere(|disk, nth| disk.fail(Operation::Write, nth, fault));
     }
 }
 

@@ -147,7 +147,7 @@ fn confirming_again_writes_nothing() {
     append(&mut log, 3, 100);
     log.sync().unwrap();
     log.confirm().unwrap();
-    disk.fail_write(1, quartet_env::WriteFault::Error);
+    disk.fail(quartet_env::Operation::Write, 1, quartet_env::Fault::Error);
     log.confirm().unwrap();
     log.sync().unwrap();
     assert!(disk.fault_pending());

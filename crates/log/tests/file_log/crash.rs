@@ -1,7 +1,7 @@
 //! Loss of power, failing writes and failing syncs: what was synced is back, and a failed log stays failed.
 
 use super::{open, payload, records};
-use quartet_env::{FaultyDisk, WriteFault};
+use quartet_env::{Fault, FaultyDisk, Operation};
 use quartet_log::{Log, LogError};
 
 const SEGMENT_BYTES: u64 = 4096;
@@ -95,12 +95,12 @@ fn fail_everywhere(arm: &dyn Fn(&FaultyDisk, u64)) {
 
 #[test]
 fn a_failing_sync_loses_nothing_acknowledged() {
-    fail_everywhere(&|disk, nth| disk.fail_sync(nth));
+    fail_everywhere(&|disk, nth| disk.fail(Operation::Sync, nth, Fault::Error));
 }
 
 #[test]
 fn a_failing_write_loses_nothing_acknowledged() {
-    for fault in [WriteFault::Error, WriteFault::NoSpace, WriteFault::Short] {
-        fail_everywhere(&|disk, nth| disk.fail_write(nth, fault));
+    for fault in [Fault::Error, Fault::NoSpace, Fault::Short] {
+        fail_everywhere(&|disk, nth| disk.fail(Operation::Write, nth, fault));
     }
 }
