@@ -6,6 +6,7 @@
 //!
 //! A *name* is plain: not empty, without `/`, not `.` or `..`.
 
+use rustix::io::Errno;
 use std::io;
 
 /// One directory. Object safe, so that a server and a test differ only in what they pass.
@@ -41,8 +42,17 @@ pub trait File: Send + Sync {
     /// Reserves room for the first `bytes` bytes without changing the length, so that writing them cannot run out of
     /// space. Does nothing on a file system that cannot reserve.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// What the file takes on the disk: what was written and what is reserved.
+    fn allocated_bytes(&self) -> io::Result<u64>;
     /// Makes the content and the length durable.
     fn sync_data(&self) -> io::Result<()>;
+}
+
+/// True if the system was short of something that may come back: space, quota or file descriptors.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(error.kind(), StorageFull | QuotaExceeded) || matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Refuses a name that could leave the directory.

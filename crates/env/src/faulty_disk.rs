@@ -92,6 +92,8 @@ struct State {
     files: BTreeMap<FileId, Content>,
     names: BTreeMap<String, FileId>,
     names_synced: BTreeMap<String, FileId>,
+    /// What was done to the names since they were synced, in order.
+    naming: Vec<Naming>,
     next_file: u64,
     /// Counts crashes; a file remembers the one it was opened in.
     incarnation: u64,
@@ -103,6 +105,24 @@ struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FileId(u64);
+
+/// A change of the directory. Each survives a loss of power or does not, by itself; a renaming is never half done.
+#[derive(Clone, Debug)]
+enum Naming {
+    Create(String, FileId),
+    Rename(String, String),
+    Remove(String),
+}
+
+impl Naming {
+    fn apply(&self, names: &mut BTreeMap<String, FileId>) {
+        match self {
+            Naming::Create(name, id) => drop(names.insert(name.clone(), *id)),
+            Naming::Rename(from, to) => drop(names.remove(from).map(|id| names.insert(to.clone(), id))),
+            Naming::Remove(name) => drop(names.remove(name)),
+        }
+    }
+}
 
 #[derive(Clone, Default)]
 struct Content {
@@ -196,21 +216,17 @@ impl State {
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no file {name}")))
     }
 
+    fn change_names(&mut self, change: Naming) {
+        change.apply(&mut self.names);
+        self.naming.push(change);
+    }
+
     fn crash(&mut self, survives: &mut dyn FnMut() -> bool) {
-        let mut names = BTreeMap::new();
-        for name in self
-            .names
-            .keys()
-            .chain(self.names_synced.keys())
-            .collect::<BTreeSet<_>>()
-        {
-            let (visible, synced) = (self.names.get(name), self.names_synced.get(name));
-            let chosen = if visible == synced || !survives() {
-                synced
-            } else {
-                visible
-            };
-            chosen.map(|&id| names.insert(name.clone(), id));
+        let mut names = std::mem::take(&mut self.names_synced);
+        for change in std::mem::take(&mut self.naming) {
+            if survives() {
+                change.apply(&mut names);
+            }
         }
         self.files.retain(|id, _| names.values().any(|named| named == id));
         self.files.values_mut().for_each(|content| content.crash(survives));
@@ -332,7 +348,7 @@ impl Disk for FaultyDisk {
             None => {
                 state.next_file += 1;
                 let id = FileId(state.next_file);
-                state.names.insert(name.to_owned(), id);
+                state.change_names(Naming::Create(name.to_owned(), id));
                 id
             }
         };
@@ -361,9 +377,8 @@ impl Disk for FaultyDisk {
         check_name(to)?;
         let mut state = self.state.lock();
         state.check(Operation::Rename)?;
-        let id = state.find(from)?;
-        state.names.remove(from);
-        state.names.insert(to.to_owned(), id);
+        state.find(from)?;
+        state.change_names(Naming::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
@@ -371,7 +386,7 @@ impl Disk for FaultyDisk {
         let mut state = self.state.lock();
         state.check(Operation::Remove)?;
         state.find(name)?;
-        state.names.remove(name);
+        state.change_names(Naming::Remove(name.to_owned()));
         Ok(())
     }
 
@@ -379,6 +394,7 @@ impl Disk for FaultyDisk {
         let mut state = self.state.lock();
         state.check(Operation::Sync)?;
         state.names_synced = state.names.clone();
+        state.naming.clear();
         Ok(())
     }
 
@@ -479,6 +495,10 @@ impl File for FaultyFile {
             content.allocated = content.allocated.max(bytes);
             Ok(())
         })
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.with_content(|content| content.taken_bytes())
     }
 
     fn sync_data(&self) -> io::Result<()> {

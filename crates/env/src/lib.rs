@@ -10,7 +10,7 @@ mod memory_disk;
 mod real_disk;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use disk::{Disk, File};
+pub use disk::{Disk, File, is_shortage};
 pub use faulty_disk::{BLOCK_BYTES, Fault, FaultyDisk, Operation, SECTOR_BYTES};
 pub use memory_disk::MemoryDisk;
 pub use real_disk::{RealDisk, create_directory_durably};

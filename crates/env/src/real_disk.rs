@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const LOCK_NAME: &str = "LOCK";
@@ -216,6 +216,11 @@ impl File for RealFile {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        // The unit is the system's for this figure, whatever the file system's blocks are.
+        Ok(self.0.metadata()?.blocks() * 512)
     }
 
     fn sync_data(&self) -> io::Result<()> {

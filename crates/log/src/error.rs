@@ -18,6 +18,13 @@ pub enum LogError {
         file: String,
         source: io::Error,
     },
+    /// There is no space for it, or no file descriptor. Nothing was appended; the same call may succeed later.
+    #[error("no room to {operation} {file}: {source}")]
+    NoRoom {
+        operation: &'static str,
+        file: String,
+        source: io::Error,
+    },
     /// An earlier call failed. Nothing more is written: the log must be opened again.
     #[error("the log has failed before and takes no more writes; restart to recover it")]
     Failed,
@@ -78,6 +85,24 @@ impl LogError {
             operation,
             file,
             source,
+        }
+    }
+
+    /// The same, for an operation after whose failure nothing is lost: if the system is short of something, it may be tried
+    /// again. Never for a sync.
+    pub(crate) fn no_room(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogError {
+        let file = file.to_owned();
+        move |source| match quartet_env::is_shortage(&source) {
+            true => LogError::NoRoom {
+                operation,
+                file,
+                source,
+            },
+            false => LogError::Disk {
+                operation,
+                file,
+                source,
+            },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The log as files of one directory.
 //!
 //! An append is one write, a sync is one fdatasync of the newest segment; older segments are durable as a whole because
-//! a segment is synced before the next one is begun.
+//! a segment is synced before the next one is begun. The next one's file is made ahead of need (`reserve`).
 //!
 //! How far the log reaches is stated in a file of its own, so that a segment that is missing is missed (`reach`): durably
 //! when a segment is begun, when the log is trimmed and when it is closed; in between now and then, without a sync.
@@ -9,8 +9,9 @@
 //! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
 use crate::reach::{Reach, ReachFile};
-use crate::record::{RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, payload_checksum, record_bytes};
+use crate::record::{RecordHeader, RecordKind, SegmentHeader, payload_checksum, record_bytes as framed_bytes};
 use crate::recovery::{Recovered, recover};
+use crate::reserve::Reserve;
 use crate::segment::{Segment, segment_name};
 use crate::survey::{Sealed, Survey};
 use crate::{Log, LogError, Replay, ReplayProgress};
@@ -40,6 +41,7 @@ impl Default for FileLogOptions {
 pub struct FileLog {
     disk: Arc<dyn Disk>,
     options: FileLogOptions,
+    reserve: Arc<Reserve>,
     /// Oldest first.
     sealed: Vec<Sealed>,
     active: Segment,
@@ -47,7 +49,8 @@ pub struct FileLog {
     durable: LogSequence,
     /// The highest `synced_through` that the newest segment says.
     confirmed: LogSequence,
-    reach: ReachFile,
+    /// None as long as there was no room for it.
+    reach: Option<ReachFile>,
     /// Since the reach was stated.
     syncs: u32,
     failed: bool,
@@ -82,19 +85,24 @@ impl FileLog {
             replay,
             progress,
         };
+        let reserve = Arc::new(Reserve::new(disk.clone(), options.segment_bytes));
         let Recovered {
             sealed,
             active,
             tail,
             confirmed,
             stated,
-        } = recover(survey, &options)?;
+        } = recover(survey, &options, &reserve)?;
         let newest = active.header.first;
-        let reach = ReachFile::open(disk.as_ref(), stated, Reach { newest, durable: tail })?;
+        let reach = ReachFile::open(disk.as_ref(), stated, Reach { newest, durable: tail });
+        let reach = if_there_is_room(reach)?;
+        reserve.set_active_room(active.room());
+        if_there_is_room(reserve.prepare())?;
         let (syncs, failed, record) = (0, false, Vec::new());
         let mut log = FileLog {
             disk,
             options,
+            reserve,
             sealed,
             active,
             tail,
@@ -114,14 +122,19 @@ impl FileLog {
     }
 
     fn or_fail<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
-        self.failed |= result.is_err();
+        self.failed |= matches!(&result, Err(error) if !matches!(error, LogError::NoRoom { .. }));
         result
     }
 
+    /// What the log is sure to have room for.
+    pub fn reserve(&self) -> Arc<Reserve> {
+        self.reserve.clone()
+    }
+
     fn append_record(&mut self, header: RecordHeader, payload: &[u8]) -> Result<(), LogError> {
-        let bytes = record_bytes(payload.len()) as u64;
+        let bytes = record_bytes(payload.len());
         let mut header = header;
-        if !self.active.has_room(bytes) {
+        if !self.active.takes(bytes, self.reserve.next_room()) {
             self.roll(bytes)?;
             header.synced_through = self.durable;
         }
@@ -131,42 +144,52 @@ impl FileLog {
         self.record.extend_from_slice(payload);
         self.record.resize(bytes as usize, 0);
         self.active.write_record(&self.record)?;
+        self.reserve.set_active_room(self.active.room());
         self.record.shrink_to(RECORD_CAPACITY_MAX);
         self.tail = header.sequence;
         self.confirmed = header.synced_through;
         Ok(())
     }
 
-    /// Makes the active segment durable and begins the next, with room for a record of `bytes`.
+    /// Makes the active segment durable and begins the next, with room for a record of `bytes`. An empty one is replaced.
     fn roll(&mut self, bytes: u64) -> Result<(), LogError> {
-        self.active.seal()?;
-        self.durable = self.tail;
+        if self.durable < self.tail {
+            self.sync_active()?;
+        }
         let header = SegmentHeader {
             first: self.tail.next(),
             salt: self.options.salt,
         };
-        let reserve = SEGMENT_HEADER_BYTES as u64 + bytes;
-        let next = Segment::create(self.disk.as_ref(), header, self.options.segment_bytes, reserve)?;
-        let full = std::mem::replace(&mut self.active, next);
-        self.sealed.push(Sealed {
-            first: full.header.first,
-            bytes: full.record_bytes(),
-        });
+        let next = self.reserve.begin(header, bytes)?;
+        let mut full = std::mem::replace(&mut self.active, next);
+        self.reserve.set_active_room(self.active.room());
+        if full.record_bytes() > 0 {
+            full.cut()?;
+            self.sealed.push(Sealed {
+                first: full.header.first,
+                bytes: full.record_bytes(),
+            });
+        }
         self.state_reach_durably()
     }
 
-    /// Writes down how far the log is durable.
+    /// Writes down how far the log is durable. Without room for it, what was written before stays true.
     fn state_reach(&mut self) -> Result<(), LogError> {
         self.syncs = 0;
-        self.reach.state(Reach {
+        let reach = Reach {
             newest: self.active.header.first,
             durable: self.durable,
-        })
+        };
+        let stated = match &mut self.reach {
+            Some(file) => file.state(reach),
+            none => ReachFile::open(self.disk.as_ref(), None, reach).map(|file| *none = Some(file)),
+        };
+        if_there_is_room(stated).map(drop)
     }
 
     fn state_reach_durably(&mut self) -> Result<(), LogError> {
         self.state_reach()?;
-        self.reach.sync()
+        self.reach.as_ref().map_or(Ok(()), ReachFile::sync)
     }
 
     fn sync_active(&mut self) -> Result<(), LogError> {
@@ -187,9 +210,10 @@ impl FileLog {
             sequence: self.tail,
             synced_through: self.durable,
         };
-        self.active
-            .write_beyond_end(&header.encode(self.active.header.salt, self.active.end))?;
-        self.confirmed = self.durable;
+        let confirmation = header.encode(self.active.header.salt, self.active.end);
+        if if_there_is_room(self.active.write_beyond_end(&confirmation))?.is_some() {
+            self.confirmed = self.durable;
+        }
         self.state_reach()
     }
 
@@ -218,6 +242,20 @@ impl FileLog {
                 .sync_directory()
                 .map_err(LogError::disk("sync", "the log's directory")),
         }
+    }
+}
+
+/// What a record with a payload of so many bytes takes in the log.
+pub fn record_bytes(payload_bytes: usize) -> u64 {
+    framed_bytes(payload_bytes) as u64
+}
+
+/// For what can be done without, and is tried again later.
+fn if_there_is_room<T>(done: Result<T, LogError>) -> Result<Option<T>, LogError> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(LogError::NoRoom { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

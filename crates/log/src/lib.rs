@@ -11,25 +11,27 @@ mod reach;
 mod reader;
 mod record;
 mod recovery;
+mod reserve;
 mod segment;
 mod survey;
 
 pub use check::{LogReport, UnfinishedWrite, check};
 pub use error::LogError;
-pub use file_log::{FileLog, FileLogOptions};
+pub use file_log::{FileLog, FileLogOptions, record_bytes};
+pub use reserve::Reserve;
 pub use survey::{Replay, ReplayProgress};
 
 use quartet_model::LogSequence;
 
 /// An append-only sequence of payloads. After any call has failed to write or to sync, every later one that would touch
-/// the log answers `LogError::Failed`: the process must stop and open the log again.
+/// the log answers `LogError::Failed`: the process must stop and open the log again. `NoRoom` is no such failure.
 pub trait Log: Send {
     /// The sequence of the last appended record, durable or not; `LogSequence::ZERO` for a log that never held one.
     fn tail(&self) -> LogSequence;
 
     /// Appends `payload` (it may be empty) if the tail is `expected_tail`, and answers the new tail. Not durable yet.
     ///
-    /// Errors: `TailMoved` and `TooLarge` leave the log as it was.
+    /// Errors: `TailMoved`, `TooLarge` and `NoRoom` leave the log as it was.
     fn append(&mut self, expected_tail: LogSequence, payload: &[u8]) -> Result<LogSequence, LogError>;
 
     /// Makes everything appended durable, and answers the sequence up to which it is.

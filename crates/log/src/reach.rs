@@ -84,7 +84,7 @@ impl ReachFile {
     }
 
     fn create(disk: &dyn Disk, reach: Reach) -> Result<ReachFile, LogError> {
-        let file = disk.create(TEMPORARY).map_err(LogError::disk("create", TEMPORARY))?;
+        let file = disk.create(TEMPORARY).map_err(LogError::no_room("create", TEMPORARY))?;
         let stated = Stated { reach, generation: 0 };
         let created = ReachFile { file, stated };
         for offset in SLOT_OFFSETS {
@@ -92,7 +92,7 @@ impl ReachFile {
         }
         created.sync()?;
         disk.rename(TEMPORARY, REACH_NAME)
-            .map_err(LogError::disk("rename", TEMPORARY))?;
+            .map_err(LogError::no_room("rename", TEMPORARY))?;
         disk.sync_directory()
             .map_err(LogError::disk("sync the directory of", REACH_NAME))?;
         Ok(created)
@@ -105,8 +105,10 @@ impl ReachFile {
             return Ok(());
         }
         let generation = self.stated.generation + 1;
-        self.stated = Stated { reach, generation };
-        self.write(SLOT_OFFSETS[generation as usize % SLOT_OFFSETS.len()], self.stated)
+        let stated = Stated { reach, generation };
+        self.write(SLOT_OFFSETS[generation as usize % SLOT_OFFSETS.len()], stated)?;
+        self.stated = stated;
+        Ok(())
     }
 
     pub fn sync(&self) -> Result<(), LogError> {
@@ -116,7 +118,7 @@ impl ReachFile {
     fn write(&self, offset: u64, stated: Stated) -> Result<(), LogError> {
         self.file
             .write_at(offset, &stated.encode())
-            .map_err(LogError::disk("write", REACH_NAME))
+            .map_err(LogError::no_room("write", REACH_NAME))
     }
 }
 

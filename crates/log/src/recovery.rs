@@ -11,6 +11,7 @@ use crate::file_log::FileLogOptions;
 use crate::reach::Stated;
 use crate::reader::{Rest, SegmentReader};
 use crate::record::SegmentHeader;
+use crate::reserve::{Reserve, reserve_most};
 use crate::segment::{FILL_BYTES_MIN, Segment, segment_name};
 use crate::survey::{ReadSegment, Sealed, Survey, Surveyed};
 use quartet_env::Disk;
@@ -28,7 +29,7 @@ pub(crate) struct Recovered {
 }
 
 /// Changes nothing on disk unless the whole log is sound.
-pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Recovered, LogError> {
+pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions, reserve: &Reserve) -> Result<Recovered, LogError> {
     let (disk, replay_from) = (survey.disk, survey.replay_from);
     let Surveyed {
         sealed,
@@ -41,7 +42,7 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Re
         remove(disk, first)?;
     }
     let Some((read, rest)) = newest else {
-        return begin(disk, options, replay_from, stated);
+        return begin(reserve, options, replay_from, stated);
     };
     let tail = LogSequence(read.next.0 - 1);
     let confirmed = if let Rest::Clean { confirmed } = rest {
@@ -61,7 +62,7 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions) -> Result<Re
 
 /// Begins a log where the checkpoint ends.
 fn begin(
-    disk: &dyn Disk,
+    reserve: &Reserve,
     options: &FileLogOptions,
     first: LogSequence,
     stated: Option<Stated>,
@@ -70,7 +71,7 @@ fn begin(
         first,
         salt: options.salt,
     };
-    let active = Segment::create(disk, header, options.segment_bytes, 0)?;
+    let active = reserve.begin(header, 0)?;
     let tail = LogSequence(first.0 - 1);
     Ok(Recovered {
         sealed: Vec::new(),
@@ -94,6 +95,7 @@ fn settle(disk: &dyn Disk, options: &FileLogOptions, read: ReadSegment, remains:
     let SegmentReader { file, name, .. } = read.reader;
     let segment_bytes = options.segment_bytes;
     let header = read.header;
+    let capacity = reserve_most(disk, file.as_ref(), &name, segment_bytes.max(filled), filled)?;
     let mut active = Segment {
         file,
         name,
@@ -101,6 +103,7 @@ fn settle(disk: &dyn Disk, options: &FileLogOptions, read: ReadSegment, remains:
         end,
         filled,
         fill_bytes: FILL_BYTES_MIN,
+        capacity,
         segment_bytes,
     };
     if remains {

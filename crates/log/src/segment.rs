@@ -10,11 +10,11 @@
 //! records are spared this: they would only be written twice, and their own bytes outweigh the journal's.
 //!
 //! Invariants: `end <= filled`, both but `filled` a multiple of 8; the header and the file's name are durable before the
-//! first record is written; all but the newest segment are durable as a whole, end at their last record, and never change.
+//! first record is written; all but the newest segment are durable as a whole, and nothing is written to them any more.
 
 use crate::LogError;
-use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use quartet_env::{Disk, File};
+use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
+use quartet_env::File;
 use quartet_model::LogSequence;
 
 pub(crate) struct Segment {
@@ -27,7 +27,9 @@ pub(crate) struct Segment {
     pub filled: u64,
     /// How many zeros are written next time. Doubles up to `FILL_BYTES_MAX`.
     pub fill_bytes: u64,
-    /// Beyond this no zeros are written ahead, and no second record is begun.
+    /// Up to here room is reserved.
+    pub capacity: u64,
+    /// Beyond this no zeros are written ahead, and no second record is begun without need.
     pub segment_bytes: u64,
 }
 
@@ -51,42 +53,41 @@ pub(crate) fn segment_first(name: &str) -> Option<LogSequence> {
 }
 
 impl Segment {
-    /// Creates the segment durably, with room for `reserve_bytes` or the usual size, whichever is more.
-    pub fn create(
-        disk: &dyn Disk,
+    /// A segment that holds nothing but its header and zeros up to `filled`.
+    pub fn begun(
+        file: Box<dyn File>,
+        name: String,
         header: SegmentHeader,
+        filled: u64,
+        capacity: u64,
         segment_bytes: u64,
-        reserve_bytes: u64,
-    ) -> Result<Segment, LogError> {
-        let name = segment_name(header.first);
-        let file = disk.create(&name).map_err(LogError::disk("create", &name))?;
-        file.allocate(segment_bytes.max(reserve_bytes))
-            .map_err(LogError::disk("reserve room for", &name))?;
-        let end = SEGMENT_HEADER_BYTES as u64;
-        let mut segment = Segment {
+    ) -> Segment {
+        Segment {
             file,
             name,
             header,
-            end,
-            filled: end,
+            end: SEGMENT_HEADER_BYTES as u64,
+            filled,
             fill_bytes: FILL_BYTES_MIN,
+            capacity,
             segment_bytes,
-        };
-        segment.write_header()?;
-        segment.fill_ahead(end)?;
-        segment.sync()?;
-        disk.sync_directory()
-            .map_err(LogError::disk("sync the directory of", &segment.name))?;
-        Ok(segment)
+        }
     }
 
     pub fn record_bytes(&self) -> u64 {
         self.end - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// True if a record of `bytes` should go here. An empty segment takes a record of any size.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.record_bytes() == 0 || self.end + bytes <= self.segment_bytes
+    /// What epochs behind the last one may take, if a confirmation is to fit behind them.
+    pub fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
+    }
+
+    /// True if a record of `bytes` should go here. An empty segment takes a record of any size that it has room for; so does
+    /// a full one as long as the next has less room, because that room may have been promised.
+    pub fn takes(&self, bytes: u64, next_room: u64) -> bool {
+        let is_wanted = self.record_bytes() == 0 || self.end + bytes <= self.segment_bytes || next_room < self.room();
+        is_wanted && bytes <= self.room()
     }
 
     pub fn write_record(&mut self, record: &[u8]) -> Result<(), LogError> {
@@ -105,17 +106,10 @@ impl Segment {
         self.write(self.end, confirmation)
     }
 
-    pub fn write_header(&mut self) -> Result<(), LogError> {
-        self.write(0, &self.header.encode())
-    }
-
     /// Overwrites `[from, to)` with zeros.
-    pub fn write_zeros(&mut self, mut from: u64, to: u64) -> Result<(), LogError> {
-        while from < to {
-            let bytes = (to - from).min(ZEROS.len() as u64);
-            self.write(from, &ZEROS[..bytes as usize])?;
-            from += bytes;
-        }
+    pub fn write_zeros(&mut self, from: u64, to: u64) -> Result<(), LogError> {
+        write_zeros(self.file.as_ref(), &self.name, from, to)?;
+        self.filled = self.filled.max(to);
         Ok(())
     }
 
@@ -143,26 +137,35 @@ impl Segment {
         self.file.sync_data().map_err(LogError::disk("sync", &self.name))
     }
 
-    /// Ends the file at its last record and makes it durable as a whole. Nothing is written to it afterwards.
-    pub fn seal(&mut self) -> Result<(), LogError> {
-        self.file.set_len(self.end).map_err(LogError::disk("cut", &self.name))?;
-        self.filled = self.end;
-        self.sync()
+    /// Ends the file at its last record, which gives back the room behind it. Nothing is written to it afterwards.
+    pub fn cut(&mut self) -> Result<(), LogError> {
+        self.file.set_len(self.end).map_err(LogError::disk("cut", &self.name))
     }
 
     fn fill_ahead(&mut self, from: u64) -> Result<(), LogError> {
-        let to = (from + self.fill_bytes).min(self.segment_bytes);
+        let to = (from + self.fill_bytes).min(self.segment_bytes).min(self.capacity);
         self.fill_bytes = (self.fill_bytes * 2).min(FILL_BYTES_MAX);
-        self.write_zeros(from, to)
+        if from < to { self.write_zeros(from, to) } else { Ok(()) }
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
         self.file
             .write_at(offset, bytes)
-            .map_err(LogError::disk("write", &self.name))?;
+            .map_err(LogError::no_room("write", &self.name))?;
         self.filled = self.filled.max(offset + bytes.len() as u64);
         Ok(())
     }
+}
+
+/// Overwrites `[from, to)` of a file with zeros.
+pub(crate) fn write_zeros(file: &dyn File, name: &str, mut from: u64, to: u64) -> Result<(), LogError> {
+    while from < to {
+        let bytes = (to - from).min(ZEROS.len() as u64);
+        file.write_at(from, &ZEROS[..bytes as usize])
+            .map_err(LogError::no_room("write", name))?;
+        from += bytes;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::{open, payload, records};
 use quartet_env::{Fault, FaultyDisk, Operation};
-use quartet_log::{Log, LogError};
+use quartet_log::{FileLog, Log, LogError};
+use quartet_model::LogSequence;
 
 const SEGMENT_BYTES: u64 = 4096;
 const PAYLOAD_BYTES_MAX: u64 = 900;
@@ -17,7 +18,7 @@ fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
     let (mut acknowledged, mut tried) = (log.tail().0, log.tail().0);
     let failed = (0..count).any(|_| {
         tried += 1;
-        let appended = log.append(log.tail(), &payload(tried, PAYLOAD_BYTES_MAX));
+        let appended = append_with_patience(log, &payload(tried, PAYLOAD_BYTES_MAX));
         let synced = appended.and_then(|tail| {
             if tail.0 % 3 == 0 {
                 log.sync().map(Some)
@@ -40,6 +41,15 @@ fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
         assert!(matches!(log.trim_below(tail), Err(LogError::Failed)));
     }
     (acknowledged, tried)
+}
+
+/// A full disk leaves the log as it was, so what did not fit is appended again.
+fn append_with_patience(log: &mut FileLog, payload: &[u8]) -> Result<LogSequence, LogError> {
+    let tail = log.tail();
+    match log.append(tail, payload) {
+        Err(LogError::NoRoom { .. }) => log.append(tail, payload),
+        appended => appended,
+    }
 }
 
 /// Opens the log and checks that it holds all of `acknowledged` and nothing that was not tried.
@@ -79,7 +89,7 @@ fn fail_everywhere(arm: &dyn Fn(&FaultyDisk, u64)) {
         arm(&disk, nth);
         let (acknowledged, tried) = write_until_failure(&disk, 40);
         if disk.fault_pending() {
-            assert!(nth > 10, "the failures were never reached");
+            assert!(nth > 3, "the failures were never reached");
             return;
         }
         for seed in 0..4 {
@@ -102,5 +112,38 @@ fn a_failing_sync_loses_nothing_acknowledged() {
 fn a_failing_write_loses_nothing_acknowledged() {
     for fault in [Fault::Error, Fault::NoSpace, Fault::Short] {
         fail_everywhere(&|disk, nth| disk.fail(Operation::Write, nth, fault));
+    }
+}
+
+#[test]
+fn beginning_a_segment_may_fail_anywhere() {
+    for operation in [
+        Operation::Create,
+        Operation::Allocate,
+        Operation::Rename,
+        Operation::Resize,
+    ] {
+        for fault in [Fault::Error, Fault::NoSpace, Fault::NoDescriptor] {
+            fail_everywhere(&|disk, nth| disk.fail(operation, nth, fault));
+        }
+    }
+}
+
+/// Whatever fails while a log is opened, nothing of it is lost, and it opens afterwards.
+#[test]
+fn opening_may_fail_anywhere() {
+    let written = FaultyDisk::new();
+    let (_, tried) = write_until_failure(&written, 40);
+    for operation in Operation::ALL {
+        for nth in 1.. {
+            let disk = written.fork();
+            disk.fail(operation, nth, Fault::Error);
+            let opened = open(&disk, SEGMENT_BYTES).is_ok();
+            if disk.fault_pending() {
+                assert!(opened, "{operation:?} {nth}");
+                break;
+            }
+            check_recovered(&disk, tried, tried, &format!("{operation:?} {nth}, opened {opened}"));
+        }
     }
 }

@@ -4,10 +4,10 @@ use super::{Records, append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk};
 use quartet_log::{Log, LogError};
 
-const SEGMENT_BYTES: u64 = 16 * 1024;
+const SEGMENT_BYTES: u64 = 8 * 1024;
 const PAYLOAD_BYTES_MAX: u64 = 600;
 
-/// About 64 KiB in five segments; all but `unsynced` records at the end are synced.
+/// About 64 KiB in nine segments; all but `unsynced` records at the end are synced.
 fn long_log(unsynced: u64) -> (FaultyDisk, u64) {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;

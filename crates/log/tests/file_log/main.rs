@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod format;
 mod model;
+mod reserve;
 
 use quartet_env::{Disk, FaultyDisk};
 use quartet_log::{FileLog, FileLogOptions, Log, LogError};
