@@ -2,6 +2,9 @@
 //!
 //! A checkpoint is `checkpoint-<log sequence, 20 digits>`: every row as of that epoch. It is written under a temporary name,
 //! synced, renamed, and only then older ones and the log below it are removed, so a crash at any moment leaves one whole.
+//!
+//! Between checkpoints the file of the temporary name is empty and has some space reserved, so that a small checkpoint can be
+//! written on a full disk: it is what gives back the space of what was deleted.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -67,11 +70,13 @@ pub(crate) fn load_newest(disk: &dyn Disk, progress: &mut dyn FnMut(OpenProgress
 
 /// Writes a checkpoint of `snapshot` and removes the older ones.
 pub(crate) fn write(disk: &dyn Disk, snapshot: Arc<dyn Snapshot>, position: Position) -> io::Result<Written> {
-    let file = disk.create(TEMPORARY)?;
+    let file = empty_temporary(disk)?;
     let mut output = io::BufWriter::with_capacity(1 << 20, Writing { file, offset: 0 });
     checkpoint::write(snapshot.as_ref(), position, &mut output, &mut |_| {})?;
     output.flush()?;
     let writing = output.into_inner().map_err(|error| error.into_error())?;
+    // Gives back what was reserved and not needed.
+    writing.file.set_len(writing.offset)?;
     writing.file.sync_data()?;
     let name = format!("{PREFIX}{:020}", position.sequence.0);
     disk.rename(TEMPORARY, &name)?;
@@ -87,6 +92,26 @@ pub(crate) fn write(disk: &dyn Disk, snapshot: Arc<dyn Snapshot>, position: Posi
         position,
         bytes: writing.offset,
     })
+}
+
+/// Takes away what an unfinished checkpoint has left, and reserves `bytes` for the next one, as far as there is room.
+pub(crate) fn reserve(disk: &dyn Disk, bytes: u64) {
+    let reserved = empty_temporary(disk).and_then(|file| file.allocate(bytes));
+    if let Err(error) = reserved {
+        tracing::warn!(%error, "no room is reserved for the next checkpoint");
+    }
+}
+
+/// The file of the temporary name, empty. What is reserved for it stays reserved.
+fn empty_temporary(disk: &dyn Disk) -> io::Result<Box<dyn File>> {
+    if !disk.exists(TEMPORARY)? {
+        return disk.create(TEMPORARY);
+    }
+    let file = disk.open(TEMPORARY)?;
+    if !file.is_empty()? {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// Applies the log's records, in order, to the state of the checkpoint before them.

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_model::Version;
 
 use crate::home::HomeState;
+use crate::room::Room;
 
 /// Committed transactions that become durable together, as one log record.
 pub(crate) struct Epoch {
@@ -77,14 +78,14 @@ impl HomeLock {
         self.state.lock()
     }
 
-    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued.
-    pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, wake_flusher: impl FnOnce()) {
+    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the log takes them.
+    pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
         if self.has_failed() {
             return;
         }
         state.full_epochs.queue.push_back(epoch);
         wake_flusher();
-        while state.full_epochs.queue.len() > QUEUED_MAX && !self.has_failed() {
+        while state.full_epochs.queue.len() > QUEUED_MAX && !self.has_failed() && !room.is_stuck() {
             state.full_epochs.is_lent = true;
             self.taken.wait(state);
         }
@@ -105,7 +106,12 @@ impl HomeLock {
     /// The flusher has ended: lets those go who wait for it.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::SeqCst);
-        // Whoever found the flag unset holds the lock until it waits, and then is notified.
+        self.release();
+    }
+
+    /// Lets those look again who wait for the flusher to take epochs. Whoever has looked before holds the lock until it waits,
+    /// and then is notified.
+    pub fn release(&self) {
         drop(self.state.lock());
         self.taken.notify_all();
     }

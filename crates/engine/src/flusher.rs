@@ -5,7 +5,10 @@
 //! behind them, and frees what transactions have cleared. It has a thread; somebody who has nothing to do but wait may do
 //! its next turn instead, and saves two changes of thread.
 //!
-//! A failed append or sync is never retried: acknowledgements stop, and the failure callback is told once.
+//! It also has the log's next segment made ahead of need, on a thread that may wait for the disk.
+//!
+//! A failed append or sync is never retried: acknowledgements stop, and the failure callback is told once. A disk that is full
+//! though the room was reserved is no failure: the epoch is kept, and nothing is promised until it is in the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +32,13 @@ const GATHER: Duration = Duration::from_millis(10);
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a thread that would flush by itself waits for the flusher's to end its turn.
 const TURN_PATIENCE: Duration = Duration::from_millis(2);
+/// How soon an epoch for which there is no room is tried again: twice as late each time.
+const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
+const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
+/// How often room for the next segment is looked for while there is none.
+const PREPARE_RETRY: Duration = Duration::from_secs(1);
+/// How long after a checkpoint that failed, or that a full disk asked for, none is begun unless somebody asks.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -86,8 +96,16 @@ impl Flusher {
             confirmed: true,
             last_sync: Instant::now(),
             spare: Vec::new(),
+            kept: None,
+            kept_not_before: Instant::now(),
+            kept_pause: KEPT_RETRY_MIN,
+            preparing: None,
+            preparing_failed: None,
+            was_full: false,
             checkpoint: None,
             checkpoint_bytes: 0,
+            log_bytes_in_checkpoint: 0,
+            checkpoint_not_before: Instant::now(),
             log_bytes_since_checkpoint,
             failure: Some(failure),
         };
@@ -119,7 +137,8 @@ impl Flusher {
             return false;
         };
         self.control.flushed_elsewhere.store(true, Ordering::Relaxed);
-        worker.attempt(|worker| worker.flush_up_to(version)).is_ok()
+        let flushed = worker.attempt(|worker| worker.flush_up_to(version));
+        flushed.is_ok_and(|()| worker.shared.durable() >= version)
     }
 
     pub fn request_checkpoint(&self) {
@@ -181,8 +200,20 @@ struct Worker {
     confirmed: bool,
     last_sync: Instant,
     spare: Vec<u8>,
+    /// An epoch that the full disk did not take: before any other, and before anything is promised.
+    kept: Option<Epoch>,
+    kept_not_before: Instant,
+    kept_pause: Duration,
+    preparing: Option<JoinHandle<Result<(), LogError>>>,
+    /// When there was no room for the next segment.
+    preparing_failed: Option<Instant>,
+    /// What the operator was told last.
+    was_full: bool,
     checkpoint: Option<JoinHandle<Result<checkpoints::Written, String>>>,
     checkpoint_bytes: u64,
+    /// What it stands for, should it fail.
+    log_bytes_in_checkpoint: u64,
+    checkpoint_not_before: Instant,
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
     /// Told once that the log has failed; gone afterwards.
@@ -204,10 +235,12 @@ impl Control {
 /// The flusher's thread.
 fn serve(worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
     let outcome = turn_until_stopped(worker, control);
-    let checkpoint = worker.lock().checkpoint.take();
-    if let Some(thread) = checkpoint {
-        let _ = thread.join();
-    }
+    let (checkpoint, preparing) = {
+        let mut worker = worker.lock();
+        (worker.checkpoint.take(), worker.preparing.take())
+    };
+    let _ = checkpoint.map(JoinHandle::join);
+    let _ = preparing.map(JoinHandle::join);
     outcome
 }
 
@@ -247,7 +280,7 @@ impl Worker {
     /// True if there may be more to do.
     fn turn(&mut self, stopping: bool) -> Result<bool, LogError> {
         let more = self.flush_epoch(stopping)?;
-        self.finish_checkpoint()?;
+        self.tend()?;
         Ok(more)
     }
 
@@ -257,30 +290,47 @@ impl Worker {
             self.sync()?;
         }
         // The flusher's thread rests as long as others flush, so nobody else would see that a checkpoint is done.
-        self.finish_checkpoint()
+        self.tend()
+    }
+
+    /// Looks after what happens beside the log.
+    fn tend(&mut self) -> Result<(), LogError> {
+        self.finish_checkpoint()?;
+        self.finish_preparing()?;
+        self.prepare_if_needed();
+        self.tell_if_full();
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), LogError> {
+        if let Some(epoch) = self.kept.take() {
+            self.append(&epoch)?;
+        }
         self.sync()?;
         self.log.close()
     }
 
     /// Takes one epoch to the log, if any waits. False if there is nothing more to do.
     fn flush_epoch(&mut self, stopping: bool) -> Result<bool, LogError> {
+        if !self.write_kept()? {
+            return Ok(false);
+        }
         let shared = self.shared.clone();
         let mut home = shared.home.borrow();
         if let Some(epoch) = shared.home.pop(&mut home) {
             drop(home);
-            self.write(&epoch)?;
-            self.sync_if_wanted(epoch.needs_sync)?;
-            return Ok(true);
+            let needs_sync = epoch.needs_sync;
+            if self.write(epoch)? {
+                self.sync_if_wanted(needs_sync)?;
+            }
+            return Ok(self.kept.is_none());
         }
         self.flush_gathered(home, stopping)
     }
 
     /// Takes what has gathered since the last full epoch to the log. True if there was something.
     fn flush_gathered(&mut self, mut home: MutexGuard<'_, HomeState>, stopping: bool) -> Result<bool, LogError> {
-        let epoch = home.close_epoch(std::mem::take(&mut self.spare));
+        let epoch = home.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
         let garbage = std::mem::take(&mut home.garbage);
         let being_freed = home.being_freed.clone();
         being_freed.store(garbage.len(), Ordering::Relaxed);
@@ -297,30 +347,84 @@ impl Worker {
         }
         being_freed.store(0, Ordering::Relaxed);
 
-        let version = epoch.version;
-        let wrote = self.write(&epoch)?;
-        self.spare = reusable(epoch.payload);
-        self.sync_if_wanted(epoch.needs_sync || stopping || snapshot.is_some())?;
+        let (version, needs_sync) = (epoch.version, epoch.needs_sync);
+        let wrote = self.write(epoch)?;
+        if self.kept.is_some() {
+            if snapshot.is_some() {
+                self.checkpoint_ended(Some("the disk is full".into()));
+            }
+            return Ok(false);
+        }
+        self.sync_if_wanted(needs_sync || stopping || snapshot.is_some())?;
         if let Some(snapshot) = snapshot {
             self.start_checkpoint(snapshot, version);
         }
         Ok(wrote)
     }
 
-    /// Appends `epoch` to the log unless it is empty. True if it was not.
-    fn write(&mut self, epoch: &Epoch) -> Result<bool, LogError> {
-        let bytes = epoch.payload.len() as u64;
-        if bytes > 0 {
-            self.log.append(self.log.tail(), &epoch.payload)?;
-            let statistics = &self.shared.statistics;
-            statistics.epochs.fetch_add(1, Ordering::Relaxed);
-            statistics.epoch_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.synced = false;
-            self.confirmed = false;
-            self.log_bytes_since_checkpoint += bytes;
+    /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no room is kept.
+    fn write(&mut self, epoch: Epoch) -> Result<bool, LogError> {
+        if epoch.payload.is_empty() {
+            self.written = epoch.version;
+            self.spare = epoch.payload;
+            return Ok(false);
         }
+        match self.append(&epoch) {
+            Ok(()) => {
+                self.spare = reusable(epoch.payload);
+                Ok(true)
+            }
+            Err(error @ LogError::NoRoom { .. }) => {
+                self.keep(epoch, &error);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep(&mut self, epoch: Epoch, error: &LogError) {
+        if !self.shared.room.is_stuck() {
+            tracing::error!(%error, "the disk took less than it had reserved: writes wait until there is room");
+            self.kept_pause = KEPT_RETRY_MIN;
+        }
+        self.shared.room.set_stuck();
+        self.shared.home.release();
+        self.kept_not_before = Instant::now() + self.kept_pause;
+        self.kept_pause = (self.kept_pause * 2).min(KEPT_RETRY_MAX);
+        self.kept = Some(epoch);
+    }
+
+    /// True if there is no kept epoch, or none any more.
+    fn write_kept(&mut self) -> Result<bool, LogError> {
+        if self.kept.is_none() {
+            return Ok(true);
+        }
+        if Instant::now() < self.kept_not_before {
+            return Ok(false);
+        }
+        let Some(epoch) = self.kept.take() else { return Ok(true) };
+        let wrote = self.write(epoch)?;
+        if wrote {
+            self.sync()?;
+        }
+        Ok(wrote)
+    }
+
+    fn append(&mut self, epoch: &Epoch) -> Result<(), LogError> {
+        let bytes = epoch.payload.len();
+        let shared = self.shared.clone();
+        let appending = shared.room.appending();
+        self.log.append(self.log.tail(), &epoch.payload)?;
+        shared.room.appended(bytes);
+        drop(appending);
+        let statistics = &shared.statistics;
+        statistics.epochs.fetch_add(1, Ordering::Relaxed);
+        statistics.epoch_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.synced = false;
+        self.confirmed = false;
+        self.log_bytes_since_checkpoint += bytes as u64;
         self.written = epoch.version;
-        Ok(bytes > 0)
+        Ok(())
     }
 
     fn sync_if_wanted(&mut self, wanted: bool) -> Result<(), LogError> {
@@ -357,10 +461,14 @@ impl Worker {
         if self.checkpoint.is_some() {
             return false;
         }
-        let due = self.log_bytes_since_checkpoint > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
+        let is_large = self.log_bytes_since_checkpoint > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
+        let due = (is_large || self.full_disk_wants_checkpoint()) && Instant::now() >= self.checkpoint_not_before;
         let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
         if wanted {
-            self.log_bytes_since_checkpoint = 0;
+            self.log_bytes_in_checkpoint = std::mem::take(&mut self.log_bytes_since_checkpoint);
+            if self.was_full {
+                self.checkpoint_not_before = Instant::now() + CHECKPOINT_RETRY;
+            }
             self.control.checkpoint.lock().started += 1;
             self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
         }
@@ -372,10 +480,14 @@ impl Worker {
             sequence: self.log.tail(),
             version,
         };
-        let disk = self.disk.clone();
+        let (disk, kept_bytes) = (self.disk.clone(), self.shared.room.kept_bytes());
         self.checkpoint = std::thread::Builder::new()
             .name("checkpoint".into())
-            .spawn(move || checkpoints::write(disk.as_ref(), snapshot, position).map_err(|error| error.to_string()))
+            .spawn(move || {
+                let written = checkpoints::write(disk.as_ref(), snapshot, position);
+                checkpoints::reserve(disk.as_ref(), kept_bytes);
+                written.map_err(|error| error.to_string())
+            })
             .map_err(|error| self.checkpoint_ended(Some(format!("no thread for a checkpoint: {error}"))))
             .ok();
     }
@@ -395,8 +507,10 @@ impl Worker {
                     .statistics
                     .checkpoint_last_version
                     .store(written.position.version.0, Ordering::Relaxed);
-                self.log.trim_below(written.position.sequence.next())?;
-                None
+                match self.log.trim_below(written.position.sequence.next()) {
+                    Ok(()) | Err(LogError::NoRoom { .. }) => None,
+                    Err(error) => return Err(error),
+                }
             }
             // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
             Err(reason) => Some(reason),
@@ -405,10 +519,70 @@ impl Worker {
         Ok(())
     }
 
-    fn checkpoint_ended(&self, failure: Option<String>) {
+    fn finish_preparing(&mut self) -> Result<(), LogError> {
+        let Some(thread) = self.preparing.take_if(|thread| thread.is_finished()) else {
+            return Ok(());
+        };
+        match thread.join().unwrap_or(Err(LogError::Failed)) {
+            Ok(()) => self.preparing_failed = None,
+            Err(error @ LogError::NoRoom { .. }) => {
+                if self.preparing_failed.is_none() {
+                    tracing::warn!(%error, "there is no room for the log's next segment");
+                }
+                self.preparing_failed = Some(Instant::now());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Has the next segment made while the one before it is written.
+    fn prepare_if_needed(&mut self) {
+        let is_early = |failed: Instant| failed.elapsed() < PREPARE_RETRY;
+        if self.shared.room.is_prepared() || self.preparing.is_some() || self.preparing_failed.is_some_and(is_early) {
+            return;
+        }
+        let reserve = self.shared.room.reserve();
+        let thread = std::thread::Builder::new()
+            .name("next-segment".into())
+            .spawn(move || reserve.prepare());
+        if thread.is_err() {
+            self.preparing_failed = Some(Instant::now());
+        }
+        self.preparing = thread.ok();
+    }
+
+    fn tell_if_full(&mut self) {
+        let is_full = self.shared.room.is_short() && self.preparing_failed.is_some();
+        if is_full && !self.was_full {
+            tracing::error!(
+                "the disk is full: reads and deletions go on, other writes are refused until there is room"
+            );
+        }
+        if !is_full && self.was_full {
+            tracing::info!("the disk has room again: writes go on");
+        }
+        self.was_full = is_full;
+    }
+
+    /// True if a checkpoint should give back what has been deleted, because the disk is full, and may fit.
+    fn full_disk_wants_checkpoint(&self) -> bool {
+        if !self.was_full || self.log_bytes_since_checkpoint == 0 {
+            return false;
+        }
+        let available = self.disk.available_bytes().unwrap_or(0) + self.shared.room.kept_bytes();
+        self.shared.stored.total() < available
+    }
+
+    fn checkpoint_ended(&mut self, failure: Option<String>) {
+        let statistics = &self.shared.statistics;
         if let Some(reason) = &failure {
             tracing::error!(reason, "checkpoint failed");
+            self.log_bytes_since_checkpoint += self.log_bytes_in_checkpoint;
+            self.checkpoint_not_before = Instant::now() + CHECKPOINT_RETRY;
+            statistics.checkpoints_failed.fetch_add(1, Ordering::Relaxed);
         }
+        statistics.checkpoint_failed.store(failure.is_some(), Ordering::Relaxed);
         self.shared
             .statistics
             .checkpoint_running

@@ -17,9 +17,10 @@ use quartet_store::{Cleared, Row, Snapshot, Store};
 
 use crate::changes::{Generation, RecentChanges};
 use crate::epochs::{Epoch, FullEpochs};
-use crate::transaction::{SPACE_BYTES, Transaction};
+use crate::room::Room;
+use crate::transaction::{Refused, SPACE_BYTES, Transaction};
 use crate::watch::{Callback, WatchId, Watches};
-use crate::{Durability, Engine, Hold, Space};
+use crate::{Durability, Engine, Hold, Shared, Space};
 
 /// Interactive clients may commit against a read version this old.
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
@@ -39,6 +40,18 @@ pub enum ExecuteError<E> {
     /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
     /// 1 GiB for all effects. Retrying cannot help. Told once the hold is durable.
     TooLarge(Hold),
+    /// The disk has no room for its effects. Reads and deletions go on, and it may succeed once there is room. Told once
+    /// the hold is durable.
+    DiskFull(Hold),
+}
+
+impl<E> From<Refused> for ExecuteError<E> {
+    fn from(refused: Refused) -> ExecuteError<E> {
+        match refused {
+            Refused::TooLarge(hold) => ExecuteError::TooLarge(hold),
+            Refused::DiskFull(hold) => ExecuteError::DiskFull(hold),
+        }
+    }
 }
 
 /// One step of the open transaction: how to take it back, and what to tell the watchers.
@@ -119,7 +132,8 @@ impl HomeState {
     }
 
     /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
-    pub fn close_epoch(&mut self, spare: Vec<u8>) -> Epoch {
+    pub fn close_epoch(&mut self, spare: Vec<u8>, room: &Room) -> Epoch {
+        room.take(self.pending.len());
         Epoch {
             payload: self.pending.take(spare),
             version: self.last,
@@ -285,9 +299,7 @@ impl<'e> Home<'e> {
         };
         let has_written = transaction.has_written();
         let grown_bytes = transaction.grown_bytes();
-        let hold = transaction
-            .commit()
-            .map_err(|too_large| ExecuteError::TooLarge(too_large.0))?;
+        let hold = transaction.commit(&self.engine.shared().room)?;
         self.engine
             .shared()
             .statistics
@@ -299,9 +311,9 @@ impl<'e> Home<'e> {
             count.fetch_add(1, Ordering::Relaxed);
         }
         if self.state.pending.len() >= self.engine.epoch_bytes_max() {
-            let epoch = self.state.close_epoch(Vec::new());
-            let home = &self.engine.shared().home;
-            home.push(&mut self.state, epoch, || self.engine.wake_flusher());
+            let Shared { home, room, .. } = self.engine.shared();
+            let epoch = self.state.close_epoch(Vec::new(), room);
+            home.push(&mut self.state, epoch, room, || self.engine.wake_flusher());
         }
         Ok((answer, hold))
     }

@@ -26,6 +26,8 @@ pub enum CommitError {
     FutureVersion,
     /// See [`ExecuteError::TooLarge`].
     TooLarge,
+    /// See [`ExecuteError::DiskFull`].
+    DiskFull,
 }
 
 /// A write of an interactive transaction.
@@ -149,6 +151,7 @@ impl Home<'_> {
         let (version, hold) = match committed {
             Ok(committed) => committed,
             Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
+            Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         for range in &request.write_conflicts {

@@ -12,7 +12,8 @@
 //!
 //! The flusher takes to the log the epoch that gathered while the previous one was being synced, so group commit needs no
 //! timer. Who waits for something to be durable wakes it, not who writes: what is written in one go is synced in one go.
-//! A failed write or sync is final: the failure callback stops the server.
+//! A failed write or sync is final: the failure callback stops the server. A full disk is not: what would not fit is refused
+//! before it commits (`room`).
 
 mod changes;
 mod check;
@@ -26,6 +27,7 @@ mod newest;
 mod optimistic;
 mod options;
 mod reader;
+mod room;
 mod stored;
 mod transaction;
 mod watch;
@@ -54,6 +56,7 @@ use crate::checkpoints::Replayer;
 use crate::epochs::HomeLock;
 use crate::flusher::Flusher;
 use crate::home::HomeState;
+use crate::room::Room;
 use crate::stored::StoredBytes;
 pub use flusher::CheckpointError;
 
@@ -90,6 +93,7 @@ pub struct Engine {
 /// What the engine's threads share.
 pub(crate) struct Shared {
     home: HomeLock,
+    room: Room,
     clock: Arc<dyn Clock>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     durable: AtomicU64,
@@ -110,6 +114,9 @@ pub struct Statistics {
     pub checkpoints: AtomicU64,
     pub checkpoint_running: AtomicBool,
     pub checkpoint_last_version: AtomicU64,
+    /// The last attempt at one failed; the log still holds everything.
+    pub checkpoint_failed: AtomicBool,
+    pub checkpoints_failed: AtomicU64,
     /// Optimistic attempts and interactive commits that were refused.
     pub conflicts: AtomicU64,
     /// Transactions with writes committed since the newest checkpoint was started.
@@ -142,10 +149,13 @@ impl Engine {
             &mut log_progress,
         )
         .map_err(OpenError::Log)?;
+        let room = Room::new(log.reserve(), options.segment_bytes);
+        checkpoints::reserve(disk.as_ref(), room.kept_bytes());
         let last = replayer.version;
         let stored = StoredBytes::of(&replayer.store);
         let shared = Arc::new(Shared {
             home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
+            room,
             clock,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
@@ -264,6 +274,11 @@ impl Engine {
     /// What the process may take, and whether there is room for more.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    /// True while the disk has no room for writes that make the database larger: they are refused.
+    pub fn is_disk_full(&self) -> bool {
+        self.shared.room.is_short()
     }
 
     pub fn now_micros(&self) -> u64 {

@@ -26,6 +26,8 @@ pub enum RunError<E> {
     Conflict,
     /// See [`ExecuteError::TooLarge`].
     TooLarge(Hold),
+    /// See [`ExecuteError::DiskFull`].
+    DiskFull(Hold),
 }
 
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
@@ -44,6 +46,7 @@ struct Attempt {
     ranges_read: Vec<KeyRange>,
     /// By full key.
     writes: BTreeMap<Vec<u8>, Write>,
+    deletes: bool,
 }
 
 /// Full keys, one behind the other: a transaction reads many, and looks at them again only if something else committed.
@@ -172,6 +175,11 @@ impl OptimisticTransaction {
     pub fn forget_write(&mut self, key: &[u8]) {
         let key = self.full_key(key);
         self.attempt.writes.remove(&key);
+    }
+
+    /// See [`Transaction::deletes`].
+    pub fn deletes(&mut self) {
+        self.attempt.deletes = true;
     }
 
     /// True if this transaction has written something.
@@ -343,6 +351,7 @@ impl Engine {
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
+                    ExecuteError::DiskFull(written) => RunError::DiskFull(hold.max(written)),
                 })?;
             // Writes that changed nothing leave only what was read to wait for.
             return Ok((answer, version, hold.max(written)));
@@ -364,6 +373,7 @@ impl Engine {
                 points_read: PointsRead::default(),
                 ranges_read: Vec::new(),
                 writes: BTreeMap::new(),
+                deletes: false,
             },
         };
         let hold = match space.durability {
@@ -434,6 +444,9 @@ impl Attempt {
         target: &mut Transaction<'_>,
         tells_version: bool,
     ) -> Result<Version, std::convert::Infallible> {
+        if self.deletes {
+            target.deletes();
+        }
         let needs_version = tells_version || self.writes.values().any(Write::is_stamped);
         let version = if needs_version {
             target.commit_version()

@@ -10,12 +10,16 @@ use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
 
 use crate::home::{Change, HomeState, TRANSACTION_BYTES_MAX};
+use crate::room::Room;
 use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, Space};
 
 /// Length of the prefix that a space adds to each key.
 pub const SPACE_BYTES: usize = 3;
+
+/// What a row takes beside its key and value.
+const ROW_BYTES_MIN: i64 = 36;
 
 /// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
 pub type UniqueId = [u8; 10];
@@ -37,14 +41,21 @@ pub struct Transaction<'h> {
     unique_ids: u32,
     /// By how much the rows that it has set and cleared one by one have grown.
     grown_bytes: i64,
+    /// Rows that it has cleared by ranges.
+    rows_cleared: u64,
+    /// What it writes serves to delete something.
+    deletes: bool,
     /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
     finished: bool,
 }
 
-/// The refusal, and what it depends on.
+/// Why a transaction was rolled back at its commit, and what that depends on.
 #[derive(Debug)]
-pub(crate) struct TooLarge(pub Hold);
+pub(crate) enum Refused {
+    TooLarge(Hold),
+    DiskFull(Hold),
+}
 
 impl<'h> Transaction<'h> {
     pub(crate) fn new(state: &'h mut HomeState, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
@@ -62,6 +73,8 @@ impl<'h> Transaction<'h> {
             hold: Version::ZERO,
             unique_ids: 0,
             grown_bytes: 0,
+            rows_cleared: 0,
+            deletes: false,
             too_large: false,
             finished: false,
         }
@@ -181,6 +194,7 @@ impl<'h> Transaction<'h> {
             .of_present(self.state.store.as_ref(), &range.start, &range.end);
         let cleared = self.state.store.clear_range(&range.start, &range.end);
         let count = cleared.count();
+        self.rows_cleared += count;
         if count > 0 {
             self.take_version();
             if !self.too_large {
@@ -256,12 +270,27 @@ impl<'h> Transaction<'h> {
         self.grown_bytes
     }
 
-    pub(crate) fn commit(mut self) -> Result<Hold, TooLarge> {
+    /// On a full disk there is room for this transaction as long as there is any, because it serves to delete something,
+    /// even if it leaves a trace that takes more than what it clears.
+    pub fn deletes(&mut self) {
+        self.deletes = true;
+    }
+
+    fn makes_smaller(&self) -> bool {
+        let cleared_bytes = (self.rows_cleared as i64).saturating_mul(ROW_BYTES_MIN);
+        self.deletes || self.grown_bytes < cleared_bytes
+    }
+
+    pub(crate) fn commit(mut self, room: &Room) -> Result<Hold, Refused> {
         if self.too_large {
-            return Err(TooLarge(self.failure_hold()));
+            return Err(Refused::TooLarge(self.failure_hold()));
+        }
+        let has_effects = self.version_told || self.state.pending.open_bytes() > 0;
+        if has_effects && !room.admits(self.state.pending.len(), self.makes_smaller()) {
+            return Err(Refused::DiskFull(self.failure_hold()));
         }
         self.finished = true;
-        if self.version_told || self.state.pending.open_bytes() > 0 {
+        if has_effects {
             self.state.commit(self.version, self.space.durability);
             self.depend_on(self.version);
         } else {

@@ -93,7 +93,7 @@ fn nobody_waits_for_a_failed_log() {
     for nth in 1..40 {
         let world = world();
         let engine = world.open();
-        world.disk.fail(Operation::Write, nth, Fault::NoSpace);
+        world.disk.fail(Operation::Write, nth, Fault::Error);
         let (hold, _) = fill(&engine, 30);
         let durable = engine.wait_durable(hold);
         assert_ne!(engine.close().is_err(), durable);

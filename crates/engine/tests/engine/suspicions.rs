@@ -185,7 +185,7 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hol
     });
     let hold = match outcome {
         Ok(((), hold)) | Err(ExecuteError::Layer((), hold)) => hold,
-        Err(ExecuteError::TooLarge(_)) => unreachable!("nothing large was written"),
+        Err(ExecuteError::TooLarge(_) | ExecuteError::DiskFull(_)) => unreachable!("nothing large was written"),
     };
     (looked_at, hold)
 }

@@ -63,10 +63,14 @@ impl World {
     }
 }
 
-/// One transaction that cannot fail.
-pub fn execute<R>(engine: &Engine, space: Space, body: impl FnOnce(&mut Transaction<'_>) -> R) -> (R, Hold) {
-    let outcome: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| Ok(body(tx)));
-    outcome.unwrap()
+/// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is tried again.
+pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Hold) {
+    loop {
+        let outcome: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| Ok(body(tx)));
+        if !matches!(outcome, Err(ExecuteError::DiskFull(_))) {
+            return outcome.unwrap();
+        }
+    }
 }
 
 pub fn set(engine: &Engine, space: Space, key: &[u8], value: &[u8]) -> Hold {

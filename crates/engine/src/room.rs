@@ -1,0 +1,114 @@
+//! Whether what a transaction wants to commit is sure to fit on the disk.
+//!
+//! A transaction executes in memory before its effects are in the log. So it is admitted only if the log has room reserved
+//! for its effects and for all others that are still on their way (`quartet_log::Reserve`): the epoch in flight always
+//! fits, and a disk that fills up refuses new writes instead of ending the server. What is refused is rolled back under
+//! the lock; nobody has seen it.
+//!
+//! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which others may not: without
+//! room to delete in, a full disk would stay full.
+//!
+//! Invariant: `taken_bytes`, and what is gathering, never exceed the room that the reserve has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use quartet_log::{Reserve, record_bytes};
+
+pub(crate) struct Room {
+    reserve: Arc<Reserve>,
+    /// Of records that are closed and not yet appended.
+    taken_bytes: AtomicU64,
+    /// Held while a record goes from `taken_bytes` into the log, so that it is counted once.
+    appending: Mutex<()>,
+    /// Only for transactions that make the database smaller.
+    kept_bytes: u64,
+    /// The disk was full although the room was reserved: nothing more is promised until the log goes on.
+    is_stuck: AtomicBool,
+}
+
+/// More is never kept for deletions: each takes about a hundred bytes.
+const KEPT_BYTES_MAX: u64 = 16 << 20;
+
+impl Room {
+    pub fn new(reserve: Arc<Reserve>, segment_bytes: u64) -> Room {
+        Room {
+            reserve,
+            taken_bytes: AtomicU64::new(0),
+            appending: Mutex::new(()),
+            kept_bytes: KEPT_BYTES_MAX.min(segment_bytes / 4),
+            is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    /// True if an epoch that has grown to `payload_bytes` is sure to fit. Called with the partition's lock held.
+    #[inline]
+    pub fn admits(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
+        let bytes = self.wanted(payload_bytes, makes_smaller);
+        bytes <= self.reserve.room() && !self.is_stuck.load(Ordering::Relaxed)
+            || self.make(payload_bytes, makes_smaller)
+    }
+
+    fn wanted(&self, payload_bytes: usize, makes_smaller: bool) -> u64 {
+        let kept = if makes_smaller { 0 } else { self.kept_bytes };
+        self.taken_bytes.load(Ordering::Acquire) + record_bytes(payload_bytes) + kept
+    }
+
+    #[cold]
+    fn make(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
+        let appending = self.appending.lock();
+        let bytes = self.wanted(payload_bytes, makes_smaller);
+        if self.is_stuck.load(Ordering::Relaxed) {
+            return false;
+        }
+        let has_room = bytes <= self.reserve.room();
+        drop(appending);
+        has_room || self.reserve.extend(bytes).is_ok()
+    }
+
+    /// An epoch was closed; it takes its room until it has been appended. Called with the partition's lock held.
+    pub fn take(&self, payload_bytes: usize) {
+        if payload_bytes > 0 {
+            self.taken_bytes
+                .fetch_add(record_bytes(payload_bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// To be held while an epoch is appended, and dropped after `appended`.
+    pub fn appending(&self) -> MutexGuard<'_, ()> {
+        self.appending.lock()
+    }
+
+    pub fn appended(&self, payload_bytes: usize) {
+        // Who sees the record no longer counted sees what the log has left without it.
+        self.taken_bytes
+            .fetch_sub(record_bytes(payload_bytes), Ordering::Release);
+        self.is_stuck.store(false, Ordering::Relaxed);
+    }
+
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+
+    pub fn set_stuck(&self) {
+        self.is_stuck.store(true, Ordering::Relaxed);
+    }
+
+    /// True if writes that make the database larger are refused.
+    pub fn is_short(&self) -> bool {
+        self.is_stuck() || self.wanted(0, false) > self.reserve.room()
+    }
+
+    pub fn is_prepared(&self) -> bool {
+        self.reserve.is_prepared()
+    }
+
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    pub fn reserve(&self) -> Arc<Reserve> {
+        self.reserve.clone()
+    }
+}
