@@ -24,6 +24,8 @@ pub(crate) struct Room {
     appending: Mutex<()>,
     /// Only for transactions that make the database smaller.
     kept_bytes: u64,
+    /// Something was refused that would have fitted with the next segment in place.
+    has_refused: AtomicBool,
     /// The disk was full although the room was reserved: nothing more is promised until the log goes on.
     is_stuck: AtomicBool,
 }
@@ -38,6 +40,7 @@ impl Room {
             taken_bytes: AtomicU64::new(0),
             appending: Mutex::new(()),
             kept_bytes: KEPT_BYTES_MAX.min(segment_bytes / 4),
+            has_refused: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
         }
     }
@@ -64,7 +67,11 @@ impl Room {
         }
         let has_room = bytes <= self.reserve.room();
         drop(appending);
-        has_room || self.reserve.extend(bytes).is_ok()
+        let has_room = has_room || self.reserve.extend(bytes).is_ok();
+        if !has_room && !self.reserve.is_prepared() {
+            self.has_refused.store(true, Ordering::Relaxed);
+        }
+        has_room
     }
 
     /// An epoch was closed; it takes its room until it has been appended. Called with the partition's lock held.
@@ -97,7 +104,10 @@ impl Room {
 
     /// True if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
-        self.is_stuck() || self.wanted(0, false) > self.reserve.room()
+        if self.reserve.is_prepared() {
+            self.has_refused.store(false, Ordering::Relaxed);
+        }
+        self.is_stuck() || self.has_refused.load(Ordering::Relaxed) || self.wanted(0, false) > self.reserve.room()
     }
 
     pub fn is_prepared(&self) -> bool {

@@ -289,6 +289,9 @@ fn execute_writes(
     transaction: &mut Transaction<'_>,
     writes: &[Write],
 ) -> Result<BatchWritten, Failure> {
+    if writes.iter().all(Write::deletes) {
+        transaction.deletes();
+    }
     let mut tables = Vec::new();
     let mut seen = BTreeSet::new();
     for write in writes {

@@ -25,6 +25,12 @@ pub struct Write {
     pub show_failed: bool,
 }
 
+impl Write {
+    pub fn deletes(&self) -> bool {
+        matches!(self.action, Action::Delete(_))
+    }
+}
+
 pub enum Action {
     Put(Arc<Item>),
     Update {
@@ -251,6 +257,9 @@ impl Single {
     fn respond(layer: &DynamoDb, single: Result<Single, Failure>) -> Outcome {
         let single = single.map_err(Failure::in_envelope);
         let execute = |transaction: &mut Transaction<'_>, single: &Single| {
+            if single.write.deletes() {
+                transaction.deletes();
+            }
             let table = single.write.check(layer, transaction)?;
             single.write.execute(layer, transaction, table)
         };

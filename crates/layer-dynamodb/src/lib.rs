@@ -133,6 +133,11 @@ impl DynamoDb {
         match self.engine.home().execute(self.space, body) {
             Ok((answer, hold)) => (Ok(answer), hold),
             Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
+            // SDKs repeat a request that the service could not serve.
+            Err(ExecuteError::DiskFull(hold)) => (
+                Err(Failure::new(Exception::InternalServer, "Internal server error")),
+                hold,
+            ),
             Err(ExecuteError::TooLarge(hold)) => (
                 Err(Failure::validation("Item size has exceeded the maximum allowed size")),
                 hold,

@@ -612,6 +612,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                      Disable deletion protection first.",
                 ));
             }
+            transaction.deletes();
             let everything = key::everything_of(table.id);
             transaction.clear_range(&everything.start, &everything.end);
             if let Some(stream) = table.live_stream() {

@@ -77,6 +77,8 @@ impl Fauna {
             .run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
         match ran {
             Ok(_) | Err(RunError::Conflict) => true,
+            // The disk is full: it goes on when there is room.
+            Err(RunError::DiskFull(_)) => false,
             // An index that cannot be built stays inactive; what stands in its way is in its documents.
             Err(RunError::Layer(..) | RunError::TooLarge(_)) => self.give_up(&build),
         }

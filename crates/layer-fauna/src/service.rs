@@ -396,6 +396,9 @@ impl Fauna {
         let ran = self.engine.run_versioned(self.space, attempts, |transaction| {
             tries += 1;
             cost = Cost::default();
+            if is_deletion(&plan.query.root) {
+                transaction.deletes();
+            }
             let value = self.evaluate(View::Transaction(transaction), plan, None, &mut cost);
             wrote = transaction.has_written();
             value
@@ -409,6 +412,10 @@ impl Fauna {
                 let message = "Transaction was aborted due to detection of concurrent modification.";
                 let errors = Errors::protocol(Code::ContendedTransaction, message);
                 (Err(errors), now, Version::ZERO)
+            }
+            Err(RunError::DiskFull(hold)) => {
+                let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
+                (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
             }
             Err(RunError::TooLarge(hold)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");

@@ -33,6 +33,8 @@ pub(crate) fn code_of(error: &CommitError) -> ErrorCode {
         CommitError::Conflict(_) => ErrorCode::NOT_COMMITTED,
         CommitError::TooOld => ErrorCode::TRANSACTION_TOO_OLD,
         CommitError::FutureVersion => ErrorCode::FUTURE_VERSION,
+        // The server is short of something, and a client that waits and repeats the commit does right.
+        CommitError::DiskFull => ErrorCode::COMMIT_PROXY_MEMORY_LIMIT,
         CommitError::TooLarge => ErrorCode::TRANSACTION_TOO_LARGE,
     }
 }

@@ -18,4 +18,6 @@ pub const TIMEOUT_OUT_OF_RANGE: &str = "ERR timeout is out of range";
 pub const COUNT_OUT_OF_RANGE: &str =
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// What Redis answers when its log cannot be written.
+pub const DISK_FULL: &str = "MISCONF Errors writing to the AOF file: No space left on device";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

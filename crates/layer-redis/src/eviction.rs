@@ -115,7 +115,11 @@ impl Redis {
             self.keyspace(tx, victim.db, now_ms).evict(&victim.name);
             Ok(true)
         });
-        let (evicted, hold) = executed.unwrap_or_default();
+        let Ok((evicted, hold)) = executed else {
+            // The disk is full.
+            self.changes.take();
+            return false;
+        };
         if evicted {
             home.free_cleared();
             self.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);

@@ -136,12 +136,20 @@ impl Redis {
             }
             Ok(due.len())
         });
-        let (removed, hold) = removed.unwrap_or_default();
+        let Ok((removed, hold)) = removed else {
+            return self.removed_nothing();
+        };
         self.statistics
             .expired_keys
             .fetch_add(removed as u64, Ordering::Relaxed);
         self.tell_removed(hold);
         removed
+    }
+
+    /// The disk is full, and the transaction was taken back: nobody is told.
+    fn removed_nothing(&self) -> usize {
+        self.changes.take();
+        0
     }
 
     fn expire_fields(&self, home: &mut Home<'_>) -> usize {
@@ -154,7 +162,9 @@ impl Redis {
             }
             Ok((due.len(), fields))
         });
-        let ((hashes, fields), hold) = removed.unwrap_or_default();
+        let Ok(((hashes, fields), hold)) = removed else {
+            return self.removed_nothing();
+        };
         self.statistics.expired_fields.fetch_add(fields, Ordering::Relaxed);
         if self.changes.are_wanted() {
             let changes = self.changes.take();

@@ -805,7 +805,7 @@ pub fn call(
     });
     match &outcome {
         Ok((_, hold)) => layer.outbox.commit(*hold),
-        Err(ExecuteError::Layer(_, hold) | ExecuteError::TooLarge(hold)) => {
+        Err(ExecuteError::Layer(_, hold) | ExecuteError::TooLarge(hold) | ExecuteError::DiskFull(hold)) => {
             layer.changes.take();
             layer.outbox.discard(*hold);
         }
@@ -833,6 +833,10 @@ pub fn call(
         Err(ExecuteError::Layer(failure, hold)) => {
             client.failure_hold = hold;
             Err(failure)
+        }
+        Err(ExecuteError::DiskFull(hold)) => {
+            client.failure_hold = hold;
+            Err(errors::DISK_FULL.into())
         }
         Err(ExecuteError::TooLarge(hold)) => {
             client.failure_hold = hold;

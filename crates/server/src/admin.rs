@@ -71,7 +71,7 @@ impl From<CatalogueError> for Refused {
             CatalogueError::BadName => BAD_REQUEST,
             CatalogueError::Exists => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
-            CatalogueError::Full => INSUFFICIENT_STORAGE,
+            CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
             CatalogueError::LogFailed => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())

@@ -19,7 +19,7 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 21] = [
+    let rows: [(&str, &str, &str, f64); 24] = [
         (
             "quartet_transactions_total",
             "counter",
@@ -55,6 +55,24 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
             "counter",
             "Checkpoints written.",
             read(&engine.checkpoints),
+        ),
+        (
+            "quartet_checkpoints_failed_total",
+            "counter",
+            "Checkpoints that could not be written. The log still holds what they would have held.",
+            read(&engine.checkpoints_failed),
+        ),
+        (
+            "quartet_checkpoint_failed",
+            "gauge",
+            "1 if the last checkpoint could not be written.",
+            f64::from(u8::from(engine.checkpoint_failed.load(Ordering::Relaxed))),
+        ),
+        (
+            "quartet_disk_full",
+            "gauge",
+            "1 while the disk has no room for writes that make the data larger, and they are refused.",
+            f64::from(u8::from(layer.engine.is_disk_full())),
         ),
         (
             "quartet_durable_version",

@@ -2,6 +2,7 @@
 
 mod epochs;
 mod failures;
+mod full_disk;
 mod histories;
 mod holds;
 mod replay;

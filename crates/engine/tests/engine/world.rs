@@ -24,6 +24,7 @@ pub struct World {
     pub disk: FaultyDisk,
     pub clock: Arc<ManualClock>,
     pub failures: Arc<AtomicUsize>,
+    pub segment_bytes: u64,
     pub checkpoint_log_bytes: u64,
     pub epoch_bytes_max: usize,
 }
@@ -34,6 +35,7 @@ impl Default for World {
             disk: FaultyDisk::default(),
             clock: Arc::default(),
             failures: Arc::default(),
+            segment_bytes: 4096,
             checkpoint_log_bytes: 1 << 30,
             epoch_bytes_max: 1 << 20,
         }
@@ -47,7 +49,7 @@ impl World {
             Arc::new(self.disk.clone()),
             self.clock.clone(),
             EngineOptions {
-                segment_bytes: 4096,
+                segment_bytes: self.segment_bytes,
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
                 epoch_bytes_max: self.epoch_bytes_max,
             },

@@ -40,6 +40,7 @@ impl UserFile for UsersInDatabase {
             });
         let hold = match written {
             Ok(((), hold)) => hold,
+            Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),
             Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };

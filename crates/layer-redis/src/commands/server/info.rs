@@ -233,7 +233,9 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
             ("rdb_last_save_time", last_save_seconds(layer)),
         ],
     );
-    line(out, "rdb_last_bgsave_status", "ok");
+    let status = |failed: bool| if failed { "err" } else { "ok" };
+    let checkpoint_status = status(statistics.checkpoint_failed.load(Ordering::Relaxed));
+    line(out, "rdb_last_bgsave_status", checkpoint_status);
     line(out, "rdb_last_bgsave_time_sec", -1);
     line(out, "rdb_current_bgsave_time_sec", -1);
     line(out, "rdb_last_cow_size", 0);
@@ -253,8 +255,8 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "aof_last_cow_size", 0);
     line(out, "aof_last_rewrite_time_sec", -1);
     line(out, "aof_current_rewrite_time_sec", -1);
-    line(out, "aof_last_bgrewrite_status", "ok");
-    line(out, "aof_last_write_status", "ok");
+    line(out, "aof_last_bgrewrite_status", checkpoint_status);
+    line(out, "aof_last_write_status", status(layer.engine.is_disk_full()));
     lines(
         out,
         &[

@@ -1,0 +1,263 @@
+//! A disk that is full: it refuses what would not fit, forgets nothing, and goes on by itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use quartet_engine::{Engine, ExecuteError, Hold, Transaction};
+use quartet_env::{Disk, Fault, Operation};
+
+use crate::world::{ALWAYS, Random, World, execute, set};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+fn world() -> World {
+    World {
+        segment_bytes: SEGMENT_BYTES,
+        ..World::default()
+    }
+}
+
+/// Lets no file grow any more.
+fn fill(world: &World) {
+    world.disk.set_capacity(Some(world.disk.taken_bytes()));
+}
+
+fn attempt(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<Hold, ExecuteError<()>> {
+    let executed = engine.home().execute(ALWAYS, |tx| {
+        body(tx);
+        Ok(())
+    });
+    executed.map(|((), hold)| hold)
+}
+
+fn try_set(engine: &Engine, number: u64, value_bytes: usize) -> Result<Hold, ExecuteError<()>> {
+    attempt(engine, |tx| drop(tx.set(&number.to_be_bytes(), &vec![7; value_bytes])))
+}
+
+/// Writes rows of 500 bytes until the disk is full. Answers how many there are.
+fn write_until_full(engine: &Engine) -> u64 {
+    for number in 0.. {
+        match try_set(engine, number, 500) {
+            Ok(hold) => assert!(engine.wait_durable(hold)),
+            Err(ExecuteError::DiskFull(_)) => return number,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    unreachable!("no disk is that large")
+}
+
+fn wait_until(story: &str, is_done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_done() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{story}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
+    let world = world();
+    let engine = world.open();
+    fill(&world);
+    let count = write_until_full(&engine);
+    assert!(count > 50 && engine.is_disk_full(), "{count}");
+    let (row, hold) = execute(&engine, ALWAYS, |tx| tx.get(&0u64.to_be_bytes()));
+    assert!(row.is_some() && engine.is_durable(hold));
+    let missing = execute(&engine, ALWAYS, |tx| tx.get(&count.to_be_bytes())).0;
+    assert!(missing.is_none(), "what was refused was taken back");
+    assert!(
+        matches!(try_set(&engine, 0, 500), Err(ExecuteError::DiskFull(_))),
+        "no larger, and no smaller"
+    );
+    try_set(&engine, 0, 400).unwrap();
+    for number in 1..count / 2 {
+        let hold = attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).unwrap();
+        assert!(engine.wait_durable(hold));
+    }
+    let range = |from: u64, to: u64| (from.to_be_bytes(), to.to_be_bytes());
+    let (start, end) = range(count / 2, count - 1);
+    attempt(&engine, |tx| assert!(tx.clear_range(&start, &end) > 0)).unwrap();
+    attempt(&engine, |tx| {
+        tx.deletes();
+        tx.set(b"trace", b"of a deletion");
+    })
+    .unwrap();
+    let expected = engine.state_hash(None);
+    engine.close().unwrap();
+    assert_eq!(world.failures.load(Ordering::SeqCst), 0);
+    let engine = world.open();
+    assert_eq!(engine.state_hash(None), expected, "a full disk opens");
+    assert!(engine.is_disk_full() || try_set(&engine, 1, 100).is_ok());
+}
+
+#[test]
+fn writes_go_on_by_themselves_when_there_is_space() {
+    let world = world();
+    let engine = world.open();
+    fill(&world);
+    let count = write_until_full(&engine);
+    world.disk.set_capacity(None);
+    // Nobody writes, nobody waits: it is found out all the same.
+    wait_until("there is space again", || !engine.is_disk_full());
+    let hold = set(&engine, ALWAYS, &count.to_be_bytes(), b"one more");
+    assert!(engine.wait_durable(hold));
+}
+
+/// What is deleted takes space until a checkpoint has been written without it, and a checkpoint takes space itself.
+#[test]
+fn deleting_makes_room_on_a_full_disk() {
+    let world = world();
+    let engine = world.open();
+    world
+        .disk
+        .set_capacity(Some(world.disk.taken_bytes() + 4 * SEGMENT_BYTES));
+    let count = write_until_full(&engine);
+    assert!(count * 500 > 3 * SEGMENT_BYTES, "{count}");
+    world.disk.set_capacity(Some(world.disk.taken_bytes()));
+    assert_eq!(world.disk.available_bytes().unwrap(), 0);
+    for number in 0..count - 10 {
+        attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).unwrap();
+    }
+    wait_until("the checkpoint gave back what was deleted", || !engine.is_disk_full());
+    let hold = set(&engine, ALWAYS, b"again", &[1; 2000]);
+    assert!(engine.wait_durable(hold));
+    let expected = engine.state_hash(None);
+    engine.close().unwrap();
+    assert_eq!(world.open().state_hash(None), expected);
+}
+
+/// A checkpoint that failed left its part of a file on the full disk.
+#[test]
+fn a_checkpoint_that_fails_leaves_nothing_and_is_seen() {
+    let world = world();
+    let engine = world.open();
+    for number in 0..200 {
+        set(&engine, ALWAYS, &u64::to_be_bytes(number), &[number as u8; 1000]);
+    }
+    fill(&world);
+    let before = world.disk.taken_bytes();
+    let failed = engine.checkpoint().unwrap_err().to_string();
+    assert!(failed.contains("No space left on device"), "{failed}");
+    assert!(world.disk.taken_bytes() <= before);
+    assert_eq!(world.disk.content("checkpoint.partial"), []);
+    let statistics = engine.statistics();
+    assert!(statistics.checkpoint_failed.load(Ordering::SeqCst));
+    assert_eq!(statistics.checkpoints_failed.load(Ordering::SeqCst), 1);
+    world.disk.set_capacity(None);
+    engine.checkpoint().unwrap();
+    assert!(!statistics.checkpoint_failed.load(Ordering::SeqCst));
+    // A crash in the middle leaves such a part, too: it goes at the next start.
+    engine.close().unwrap();
+    let left = world.disk.open("checkpoint.partial").unwrap();
+    left.write_at(0, &[1; 100_000]).unwrap();
+    let taken = world.disk.taken_bytes();
+    let engine = world.open();
+    assert!(world.disk.taken_bytes() < taken);
+    engine.close().unwrap();
+}
+
+/// One transaction larger than all the room that is reserved: room is made while there is any, else it alone is refused.
+#[test]
+fn a_large_transaction_has_room_made_for_it() {
+    let world = world();
+    let engine = world.open();
+    let hold = try_set(&engine, 1, 10 * SEGMENT_BYTES as usize).unwrap();
+    assert!(engine.wait_durable(hold));
+    world
+        .disk
+        .set_capacity(Some(world.disk.taken_bytes() + 2 * SEGMENT_BYTES));
+    assert!(matches!(
+        try_set(&engine, 2, 30 * SEGMENT_BYTES as usize),
+        Err(ExecuteError::DiskFull(_))
+    ));
+    assert!(engine.wait_durable(try_set(&engine, 3, 100).unwrap()));
+}
+
+/// The disk fills up and empties again and again, with and without loss of power: what was acknowledged is there, what was
+/// refused is not, and the log never fails.
+#[test]
+fn nothing_acknowledged_is_lost_while_the_disk_fills_and_empties() {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let world = World {
+            checkpoint_log_bytes: 20_000,
+            segment_bytes: 8 << 10,
+            ..World::default()
+        };
+        let mut rows: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut refused = 0;
+        for _ in 0..6 {
+            let engine = world.open();
+            for _ in 0..60 {
+                match random.below(12) {
+                    0 => fill(&world),
+                    1 => world
+                        .disk
+                        .set_capacity(Some(world.disk.taken_bytes() + random.below(40_000))),
+                    2 => world.disk.set_capacity(None),
+                    3 => engine.checkpoint_in_background(),
+                    4 | 5 => {
+                        let number = random.below(30);
+                        if attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).is_ok() {
+                            rows.remove(&number);
+                        }
+                    }
+                    _ => {
+                        let (number, bytes) = (random.below(30), random.below(3000) as usize);
+                        match try_set(&engine, number, bytes) {
+                            Ok(_) => drop(rows.insert(number, bytes)),
+                            Err(ExecuteError::DiskFull(_)) => refused += 1,
+                            Err(other) => panic!("{other:?}"),
+                        }
+                    }
+                }
+            }
+            let (_, _, hold) = engine.snapshot();
+            assert!(engine.wait_durable(hold), "seed {seed}");
+            let crashed = world.disk.fork();
+            engine.close().unwrap();
+            if random.below(2) == 0 {
+                crashed.crash_keeping_some(random.below(1000));
+                let crashed = World {
+                    disk: crashed,
+                    ..World::default()
+                };
+                check_rows(&crashed.open(), &rows, seed);
+            }
+            check_rows(&world.open(), &rows, seed);
+        }
+        assert_eq!(world.failures.load(Ordering::SeqCst), 0, "seed {seed}");
+        assert!(refused > 0, "seed {seed}: the disk was never full");
+    }
+}
+
+fn check_rows(engine: &Engine, rows: &BTreeMap<u64, usize>, seed: u64) {
+    let (found, _) = execute(engine, ALWAYS, |tx| {
+        let mut found = BTreeMap::new();
+        tx.scan(&[], &[0xff; 9], false, &mut |row| {
+            let number = Transaction::layer_key(row).try_into().map(u64::from_be_bytes);
+            found.insert(number.unwrap(), row.value().len());
+            std::ops::ControlFlow::Continue(())
+        });
+        found
+    });
+    assert_eq!(&found, rows, "seed {seed}");
+}
+
+/// No descriptor for the next segment ended the server.
+#[test]
+fn no_descriptor_for_the_next_segment_is_no_failure() {
+    let world = World::default();
+    let engine = world.open();
+    for nth in 1..4 {
+        world.disk.fail(Operation::Create, nth, Fault::NoDescriptor);
+        world.disk.fail(Operation::Open, nth, Fault::NoDescriptor);
+    }
+    for number in 0..200u64 {
+        let hold = set(&engine, ALWAYS, &number.to_be_bytes(), &[1; 300]);
+        assert!(engine.wait_durable(hold));
+    }
+    engine.close().unwrap();
+    assert_eq!(world.failures.load(Ordering::SeqCst), 0);
+}
