@@ -1,8 +1,8 @@
 //! A disk in memory that does not fail, for a server whose data need not outlive it.
 //!
 //! A file is made of pieces of one size, which exist once something is written to them, so that a growing log is never copied. All
-//! files together hold at most `bytes_max`, counted in whole pieces; a write beyond it answers ENOSPC, as a full disk does,
-//! and has written nothing. A file that is removed gives its room back when nobody has it open any more.
+//! files together hold at most `bytes_max`, counted in whole pieces, those included that are only reserved; a write beyond it
+//! answers ENOSPC, as a full disk does, and has written nothing. A file that is removed gives its room back when nobody has it open any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -39,6 +39,16 @@ struct Content {
     length: u64,
     /// By their number; one that is missing is all zeros.
     pieces: HashMap<u64, Box<[u8]>>,
+    /// The first so many have their room, whether they are there or not.
+    reserved: u64,
+}
+
+impl Content {
+    /// How many pieces take room.
+    fn counted(&self) -> usize {
+        let beyond = self.pieces.keys().filter(|number| **number >= self.reserved);
+        self.reserved as usize + beyond.count()
+    }
 }
 
 impl MemoryDisk {
@@ -106,6 +116,10 @@ impl Disk for MemoryDisk {
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        Ok(self.room.bytes_max - self.room.bytes.load(Ordering::Relaxed))
+    }
 }
 
 impl Room {
@@ -127,9 +141,10 @@ impl MemoryFile {
     /// Makes the file `bytes` long at most, and what is cut off zeros.
     fn cut(&self, bytes: u64) {
         let mut content = self.content.lock();
-        let before = content.pieces.len();
+        let before = content.counted();
         let kept = bytes.div_ceil(PIECE_BYTES as u64);
         content.pieces.retain(|number, _| *number < kept);
+        content.reserved = content.reserved.min(kept);
         let within = (bytes % PIECE_BYTES as u64) as usize;
         if within > 0
             && let Some(last) = content.pieces.get_mut(&(kept - 1))
@@ -137,13 +152,13 @@ impl MemoryFile {
             last[within..].fill(0);
         }
         content.length = content.length.min(bytes);
-        self.room.give_back(before - content.pieces.len());
+        self.room.give_back(before - content.counted());
     }
 }
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        self.room.give_back(self.content.get_mut().pieces.len());
+        self.room.give_back(self.content.get_mut().counted());
     }
 }
 
@@ -177,7 +192,8 @@ impl File for Arc<MemoryFile> {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut content = self.content.lock();
-        let is_new = |(number, _): &(u64, Range<usize>)| !content.pieces.contains_key(number);
+        let is_new =
+            |(number, _): &(u64, Range<usize>)| *number >= content.reserved && !content.pieces.contains_key(number);
         self.room.take(parts(offset, bytes.len()).filter(is_new).count())?;
         let mut rest = bytes;
         for (number, range) in parts(offset, bytes.len()) {
@@ -200,8 +216,19 @@ impl File for Arc<MemoryFile> {
         Ok(())
     }
 
-    fn allocate(&self, _: u64) -> io::Result<()> {
-        Ok(())
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let mut content = self.content.lock();
+        let (before, reserved_before) = (content.counted(), content.reserved);
+        content.reserved = reserved_before.max(bytes.div_ceil(PIECE_BYTES as u64));
+        let taken = self.room.take(content.counted() - before);
+        if taken.is_err() {
+            content.reserved = reserved_before;
+        }
+        taken
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        Ok((self.content.lock().counted() * PIECE_BYTES) as u64)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -253,6 +280,24 @@ mod tests {
             .unwrap()
             .write_at(0, &[1; 2 * PIECE_BYTES])
             .unwrap();
+    }
+
+    #[test]
+    fn what_is_reserved_can_be_written_when_nothing_else_can() {
+        let disk = MemoryDisk::new(3 * PIECE);
+        let (first, second) = (disk.create("first").unwrap(), disk.create("second").unwrap());
+        first.allocate(2 * PIECE).unwrap();
+        assert!(first.is_empty().unwrap() && first.allocate(4 * PIECE).is_err());
+        assert_eq!(disk.available_bytes().unwrap(), PIECE);
+        second.write_at(0, b"x").unwrap();
+        assert!(second.write_at(PIECE, b"x").is_err());
+        first.write_at(0, &[1; 2 * PIECE_BYTES]).unwrap();
+        assert_eq!(first.allocated_bytes().unwrap(), 2 * PIECE);
+        first.set_len(1).unwrap();
+        assert_eq!(disk.available_bytes().unwrap(), PIECE);
+        drop(first);
+        disk.remove("first").unwrap();
+        assert_eq!(disk.available_bytes().unwrap(), 2 * PIECE);
     }
 
     #[test]
