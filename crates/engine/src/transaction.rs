@@ -256,6 +256,11 @@ impl<'h> Transaction<'h> {
         self.state.watches.remove(id);
     }
 
+    /// It has written more than a transaction may, and will be refused: whatever is done in it from now on is in vain.
+    pub fn is_too_large(&self) -> bool {
+        self.too_large
+    }
+
     /// True if this transaction has written something.
     pub fn has_written(&self) -> bool {
         self.version != Version::ZERO

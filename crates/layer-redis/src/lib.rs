@@ -38,6 +38,7 @@ pub mod random;
 pub mod rdb;
 pub mod recency;
 pub mod redaction;
+pub mod repetition;
 pub mod scan;
 pub mod session;
 pub mod slowlog;
@@ -47,7 +48,7 @@ pub mod testing;
 pub mod tracking;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Engine, Space};
@@ -78,6 +79,8 @@ use crate::tracking::Tracking;
 
 /// The version of Redis whose commands and replies this layer follows; clients gate features on it.
 pub const REDIS_VERSION: &str = "7.4.0";
+/// A value of 512 MB fits, and all of a large collection.
+pub const REPLY_BYTES_MAX: usize = 1 << 30;
 /// Databases that SELECT reaches.
 pub const DATABASES: u8 = 16;
 
@@ -108,6 +111,9 @@ pub struct Redis {
     pub realm: Vec<u8>,
     /// Knows which password opens which logical database; none if there is only this one.
     pub directory: Option<Box<dyn Directory>>,
+    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
+    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
+    pub reply_bytes_max: AtomicUsize,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
@@ -191,6 +197,7 @@ impl Redis {
             gate: None,
             realm: Vec::new(),
             directory: None,
+            reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
             cursors: Mutex::default(),
             random: Random::default(),
             scripts_call_all: AtomicBool::new(false),
@@ -266,6 +273,11 @@ impl Redis {
         let clients = self.clients.list();
         let bytes = clients.iter().map(|client| client.buffers.total() as u64);
         bytes.sum()
+    }
+
+    #[inline]
+    pub fn reply_bytes_max(&self) -> usize {
+        self.reply_bytes_max.load(Ordering::Relaxed)
     }
 
     /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.

@@ -783,7 +783,7 @@ pub fn call(
     let started_micros = layer.engine.now_micros();
     let now_ms = home.now_micros() / 1000;
     let outcome = home.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol);
+        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
         let mut context = Context {
             tx,
             client,
@@ -794,6 +794,7 @@ pub fn call(
             retry_for,
         };
         match handle(&mut context, command, arguments) {
+            Ok(()) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
             Ok(()) => Ok(Handled::Answered),
             Err(Failure::Kept { text, counted }) => {
                 answer_kept(layer, &mut context.reply, &text, counted);
@@ -840,7 +841,7 @@ pub fn call(
         }
         Err(ExecuteError::TooLarge(hold)) => {
             client.failure_hold = hold;
-            Err("ERR the command's effects exceed the maximum size".into())
+            Err(errors::EFFECTS_TOO_LARGE.into())
         }
     }
 }
@@ -929,6 +930,11 @@ pub fn call_queued(
         outcome.is_err(),
     );
     match outcome {
+        // Of EXEC nothing stays. What a script has done stays, as after any error of it.
+        Ok(()) if context.client.is_script && context.reply.is_full() => {
+            context.layer.statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
+            context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
+        }
         Ok(()) => {}
         Err(Failure::Block(block)) => match block.in_exec {
             EmptyReply::Null => context.reply.null(),

@@ -4,6 +4,9 @@
 //! protocol's version. Aggregates are written head first: `map(2)` and then four elements. Nothing checks that as many
 //! follow as were announced; that is the command's duty.
 //!
+//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand times. What does not fit is left
+//! out, and [`Reply::is_full`] says so; the command then answers an error in the place of what was written.
+//!
 //! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
 
 use std::io::Write;
@@ -20,11 +23,38 @@ pub enum Protocol {
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
+    /// `out` grows up to this length.
+    end: usize,
+    is_full: bool,
 }
 
 impl<'a> Reply<'a> {
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { out, protocol }
+        Reply {
+            out,
+            protocol,
+            end: usize::MAX,
+            is_full: false,
+        }
+    }
+
+    /// At most so many bytes are appended, and a few more of heads.
+    pub fn limited(mut self, bytes_max: usize) -> Reply<'a> {
+        self.end = self.out.len().saturating_add(bytes_max);
+        self
+    }
+
+    /// Something was left out for lack of room: what was written is no reply.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether so many bytes more may be appended.
+    #[inline]
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.is_full |= bytes > self.end.saturating_sub(self.out.len());
+        !self.is_full
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -60,6 +90,9 @@ impl<'a> Reply<'a> {
 
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if !self.has_room(bytes.len()) {
+            return;
+        }
         self.out.reserve(HEAD_BYTES_MAX + bytes.len() + 2);
         self.head(b'$', bytes.len() as u64);
         self.out.extend_from_slice(bytes);
@@ -115,6 +148,13 @@ impl<'a> Reply<'a> {
         self.out[mark..].rotate_right(moved_bytes);
     }
 
+    /// Puts an error in the place of everything in the buffer.
+    pub fn replace_by_error(&mut self, text: impl AsRef<[u8]>) {
+        self.out.clear();
+        self.is_full = false;
+        self.error(text);
+    }
+
     /// Takes back what was written since `mark`.
     pub fn take_back(&mut self, mark: usize) {
         self.out.truncate(mark);
@@ -143,6 +183,9 @@ impl<'a> Reply<'a> {
 
     /// See [`format_double`] for the text; a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
+        if !self.has_room(0) {
+            return;
+        }
         match self.protocol {
             Protocol::Resp3 => {
                 self.out.push(b',');
@@ -195,6 +238,9 @@ impl<'a> Reply<'a> {
         if self.protocol == Protocol::Resp2 {
             return self.bulk(bytes);
         }
+        if !self.has_room(bytes.len()) {
+            return;
+        }
         self.head(b'=', bytes.len() as u64 + 4);
         self.out.extend_from_slice(format);
         self.out.push(b':');
@@ -210,13 +256,18 @@ impl<'a> Reply<'a> {
     }
 
     fn either(&mut self, resp2: &[u8], resp3: &[u8]) {
-        self.out
-            .extend_from_slice(if self.protocol == Protocol::Resp2 { resp2 } else { resp3 });
+        if self.has_room(0) {
+            self.out
+                .extend_from_slice(if self.protocol == Protocol::Resp2 { resp2 } else { resp3 });
+        }
     }
 
     /// `<type><value>\r\n`. Values below a hundred, nearly all there are, go out as one small array.
     #[inline]
     fn head(&mut self, kind: u8, value: u64) {
+        if !self.has_room(0) {
+            return;
+        }
         let (tens, ones) = (b'0'.wrapping_add((value / 10) as u8), b'0' + (value % 10) as u8);
         match value {
             0..10 => self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
@@ -230,6 +281,9 @@ impl<'a> Reply<'a> {
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
+        if !self.has_room(text.len()) {
+            return;
+        }
         self.out.push(kind);
         let start = self.out.len();
         self.out.extend_from_slice(text);

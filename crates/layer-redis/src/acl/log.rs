@@ -9,7 +9,7 @@ use super::Denial;
 use crate::Redis;
 use crate::clients::ClientState;
 use crate::command::Command;
-use crate::commands::connection::client::describe;
+use crate::commands::connection::client::{describe, request_bytes};
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -101,7 +101,7 @@ impl Redis {
             user: user.to_vec(),
             created_ms: now_ms,
             updated_ms: now_ms,
-            client: describe(self, client.shared.id, &client.shared, arguments),
+            client: describe(self, client.shared.id, &client.shared, request_bytes(arguments)),
         };
         let length_max = self.config.acllog_max_len.load(Ordering::Relaxed) as usize;
         self.users.log.lock().add(entry, length_max);

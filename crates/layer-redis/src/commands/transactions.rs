@@ -145,6 +145,8 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Result<(), session
         let command = commands::find(arguments).expect("a queued command was found once");
         outcome = session::call_queued(context, command, arguments);
         match outcome {
+            // The whole transaction will be refused.
+            Ok(()) if context.reply.is_full() || context.tx.is_too_large() => ControlFlow::Break(()),
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }

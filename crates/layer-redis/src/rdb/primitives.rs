@@ -16,6 +16,9 @@ pub struct Malformed;
 
 /// Longest string, as in Redis.
 const STRING_BYTES_MAX: usize = 512 << 20;
+/// Most bytes that the compressed strings of a payload give together: a list of them is up to 88 times as long as its payload, and
+/// no transaction can write more.
+const EXPANDED_BYTES_MAX: usize = 1 << 30;
 /// Shorter strings are not compressed.
 const COMPRESSED_BYTES_MIN: usize = 20;
 
@@ -23,6 +26,7 @@ const COMPRESSED_BYTES_MIN: usize = 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     pub rest: &'a [u8],
+    expansion_left: usize,
 }
 
 enum Length {
@@ -32,7 +36,10 @@ enum Length {
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+        Reader {
+            rest: bytes,
+            expansion_left: EXPANDED_BYTES_MAX,
+        }
     }
 
     pub fn is_done(&self) -> bool {
@@ -98,6 +105,7 @@ impl<'a> Reader<'a> {
                 if length > STRING_BYTES_MAX {
                     return Err(Malformed);
                 }
+                self.expansion_left = self.expansion_left.checked_sub(length).ok_or(Malformed)?;
                 return lzf::decompress(compressed, length).ok_or(Malformed);
             }
             Length::Encoded(_) => return Err(Malformed),
@@ -180,6 +188,17 @@ mod tests {
             assert_eq!(reader.string().unwrap(), text);
             assert!(reader.is_done());
         }
+    }
+
+    #[test]
+    fn compressed_strings_have_a_budget() {
+        let text = vec![b'x'; 1 << 20];
+        let mut payload = Vec::new();
+        (0..3).for_each(|_| write_string(&text, &mut payload));
+        let mut reader = Reader::new(&payload);
+        reader.expansion_left = (2 << 20) + 1;
+        let read: Vec<bool> = (0..3).map(|_| reader.string().is_ok()).collect();
+        assert_eq!(read, [true, true, false]);
     }
 
     #[test]

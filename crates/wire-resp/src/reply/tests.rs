@@ -175,6 +175,31 @@ fn doubles_as_redis_prints_them() {
     check_double(f64::NAN, "nan");
 }
 
+#[test]
+fn a_limited_reply_leaves_out_what_does_not_fit() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let mut out = b"before".to_vec();
+        let mut reply = Reply::new(&mut out, protocol).limited(20);
+        reply.array(2);
+        reply.bulk(b"0123456789");
+        assert!(!reply.is_full());
+        reply.bulk(&[b'x'; 1000]);
+        assert!(reply.is_full());
+        let written = reply.mark();
+        for _ in 0..1000 {
+            reply.bulk(b"");
+            reply.integer(-1);
+            reply.double(1.5);
+            reply.null();
+            reply.map(3);
+            reply.simple("text");
+            reply.verbatim(b"txt", b"text");
+        }
+        assert_eq!(reply.mark(), written);
+        assert!(written <= b"before".len() + 2 * 20);
+    }
+}
+
 proptest! {
     #[test]
     fn doubles_read_back(bits in any::<u64>()) {

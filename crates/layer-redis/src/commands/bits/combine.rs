@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::errors;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::parse;
+use crate::repetition::Repetition;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operation {
@@ -38,8 +39,11 @@ const OPERATIONS: [(&str, Operation); 8] = [
 pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let operation = operation(&arguments[1], arguments.len() - 3)?;
     let mut sources = Vec::with_capacity(arguments.len() - 3);
+    let mut repetition = Repetition::default();
     for name in arguments.iter().skip(3) {
-        sources.push(context.read_kind(name, Kind::String)?);
+        let source = context.read_kind(name, Kind::String)?;
+        repetition.add(name, source.as_ref().map_or(0, |entry| entry.payload().len() as u64))?;
+        sources.push(source);
     }
     let values: Vec<&[u8]> = sources
         .iter()

@@ -102,7 +102,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         context.layer,
         context.client.shared.id,
         &context.client.shared,
-        arguments,
+        request_bytes(arguments),
     );
     context.reply.verbatim(b"txt", line.as_bytes());
     Ok(())
@@ -122,10 +122,14 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         Some(option) if parse::is(option, "id") && arguments.len() > 3 => with_ids(context, arguments.tail(3))?,
         Some(_) => return Err(errors::SYNTAX.into()),
     };
-    let lines: String = clients
-        .iter()
-        .map(|client| describe(context.layer, context.client.shared.id, client, arguments))
-        .collect();
+    let (mut lines, bytes_max) = (String::new(), context.layer.reply_bytes_max());
+    let own_request_bytes = request_bytes(arguments);
+    for client in &clients {
+        lines += &describe(context.layer, context.client.shared.id, client, own_request_bytes);
+        if lines.len() > bytes_max {
+            return Err(errors::REPLY_TOO_LARGE.into());
+        }
+    }
     context.reply.verbatim(b"txt", lines.as_bytes());
     Ok(())
 }
@@ -139,8 +143,9 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Cli
     Ok(clients)
 }
 
-/// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0.
-pub fn describe(layer: &Redis, own_id: u64, client: &Client, arguments: Arguments<'_>) -> String {
+/// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0. `own_request_bytes` is the length of the request
+/// that asks, of the connection `own_id`.
+pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
     let now_micros = layer.engine.now_micros();
     let user = layer.users.of(client);
     let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
@@ -168,7 +173,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, arguments: Argument
         load(&client.subscriptions.shards),
         queued as i64 - 1,
         if is_self {
-            request_bytes(arguments)
+            own_request_bytes
         } else {
             load(&client.buffers.input)
         },
@@ -209,7 +214,7 @@ fn flags(client: &Client) -> String {
 }
 
 /// Length of the request as an array of bulk strings.
-fn request_bytes(arguments: Arguments<'_>) -> usize {
+pub fn request_bytes(arguments: Arguments<'_>) -> usize {
     let head = |number: usize| 3 + number.to_string().len();
     let bulks = arguments
         .iter()

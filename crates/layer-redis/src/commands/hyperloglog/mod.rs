@@ -6,6 +6,7 @@ mod representation;
 use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
+use rustc_hash::FxHashSet;
 
 use crate::command::*;
 use crate::context::Context;
@@ -170,7 +171,8 @@ fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry) ->
 fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Vec<u8>, bool), Failure> {
     let mut registers = vec![0; REGISTERS];
     let mut any_dense = false;
-    for name in arguments.iter().skip(1) {
+    let mut met: FxHashSet<&[u8]> = FxHashSet::default();
+    for name in arguments.iter().skip(1).filter(|name| met.insert(*name)) {
         let Some(entry) = read(context, name)? else { continue };
         any_dense |= !HyperLogLog::from_bytes(entry.payload()).is_sparse();
         each_run(entry.payload(), &mut |start, value, length| {

@@ -16,11 +16,16 @@ fn values_from(arguments: Arguments<'_>, start: usize) -> Result<Vec<Json>, Fail
     arguments.iter().skip(start).map(Json::parse).collect()
 }
 
+fn memory_bytes(values: &[Json]) -> usize {
+    values.iter().map(Json::memory_bytes).sum()
+}
+
 /// JSON.ARRAPPEND key path value [value ...]
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let path = Path::parse(&arguments[2])?;
     let values = values_from(arguments, 3)?;
-    change_each(context, &arguments[1], &path, NOT_AN_ARRAY, |value| {
+    let grown_bytes = memory_bytes(&values);
+    change_each(context, (&arguments[1], &path), NOT_AN_ARRAY, grown_bytes, |value| {
         let Json::Array(elements) = value else { return Ok(None) };
         elements.extend_from_slice(&values);
         Ok(Answer::of_length(elements.len()))
@@ -32,7 +37,8 @@ pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let path = Path::parse(&arguments[2])?;
     let index = parse::required_integer(&arguments[3])?;
     let values = values_from(arguments, 4)?;
-    change_each(context, &arguments[1], &path, NOT_AN_ARRAY, |value| {
+    let grown_bytes = memory_bytes(&values);
+    change_each(context, (&arguments[1], &path), NOT_AN_ARRAY, grown_bytes, |value| {
         let Json::Array(elements) = value else { return Ok(None) };
         let length = elements.len() as i64;
         let position = if index < 0 { index.saturating_add(length) } else { index };
@@ -80,7 +86,7 @@ pub fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let path = path_at(arguments, 2)?;
     let index = arguments.get(3).map_or(Ok(-1), parse::required_integer)?;
     let mut is_empty = false;
-    let popped = change_each(context, &arguments[1], &path, NOT_AN_ARRAY, |value| {
+    let popped = change_each(context, (&arguments[1], &path), NOT_AN_ARRAY, 0, |value| {
         let Json::Array(elements) = value else { return Ok(None) };
         is_empty = elements.is_empty();
         let last = elements.len().saturating_sub(1);
@@ -102,7 +108,7 @@ pub fn trim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         parse::required_integer(&arguments[3])?,
         parse::required_integer(&arguments[4])?,
     );
-    change_each(context, &arguments[1], &path, NOT_AN_ARRAY, |value| {
+    change_each(context, (&arguments[1], &path), NOT_AN_ARRAY, 0, |value| {
         let Json::Array(elements) = value else { return Ok(None) };
         let kept = parse::index_range(start, stop, elements.len() as u64);
         elements.truncate(kept.end as usize);

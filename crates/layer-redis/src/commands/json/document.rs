@@ -3,10 +3,18 @@
 //! Members of an object keep the order in which they came; of equal names the last value counts, in the first one's place. A whole
 //! number within 64 bits with a sign is an integer, every other number a double. A document nests at most [`DEPTH_MAX`] deep, so
 //! that nothing here recurses deeper, whoever sends it and however it was put together.
+//!
+//! A value takes up to sixteen times as much memory as text, so what counts against [`DOCUMENT_BYTES_MAX`] is what it takes in memory:
+//! while it is read, and before a change puts copies of a value in many places.
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
 
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::text::Text;
 use crate::command::Failure;
+use crate::commands::strings::VALUE_BYTES_MAX;
+use crate::errors;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Json {
@@ -23,6 +31,12 @@ pub enum Json {
 
 /// Deepest nesting of arrays and objects.
 pub const DEPTH_MAX: usize = 120;
+/// Most memory that a document may take.
+pub const DOCUMENT_BYTES_MAX: usize = 1 << 30;
+/// Additions in one command up to which a document is not measured before it is changed. It is measured when it is written.
+const ADDED_BYTES_FREE: usize = 1 << 20;
+const VALUE_BYTES: usize = size_of::<Json>();
+const NAME_BYTES: usize = size_of::<String>();
 
 /// Where a value stands: the position among the children of each container, from the root on. The root's is empty.
 pub type Location = Vec<usize>;
@@ -38,7 +52,11 @@ pub struct Layout<'a> {
 impl Json {
     /// Reads what a client sent.
     pub fn parse(text: &[u8]) -> Result<Json, Failure> {
-        let value: Json = serde_json::from_slice(text).map_err(|error| format!("ERR {error}"))?;
+        let budget = Cell::new(DOCUMENT_BYTES_MAX);
+        let value = Json::read(text, &budget).map_err(|error| match budget.get() {
+            0 => TOO_LARGE.to_owned(),
+            _ => format!("ERR {error}"),
+        })?;
         match value.is_deeper_than(DEPTH_MAX) {
             true => Err(TOO_DEEP.into()),
             false => Ok(value),
@@ -47,17 +65,47 @@ impl Json {
 
     /// Reads what this layer wrote.
     pub fn stored(text: &[u8]) -> Json {
-        serde_json::from_slice(text).expect("a document that was written as JSON")
+        Json::read(text, &Cell::new(usize::MAX)).expect("a document that was written as JSON")
     }
 
-    /// The bytes to be stored, unless changes have nested the document too deeply.
+    /// `budget` is spent on what the value takes in memory; it is zero if it did not suffice.
+    fn read(text: &[u8], budget: &Cell<usize>) -> serde_json::Result<Json> {
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let value = Reader { budget }.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(value)
+    }
+
+    /// The bytes to be stored, unless changes have nested the document too deeply or made it too large.
     pub fn to_stored(&self) -> Result<Vec<u8>, Failure> {
         if self.is_deeper_than(DEPTH_MAX) {
             return Err(TOO_DEEP.into());
         }
-        let mut text = Vec::new();
-        self.write(&mut text);
-        Ok(text)
+        if self.memory_bytes() > DOCUMENT_BYTES_MAX {
+            return Err(TOO_LARGE.into());
+        }
+        let mut text = Text::limited(VALUE_BYTES_MAX as usize);
+        self.write_with(&Layout::default(), 0, &mut text);
+        text.finish().ok_or(errors::STRING_TOO_LARGE.into())
+    }
+
+    /// What the value takes in memory, without spare room.
+    pub fn memory_bytes(&self) -> usize {
+        let content: usize = match self {
+            Json::Text(text) => text.len(),
+            Json::Object(members) => members.iter().map(|(name, _)| NAME_BYTES + name.len()).sum(),
+            _ => 0,
+        };
+        VALUE_BYTES + content + self.children().map(Json::memory_bytes).sum::<usize>()
+    }
+
+    /// Refuses to add so many bytes in each of so many places if the document would become too large.
+    pub fn check_additions(&self, places: usize, bytes_each: usize) -> Result<(), Failure> {
+        let added = places.saturating_mul(bytes_each);
+        if added > ADDED_BYTES_FREE && added > DOCUMENT_BYTES_MAX.saturating_sub(self.memory_bytes()) {
+            return Err(TOO_LARGE.into());
+        }
+        Ok(())
     }
 
     fn is_deeper_than(&self, depth_max: usize) -> bool {
@@ -164,85 +212,109 @@ impl Json {
         }
     }
 
-    /// Appends the shortest text.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_with(&Layout::default(), 0, out);
-    }
-
+    /// The shortest text of a value of a document, which is no longer than the document's.
     pub fn text(&self) -> Vec<u8> {
-        let mut text = Vec::new();
-        self.write(&mut text);
-        text
+        let mut text = Text::limited(usize::MAX);
+        self.write_with(&Layout::default(), 0, &mut text);
+        text.finish().expect("a text without a limit")
     }
 
     /// Appends the text, laid out as wished, of a value that stands `depth` levels deep.
-    pub fn write_with(&self, layout: &Layout<'_>, depth: usize, out: &mut Vec<u8>) {
+    pub fn write_with(&self, layout: &Layout<'_>, depth: usize, out: &mut Text) {
         match self {
-            Json::Null => out.extend_from_slice(b"null"),
-            Json::Boolean(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
-            Json::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            Json::Null => out.push(b"null"),
+            Json::Boolean(value) => out.push(if *value { b"true" } else { b"false" }),
+            Json::Integer(number) => out.push(itoa::Buffer::new().format(*number).as_bytes()),
             Json::Double(number) => serde_json::to_writer(out, number).expect("writing to memory"),
             Json::Text(text) => write_text(text, out),
             Json::Array(elements) => {
-                let elements = elements.iter().map(|element| (None, element));
-                write_container(b"[]", elements, layout, depth, out);
+                write_container(b"[]", elements, layout, depth, out, |element, out| {
+                    element.write_with(layout, depth + 1, out);
+                });
             }
             Json::Object(members) => {
-                let members = members.iter().map(|(name, value)| (Some(name.as_str()), value));
-                write_container(b"{}", members, layout, depth, out);
+                write_container(b"{}", members, layout, depth, out, |(name, value), out| {
+                    write_name(name, layout, out);
+                    value.write_with(layout, depth + 1, out);
+                });
             }
         }
     }
 }
 
 const TOO_DEEP: &str = "ERR the document nests too deeply";
+const TOO_LARGE: &str = "ERR the document exceeds the maximum size of 1 GB in memory";
 
-fn write_text(text: &str, out: &mut Vec<u8>) {
+/// Appends a member's name and what stands between it and the value.
+pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text) {
+    write_text(name, out);
+    out.push(b":");
+    out.push(layout.space);
+}
+
+fn write_text(text: &str, out: &mut Text) {
     serde_json::to_writer(out, text).expect("writing to memory");
 }
 
 /// Appends children between the two brackets, each on a line of its own if there is a newline.
-pub fn write_container<'j>(
+pub fn write_container<T>(
     brackets: &[u8; 2],
-    children: impl Iterator<Item = (Option<&'j str>, &'j Json)>,
+    children: impl IntoIterator<Item = T>,
     layout: &Layout<'_>,
     depth: usize,
-    out: &mut Vec<u8>,
+    out: &mut Text,
+    mut write: impl FnMut(T, &mut Text),
 ) {
-    let new_line = |depth: usize, out: &mut Vec<u8>| {
-        out.extend_from_slice(layout.newline);
-        (0..depth).for_each(|_| out.extend_from_slice(layout.indent));
+    let new_line = |depth: usize, out: &mut Text| {
+        out.push(layout.newline);
+        (0..depth).for_each(|_| out.push(layout.indent));
     };
-    out.push(brackets[0]);
+    out.push(&brackets[..1]);
     let mut is_empty = true;
-    for (name, value) in children {
+    for child in children {
+        if out.is_full() {
+            return;
+        }
         if !is_empty {
-            out.push(b',');
+            out.push(b",");
         }
         is_empty = false;
         new_line(depth + 1, out);
-        if let Some(name) = name {
-            write_text(name, out);
-            out.push(b':');
-            out.extend_from_slice(layout.space);
-        }
-        value.write_with(layout, depth + 1, out);
+        write(child, out);
     }
     if !is_empty {
         new_line(depth, out);
     }
-    out.push(brackets[1]);
+    out.push(&brackets[1..]);
 }
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(Reader)
+/// Reads a value as long as there is a budget of memory for it.
+#[derive(Clone, Copy)]
+struct Reader<'b> {
+    budget: &'b Cell<usize>,
+}
+
+impl Reader<'_> {
+    fn spend<E: Error>(self, bytes: usize) -> Result<(), E> {
+        let left = self.budget.get().saturating_sub(bytes);
+        self.budget.set(left);
+        match left {
+            0 => Err(E::custom("too large")),
+            _ => Ok(()),
+        }
     }
 }
 
-struct Reader;
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Json;
 
-impl<'de> Visitor<'de> for Reader {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        self.spend(VALUE_BYTES)?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Json;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -269,17 +341,14 @@ impl<'de> Visitor<'de> for Reader {
         Ok(Json::Double(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
+        self.spend(value.len())?;
         Ok(Json::Text(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::Text(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Json, A::Error> {
         let mut all = Vec::new();
-        while let Some(element) = elements.next_element()? {
+        while let Some(element) = elements.next_element_seed(self)? {
             all.push(element);
         }
         Ok(Json::Array(all))
@@ -288,7 +357,9 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
         let mut all: Vec<(String, Json)> = Vec::new();
         let mut positions: rustc_hash::FxHashMap<String, usize> = rustc_hash::FxHashMap::default();
-        while let Some((name, value)) = members.next_entry::<String, Json>()? {
+        while let Some(name) = members.next_key::<String>()? {
+            self.spend(NAME_BYTES + name.len())?;
+            let value = members.next_value_seed(self)?;
             match positions.get(&name) {
                 Some(&index) => all[index].1 = value,
                 None => {
@@ -330,6 +401,25 @@ mod tests {
         assert!(Json::parse(nested(DEPTH_MAX).as_bytes()).is_ok());
         assert!(Json::parse(nested(DEPTH_MAX + 1).as_bytes()).is_err());
         assert!(Json::parse(nested(100_000).as_bytes()).is_err());
+    }
+
+    /// A document of 130 MB that says `[[],[],...` took 2 GB while it was read, whatever limits were set on values.
+    #[test]
+    fn memory_is_bounded_while_a_document_is_read() {
+        let read = |text: &str, bytes: usize| Json::read(text.as_bytes(), &Cell::new(bytes)).is_ok();
+        for text in ["[[],[],[]]", r#"{"name":"text","b":[1,2]}"#, r#""abcdefgh""#] {
+            let bytes = Json::parse(text.as_bytes()).unwrap().memory_bytes();
+            assert!(read(text, bytes + 1) && !read(text, bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn additions_are_judged_before_they_are_made() {
+        let value = Json::parse(b"[1,2]").unwrap();
+        assert!(value.check_additions(1000, 1000).is_ok());
+        assert!(value.check_additions(20_000, 200_000).is_err());
+        assert!(value.check_additions(usize::MAX, 2).is_err());
+        assert!(value.check_additions(1, DOCUMENT_BYTES_MAX).is_err());
     }
 
     #[test]

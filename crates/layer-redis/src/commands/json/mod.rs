@@ -12,6 +12,7 @@ mod document;
 mod path;
 mod read;
 mod scalars;
+mod text;
 mod write;
 
 #[cfg(test)]
@@ -24,7 +25,6 @@ use self::document::{Json, Location};
 use self::path::Path;
 use crate::command::*;
 use crate::commands::help::help_command;
-use crate::commands::strings::check_length;
 use crate::context::Context;
 use crate::keyspace::{Entry, Header, Kind};
 
@@ -147,7 +147,6 @@ fn put_document(
     document: &Json,
 ) -> Result<(), Failure> {
     let text = document.to_stored()?;
-    check_length(text.len() as u64)?;
     let header = old.map_or(Header::new(Kind::Json), Header::of);
     context.keys().put(name, header, &text);
     Ok(())
@@ -176,16 +175,18 @@ fn answer_each(
     write_answers(context, path, wanted, &answers)
 }
 
-/// Changes each value at the path and answers as [`answer_each`] does. Nothing is written if nothing was changed.
+/// Changes each value at the path, by which each grows by `grown_bytes` at most, and answers as [`answer_each`] does. Nothing is
+/// written if nothing was changed.
 fn change_each(
     context: &mut Context<'_, '_>,
-    name: &[u8],
-    path: &Path,
+    (name, path): (&[u8], &Path),
     wanted: &str,
+    grown_bytes: usize,
     mut change: impl FnMut(&mut Json) -> Result<Option<Answer>, Failure>,
 ) -> Result<(), Failure> {
     let (entry, mut document) = find_document(context, name)?.ok_or(NO_DOCUMENT)?;
     let locations = path.select(&document)?;
+    document.check_additions(locations.len(), grown_bytes)?;
     let mut answers = Vec::new();
     // What is above a value may move it, and is changed after it.
     for location in inner_first(locations) {

@@ -67,8 +67,12 @@ enum Operand {
 
 /// Deepest nesting of filters and parentheses.
 const DEPTH_MAX: usize = 16;
-/// Most values that a path may match, those between its steps included.
+/// Most values that a path may match, those between its steps included. One that stands deep, or is looked for among many
+/// members, counts for more, because its place takes more memory, or finding it more time.
 const MATCHES_MAX: usize = 1_000_000;
+/// Levels of depth, or members, for which a value counts once more.
+const DEPTH_FREE: usize = 8;
+const MEMBERS_FREE: usize = 64;
 
 impl Path {
     pub fn parse(given: &[u8]) -> Result<Path, Failure> {
@@ -137,8 +141,11 @@ impl Step {
 struct Budget(usize);
 
 impl Budget {
-    fn spend(&mut self) -> Result<(), Failure> {
-        self.0 = self.0.checked_sub(1).ok_or("ERR the path matches too many values")?;
+    fn spend(&mut self, count: usize) -> Result<(), Failure> {
+        self.0 = self
+            .0
+            .checked_sub(count)
+            .ok_or("ERR the path matches too many values")?;
         Ok(())
     }
 }
@@ -165,10 +172,11 @@ impl Step {
         budget: &mut Budget,
         out: &mut Vec<Location>,
     ) -> Result<(), Failure> {
-        budget.spend()?;
+        let cost = 1 + location.len() / DEPTH_FREE;
+        budget.spend(cost)?;
         for selector in &self.selectors {
             for index in selector.children_of(value, root, budget)? {
-                budget.spend()?;
+                budget.spend(cost)?;
                 out.push([location, &[index]].concat());
             }
         }
@@ -189,7 +197,12 @@ impl Selector {
             _ => 0,
         };
         Ok(match self {
-            Selector::Name(name) => value.member(name).into_iter().collect(),
+            Selector::Name(name) => {
+                if let Json::Object(members) = value {
+                    budget.spend(members.len() / MEMBERS_FREE)?;
+                }
+                value.member(name).into_iter().collect()
+            }
             Selector::Index(index) => from_end(*index, length)
                 .filter(|index| *index < length)
                 .into_iter()
@@ -225,7 +238,7 @@ fn from_end(index: i64, length: usize) -> Option<usize> {
 
 impl Condition {
     fn holds(&self, here: &Json, root: &Json, budget: &mut Budget) -> Result<bool, Failure> {
-        budget.spend()?;
+        budget.spend(1)?;
         Ok(match self {
             Condition::Any(parts) => {
                 for part in parts {

@@ -1,13 +1,17 @@
 //! Commands that read documents.
 
+use std::cell::Cell;
+
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 
-use super::document::{Json, Layout, write_container};
+use super::document::{Json, Layout, write_container, write_name};
 use super::path::Path;
+use super::text::Text;
 use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::Kind;
+use crate::repetition::Repetition;
 use crate::{errors, parse};
 
 /// JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [NOESCAPE] [path ...]
@@ -32,13 +36,13 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.null();
         return Ok(());
     };
-    let mut text = Vec::new();
+    let mut text = Text::limited(context.layer.reply_bytes_max());
     match paths.as_slice() {
         [] => document.write_with(&layout, 0, &mut text),
         [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
         paths => write_object_of(&document, paths, &layout, &mut text)?,
     }
-    context.reply.bulk(&text);
+    context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?);
     Ok(())
 }
 
@@ -49,7 +53,7 @@ fn write_matches(
     is_single: bool,
     layout: &Layout<'_>,
     depth: usize,
-    out: &mut Vec<u8>,
+    out: &mut Text,
 ) -> Result<(), Failure> {
     let locations = path.select(document)?;
     let mut values = locations.iter().filter_map(|location| document.at(location));
@@ -57,7 +61,9 @@ fn write_matches(
         let value = values.next().ok_or_else(|| no_path(path))?;
         value.write_with(layout, depth, out);
     } else {
-        write_container(b"[]", values.map(|value| (None, value)), layout, depth, out);
+        write_container(b"[]", values, layout, depth, out, |value, out| {
+            value.write_with(layout, depth + 1, out);
+        });
     }
     Ok(())
 }
@@ -67,38 +73,40 @@ fn write_object_of(
     document: &Json,
     paths: &[(&[u8], Path)],
     layout: &Layout<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Text,
 ) -> Result<(), Failure> {
     let are_single = paths.iter().all(|(_, path)| path.is_legacy);
-    let mut members = Vec::new();
-    for (given, path) in paths {
-        let mut text = Vec::new();
-        write_matches(document, path, are_single, &Layout::default(), 0, &mut text)?;
-        let name = String::from_utf8_lossy(given).into_owned();
-        members.push((name, Json::stored(&text)));
-    }
-    Json::Object(members).write_with(layout, 0, out);
-    Ok(())
+    let mut outcome = Ok(());
+    write_container(b"{}", paths, layout, 0, out, |(given, path), out| {
+        write_name(&String::from_utf8_lossy(given), layout, out);
+        let written = write_matches(document, path, are_single, layout, 1, out);
+        outcome = std::mem::replace(&mut outcome, Ok(())).and(written);
+    });
+    outcome
 }
 
 /// JSON.MGET key [key ...] path: null for what is no document, or has no such path.
 pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let last = arguments.len() - 1;
     let path = Path::parse(&arguments[last])?;
+    let mut repetition = Repetition::default();
     context.reply.array(last - 1);
-    for position in 1..last {
-        let entry = context.read(&arguments[position]);
-        let document = entry.filter(|entry| entry.kind == Kind::Json);
-        let text = document.and_then(|entry| {
-            let document = Json::stored(entry.payload());
-            let mut text = Vec::new();
-            let written = write_matches(&document, &path, path.is_legacy, &Layout::default(), 0, &mut text);
-            written.is_ok().then_some(text)
-        });
-        match text {
-            Some(text) => context.reply.bulk(&text),
+    for name in arguments.iter().take(last).skip(1) {
+        let entry = context.read(name).filter(|entry| entry.kind == Kind::Json);
+        repetition.add(name, entry.as_ref().map_or(0, |entry| entry.payload().len() as u64))?;
+        match entry {
+            Some(entry) => write_matches_of(context, &Json::stored(entry.payload()), &path)?,
             None => context.reply.null(),
         }
+    }
+    Ok(())
+}
+
+fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), Failure> {
+    let mut text = Text::limited(context.layer.reply_bytes_max());
+    match write_matches(document, path, path.is_legacy, &Layout::default(), 0, &mut text) {
+        Ok(()) => context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?),
+        Err(_) => context.reply.null(),
     }
     Ok(())
 }
@@ -199,7 +207,8 @@ pub fn object_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let values = locations.iter().filter_map(|location| document.at(location));
     if !path.is_legacy {
         context.reply.array(locations.len());
-        values.for_each(|value| write_names(value, &mut context.reply));
+        let reply = &mut context.reply;
+        write_until_full(reply, values, write_names);
         return Ok(());
     }
     match values.into_iter().next() {
@@ -237,8 +246,22 @@ pub fn resp(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Ok(());
     }
     context.reply.array(locations.len());
-    values.for_each(|value| write_as_reply(value, &mut context.reply));
+    write_until_full(&mut context.reply, values, write_as_reply);
     Ok(())
+}
+
+/// Values that contain each other are written again and again: no more than the reply has room for.
+fn write_until_full<'j>(
+    reply: &mut Reply<'_>,
+    values: impl Iterator<Item = &'j Json>,
+    write: fn(&Json, &mut Reply<'_>),
+) {
+    for value in values {
+        if reply.is_full() {
+            return;
+        }
+        write(value, reply);
+    }
 }
 
 /// Containers are arrays that begin with their bracket.
@@ -270,9 +293,21 @@ fn write_as_reply(value: &Json, reply: &mut Reply<'_>) {
 pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let path = path_at(arguments, 3)?;
     match read_document(context, &arguments[2])? {
-        Some(document) => answer_each(context, &document, &path, "is empty", |value| {
-            Answer::of_length(value.text().len())
-        }),
+        Some(document) => {
+            // Values may contain each other, and each is written to be measured.
+            let left = Cell::new(context.layer.reply_bytes_max());
+            answer_each(context, &document, &path, "is empty", |value| {
+                let mut text = Text::limited(left.get());
+                value.write_with(&Layout::default(), 0, &mut text);
+                let length = text.finish().map_or(usize::MAX, |text| text.len());
+                left.set(left.get().saturating_sub(length));
+                Answer::of_length(length)
+            })?;
+            match left.get() {
+                0 => Err(errors::REPLY_TOO_LARGE.into()),
+                _ => Ok(()),
+            }
+        }
         None if path.is_legacy => {
             context.reply.integer(0);
             Ok(())

@@ -6,7 +6,6 @@ use super::document::Json;
 use super::path::Path;
 use super::{Answer, NO_DOCUMENT, change_each, find_document, inner_first, path_at, put_document};
 use crate::command::Failure;
-use crate::commands::strings::check_length;
 use crate::context::Context;
 
 /// JSON.STRAPPEND key [path] value
@@ -19,9 +18,8 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let Json::Text(suffix) = Json::parse(value)? else {
         return Err("WRONGTYPE wrong type of value - expected string".into());
     };
-    change_each(context, &arguments[1], &path, "not a string", |value| {
+    change_each(context, (&arguments[1], &path), "not a string", suffix.len(), |value| {
         let Json::Text(text) = value else { return Ok(None) };
-        check_length((text.len() + suffix.len()) as u64)?;
         text.push_str(&suffix);
         Ok(Answer::of_length(text.len()))
     })
@@ -34,7 +32,7 @@ pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     let path = path_at(arguments, 2)?;
     let is_legacy = path.is_legacy;
-    change_each(context, &arguments[1], &path, "not a bool", |value| {
+    change_each(context, (&arguments[1], &path), "not a bool", 0, |value| {
         let Json::Boolean(flag) = value else { return Ok(None) };
         *flag = !*flag;
         Ok(Some(match is_legacy {

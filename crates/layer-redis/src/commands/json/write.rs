@@ -43,6 +43,10 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Err("ERR wrong number of arguments for 'json.mset' command".into());
     }
     for start in (1..arguments.len()).step_by(3) {
+        // The rest would be done in vain.
+        if context.tx.is_too_large() {
+            break;
+        }
         let triple = [&arguments[start], &arguments[start + 1], &arguments[start + 2]];
         set_one(context, triple, Only::Always)?;
     }
@@ -70,7 +74,7 @@ fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only:
         return Ok(false);
     }
     let has_written = match is_there {
-        true => replace(&mut document, locations, &value),
+        true => replace(&mut document, locations, &value)?,
         false => create(&mut document, &path, &value)?,
     };
     if has_written {
@@ -79,11 +83,12 @@ fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only:
     Ok(has_written)
 }
 
-fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> bool {
+fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Result<bool, Failure> {
+    document.check_additions(locations.len(), value.memory_bytes())?;
     for location in inner_first(locations) {
         *document.at_mut(&location).expect("a location that was found") = value.clone();
     }
-    true
+    Ok(true)
 }
 
 /// Adds the member that the path ends with. False if nothing is there that could get it.
@@ -116,6 +121,7 @@ pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     } else if patch == Json::Null && !path.is_root() {
         document.remove(locations);
     } else {
+        document.check_additions(locations.len(), patch.memory_bytes())?;
         for location in inner_first(locations) {
             let value = document.at_mut(&location).expect("a location that was found");
             value.merge(&patch);

@@ -129,7 +129,7 @@ impl Bridge<'_, '_, '_> {
             tx: &mut *self.tx,
             client: &mut self.client,
             layer: self.layer,
-            reply: Reply::new(&mut self.reply, Protocol::Resp2),
+            reply: Reply::new(&mut self.reply, Protocol::Resp2).limited(self.layer.reply_bytes_max()),
             now_ms: self.now_ms,
             in_exec: true,
             retry_for: None,

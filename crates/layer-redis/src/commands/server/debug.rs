@@ -3,6 +3,7 @@
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
@@ -45,6 +46,7 @@ const SUBCOMMANDS: &[(&str, usize, &str, Handler)] = &[
     ("replybuffer", 2, "Accepted: reply buffers are the server's.", accept),
     ("set-active-expire", 1, "Turns the removal of expired keys on or off.", set_active_expire),
     ("set-disable-deny-scripts", 1, "Lets scripts call what they otherwise may not.", set_disable_deny_scripts),
+    ("set-reply-bytes-max", 1, "Limits the replies of single commands.", set_reply_bytes_max),
     ("sleep", 1, "Keeps this connection waiting for some seconds.", sleep),
     ("stringmatch-len", 2, "Matches a pattern against a long text.", string_match),
 ];
@@ -82,6 +84,15 @@ const NOT_ALLOWED: &str = "ERR DEBUG command not allowed. If the enable-debug-co
                            configuration file, and then restart the server.";
 
 fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    context.reply.ok();
+    Ok(())
+}
+
+/// Lower than the limit there is otherwise, for tests that are to need little memory.
+fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let bytes = usize::try_from(parse::required_integer(&arguments[2])?).unwrap_or(0);
+    let bytes = bytes.min(crate::REPLY_BYTES_MAX);
+    context.layer.reply_bytes_max.store(bytes, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::{integers_max, value};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::keyspace::{Elements, Entry, Keyspace, Kind};
+use crate::repetition::Repetition;
 use crate::{errors, packed, parse, scan};
 
 pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -58,7 +59,17 @@ fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Ope
 }
 
 fn operands(context: &mut Context<'_, '_>, names: Arguments<'_>) -> Result<Operands, Failure> {
-    names.iter().map(|name| context.read_kind(name, Kind::Set)).collect()
+    sets(context, names.iter())
+}
+
+fn sets<'a>(context: &mut Context<'_, '_>, names: impl Iterator<Item = &'a [u8]>) -> Result<Operands, Failure> {
+    let mut repetition = Repetition::default();
+    let mut find = |name| {
+        let entry = context.read_kind(name, Kind::Set)?;
+        repetition.add(name, entry.as_ref().map_or(0, value::len))?;
+        Ok(entry)
+    };
+    names.map(&mut find).collect()
 }
 
 pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -71,8 +82,7 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let options = arguments.tail(2 + count as usize);
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
-    let operands: Result<Operands, Failure> = names.map(|name| context.read_kind(name, Kind::Set)).collect();
-    let operands = operands?;
+    let operands = sets(context, names)?;
     let found = common(&mut context.keys(), operands, limit);
     context.reply.integer(found.len() as i64);
     Ok(())

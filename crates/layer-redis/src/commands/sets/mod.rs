@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::Redis;
 use crate::command::*;
 
-pub use value::{encoding, members, store};
+pub use value::{contains, each, encoding, len, members, store};
 
 /// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be given.
 pub fn integers_max(layer: &Redis) -> u64 {

@@ -114,9 +114,18 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
     let wanted = options.wanted(elements.len());
     elements.truncate(wanted.end);
     elements.drain(..wanted.start);
+    check_lookups(elements.len(), options.get.len())?;
     match options.store {
         None => answer(context, &elements, &options.get),
-        Some(destination) => store(context, destination, elements, &options.get),
+        Some(destination) => store(context, destination, elements, &options.get)?,
+    }
+    Ok(())
+}
+
+/// Many patterns for many elements are more work than one request may ask for.
+fn check_lookups(elements: usize, patterns: usize) -> Result<(), Failure> {
+    if patterns > PATTERNS_FREE && elements.saturating_mul(patterns) > LOOKUPS_MAX {
+        return Err("ERR SORT asks for too many values".into());
     }
     Ok(())
 }
@@ -126,6 +135,9 @@ fn answer(context: &mut Context<'_, '_>, elements: &[Vec<u8>], get: &[Pattern<'_
     for element in elements {
         if get.is_empty() {
             context.reply.bulk(element);
+        }
+        if context.reply.is_full() {
+            return;
         }
         for pattern in get {
             match pattern.value(context, element) {
@@ -137,20 +149,54 @@ fn answer(context: &mut Context<'_, '_>, elements: &[Vec<u8>], get: &[Pattern<'_
 }
 
 /// Makes the destination a list of the result, in which an absent value is the empty string. No result: the key is removed.
-fn store(context: &mut Context<'_, '_>, destination: &[u8], mut elements: Vec<Vec<u8>>, get: &[Pattern<'_>]) {
+fn store(
+    context: &mut Context<'_, '_>,
+    destination: &[u8],
+    mut elements: Vec<Vec<u8>>,
+    get: &[Pattern<'_>],
+) -> Result<(), Failure> {
     if !get.is_empty() {
-        let mut values = Vec::with_capacity(elements.len() * get.len());
-        for element in &elements {
-            values.extend(
-                get.iter()
-                    .map(|pattern| pattern.value(context, element).unwrap_or_default()),
-            );
+        let mut values = Gathered::up_to(context.layer.reply_bytes_max());
+        for (element, pattern) in elements
+            .iter()
+            .flat_map(|element| get.iter().map(move |get| (element, get)))
+        {
+            let value = pattern.value(context, element).unwrap_or_default();
+            values.add(value.len())?;
+            values.all.push(value);
         }
-        elements = values;
+        elements = values.all;
     }
     lists::store(&mut context.keys(), destination, &elements);
     context.reply.integer(elements.len() as i64);
+    Ok(())
 }
+
+/// Values that patterns have found. Elements that are equal find the same long value again and again.
+struct Gathered<T> {
+    all: Vec<T>,
+    bytes_left: usize,
+}
+
+impl<T> Gathered<T> {
+    fn up_to(bytes_max: usize) -> Gathered<T> {
+        Gathered {
+            all: Vec::new(),
+            bytes_left: bytes_max,
+        }
+    }
+
+    /// One more, of so many bytes: an error if all together are more than one command may keep.
+    fn add(&mut self, bytes: usize) -> Result<(), Failure> {
+        let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
+        self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
+        Ok(())
+    }
+}
+
+/// With so few patterns a request may ask for the values of any number of elements.
+const PATTERNS_FREE: usize = 16;
+const LOOKUPS_MAX: usize = 16 << 20;
 
 /// The options of a request. Of those given twice the last counts, but GET adds up and a BY without a star stays.
 struct Options<'a> {
@@ -244,10 +290,13 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         elements.sort_unstable_by(|left, right| turned(left.cmp(right)));
         return Ok(elements);
     };
-    let texts = elements
-        .into_iter()
-        .map(|element| (by.value(context, &element), element));
-    let mut texts: Vec<(Option<Vec<u8>>, Vec<u8>)> = texts.collect();
+    let mut gathered = Gathered::up_to(context.layer.reply_bytes_max());
+    for element in elements {
+        let text = by.value(context, &element);
+        gathered.add(element.len() + text.as_ref().map_or(0, Vec::len))?;
+        gathered.all.push((text, element));
+    }
+    let mut texts = gathered.all;
     // An absent text comes before all others.
     texts.sort_by(|(left, _), (right, _)| turned(left.cmp(right)));
     Ok(texts.into_iter().map(|(_, element)| element).collect())

@@ -1,8 +1,7 @@
 //! Unions, intersections and differences of sorted sets and sets.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
 use super::range::{write_head, write_pair};
@@ -11,6 +10,7 @@ use crate::command::Failure;
 use crate::commands::sets;
 use crate::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::repetition::Repetition;
 use crate::{errors, parse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ enum Members {
     Absent,
     Sorted(SortedSet),
     /// A plain set, every score 1.
-    Plain(HashSet<Vec<u8>>),
+    Plain(Entry),
 }
 
 type Pairs = Vec<(Vec<u8>, f64)>;
@@ -84,7 +84,7 @@ pub fn zdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 
 fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
     let (inputs, options) = inputs(context, arguments, 1, operation, Purpose::Answer)?;
-    let pairs = combine(context.tx, inputs, operation, &options);
+    let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let reply = &mut context.reply;
     write_head(reply, pairs.len(), options.with_scores);
     for (member, score) in &pairs {
@@ -95,7 +95,7 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
 
 fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), Failure> {
     let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
-    let pairs = combine(context.tx, inputs, operation, &options);
+    let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let config = &context.layer.config;
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
     context.reply.integer(pairs.len() as i64);
@@ -108,7 +108,7 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         0 => u64::MAX,
         limit => limit,
     };
-    let pairs = intersection(context.tx, inputs, Aggregate::Sum, count);
+    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count);
     context.reply.integer(pairs.len() as i64);
     Ok(())
 }
@@ -132,9 +132,12 @@ fn inputs(
     }
     let key_count = announced as usize;
     let mut inputs = Vec::with_capacity(key_count);
+    let mut repetition = Repetition::default();
     for name in arguments.iter().skip(position + 1).take(key_count) {
         let members = open(context, name)?;
-        inputs.push(Input { members, weight: 1.0 });
+        let input = Input { members, weight: 1.0 };
+        repetition.add(name, input.len())?;
+        inputs.push(input);
     }
     let options = options(
         arguments.tail(position + 1 + key_count),
@@ -149,13 +152,9 @@ fn open(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Members, Failure> 
     match context.read(name) {
         None => Ok(Members::Absent),
         Some(entry) if entry.kind == Kind::SortedSet => Ok(Members::Sorted(SortedSet::of(entry))),
-        Some(entry) if entry.kind == Kind::Set => Ok(Members::Plain(set_members(&mut context.keys(), &entry))),
+        Some(entry) if entry.kind == Kind::Set => Ok(Members::Plain(entry)),
         Some(_) => Err(errors::WRONG_TYPE.into()),
     }
-}
-
-fn set_members(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> HashSet<Vec<u8>> {
-    sets::members(keys, entry).into_iter().collect()
 }
 
 fn options(
@@ -210,26 +209,26 @@ impl Input {
         match &self.members {
             Members::Absent => 0,
             Members::Sorted(set) => set.len(),
-            Members::Plain(members) => members.len() as u64,
+            Members::Plain(entry) => sets::len(entry),
         }
     }
 
-    fn score(&self, tx: &mut Transaction<'_>, member: &[u8]) -> Option<f64> {
+    fn score(&self, keys: &mut Keyspace<'_, '_>, member: &[u8]) -> Option<f64> {
         match &self.members {
             Members::Absent => None,
-            Members::Sorted(set) => set.score(tx, member),
-            Members::Plain(members) => members.contains(member).then_some(1.0),
+            Members::Sorted(set) => set.score(keys.tx, member),
+            Members::Plain(entry) => sets::contains(keys, entry, member).then_some(1.0),
         }
     }
 
-    fn pairs(&self, tx: &mut Transaction<'_>) -> Pairs {
+    fn pairs(&self, keys: &mut Keyspace<'_, '_>) -> Pairs {
         let mut pairs = Vec::with_capacity(self.len() as usize);
         match &self.members {
             Members::Absent => {}
-            Members::Sorted(set) => set.visit(tx, 0..set.len(), false, &mut |member, score| {
+            Members::Sorted(set) => set.visit(keys.tx, 0..set.len(), false, &mut |member, score| {
                 pairs.push((member.to_vec(), score));
             }),
-            Members::Plain(members) => pairs.extend(members.iter().map(|member| (member.clone(), 1.0))),
+            Members::Plain(entry) => sets::each(keys, entry, &mut |member| pairs.push((member.to_vec(), 1.0))),
         }
         pairs
     }
@@ -254,21 +253,21 @@ impl Aggregate {
 }
 
 /// The result in a sorted set's order.
-fn combine(tx: &mut Transaction<'_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
+fn combine(keys: &mut Keyspace<'_, '_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
     let mut pairs = match operation {
-        Operation::Union => union(tx, inputs, options.aggregate),
-        Operation::Intersection => intersection(tx, inputs, options.aggregate, u64::MAX),
-        Operation::Difference => difference(tx, &inputs),
+        Operation::Union => union(keys, inputs, options.aggregate),
+        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX),
+        Operation::Difference => difference(keys, &inputs),
     };
     pairs.sort_unstable_by(|(a, a_score), (b, b_score)| (order_of(*a_score), a).cmp(&(order_of(*b_score), b)));
     pairs
 }
 
-fn union(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Aggregate) -> Pairs {
+fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggregate) -> Pairs {
     inputs.sort_by_key(Input::len);
     let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
     for input in &inputs {
-        for (member, score) in input.pairs(tx) {
+        for (member, score) in input.pairs(keys) {
             let score = input.weighted(score);
             scores
                 .entry(member)
@@ -280,16 +279,16 @@ fn union(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Aggregate)
 }
 
 /// Walks the smallest input and asks the others, until `count_max` members are found.
-fn intersection(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
+fn intersection(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
     inputs.sort_by_key(Input::len);
     let (smallest, others) = inputs.split_first().expect("at least one input");
     let mut found = Vec::new();
-    for (member, score) in smallest.pairs(tx) {
+    for (member, score) in smallest.pairs(keys) {
         if found.len() as u64 >= count_max {
             break;
         }
         let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
-            let score = other.score(tx, &member)?;
+            let score = other.score(keys, &member)?;
             Some(aggregate.of(total, score * other.weight))
         });
         if let Some(total) = total {
@@ -299,9 +298,9 @@ fn intersection(tx: &mut Transaction<'_>, mut inputs: Vec<Input>, aggregate: Agg
     found
 }
 
-fn difference(tx: &mut Transaction<'_>, inputs: &[Input]) -> Pairs {
+fn difference(keys: &mut Keyspace<'_, '_>, inputs: &[Input]) -> Pairs {
     let (first, others) = inputs.split_first().expect("at least one input");
-    let mut pairs = first.pairs(tx);
-    pairs.retain(|(member, _)| !others.iter().any(|other| other.score(tx, member).is_some()));
+    let mut pairs = first.pairs(keys);
+    pairs.retain(|(member, _)| !others.iter().any(|other| other.score(keys, member).is_some()));
     pairs
 }

@@ -154,6 +154,9 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, request: &Req
     }
     let (mark, mut served) = (context.reply.mark(), 0);
     for (name, from) in request.names.iter().zip(&starts) {
+        if context.reply.is_full() {
+            break;
+        }
         served += usize::from(serve(context, request, name, *from, request.count)?);
     }
     if served > 0 {
