@@ -13,8 +13,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_model::Version;
 
+use crate::busy::{Announcement, Busy};
 use crate::home::HomeState;
 use crate::room::Room;
+use crate::watch::WatchId;
 
 /// Committed transactions that become durable together, as one log record.
 pub(crate) struct Epoch {
@@ -36,6 +38,14 @@ pub(crate) struct FullEpochs {
     is_lent: bool,
 }
 
+/// What is to be tidied up, and could not be because somebody kept the lock.
+#[derive(Default)]
+struct Left {
+    /// Read versions of optimistic transactions that ended.
+    readers: Vec<Version>,
+    watches: Vec<WatchId>,
+}
+
 /// The lock around the partition's state.
 pub(crate) struct HomeLock {
     state: Mutex<HomeState>,
@@ -43,6 +53,8 @@ pub(crate) struct HomeLock {
     returned: Condvar,
     /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
     failed: AtomicBool,
+    pub announcement: Announcement,
+    left: Mutex<Left>,
 }
 
 impl HomeLock {
@@ -52,6 +64,8 @@ impl HomeLock {
             taken: Condvar::new(),
             returned: Condvar::new(),
             failed: AtomicBool::new(false),
+            announcement: Announcement::default(),
+            left: Mutex::default(),
         }
     }
 
@@ -72,20 +86,90 @@ impl HomeLock {
         (!waited.timed_out()).then_some(state)
     }
 
+    /// The same, but gives up after as long as the calling thread may wait.
+    pub fn lock_in_time(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+        if let Some(state) = self.try_lock() {
+            return Ok(state);
+        }
+        let patience = self.announcement.patience();
+        let in_time = (!patience.is_zero()).then(|| self.lock_within(patience)).flatten();
+        in_time.map_or_else(|| self.announce_busy(), Ok)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, HomeState>> {
+        self.state.try_lock().filter(|state| !state.full_epochs.is_lent)
+    }
+
+    /// Looks once more afterwards: a holder that let go before it could see the announcement tells nobody.
+    fn announce_busy(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+        self.announcement.announce();
+        self.try_lock().ok_or(Busy)
+    }
+
     /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock
     /// that is lent.
     pub fn borrow(&self) -> MutexGuard<'_, HomeState> {
         self.state.lock()
     }
 
+    /// The same, but gives up after `patience`.
+    pub fn borrow_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
+        self.state.try_lock_for(patience)
+    }
+
+    /// An optimistic transaction that read at `version` ended without the lock. Never waits.
+    pub fn reader_ended(&self, version: Version) {
+        match self.state.try_lock() {
+            Some(mut state) => state.reader_ended(version),
+            None => self.left.lock().readers.push(version),
+        }
+    }
+
+    /// Ends watches: now, or once the lock is free. Never waits.
+    pub fn unwatch(&self, watches: Vec<WatchId>) {
+        match self.state.try_lock() {
+            Some(mut state) => watches.into_iter().for_each(|watch| state.watches.remove(watch)),
+            None => self.left.lock().watches.extend(watches),
+        }
+    }
+
+    /// Tidies up what was left.
+    pub fn tidy(&self, state: &mut HomeState) {
+        let left = std::mem::take(&mut *self.left.lock());
+        left.readers.into_iter().for_each(|version| state.reader_ended(version));
+        left.watches.into_iter().for_each(|watch| state.watches.remove(watch));
+    }
+
     /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the log takes them.
     pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
+        self.push_leaving(QUEUED_MAX, state, epoch, room, wake_flusher);
+    }
+
+    /// Queues `epoch` and lends the lock until the flusher has taken it and all before it.
+    pub fn hand_over(
+        &self,
+        state: &mut MutexGuard<'_, HomeState>,
+        epoch: Epoch,
+        room: &Room,
+        wake_flusher: impl FnOnce(),
+    ) {
+        self.push_leaving(0, state, epoch, room, wake_flusher);
+    }
+
+    fn push_leaving(
+        &self,
+        queued_max: usize,
+        state: &mut MutexGuard<'_, HomeState>,
+        epoch: Epoch,
+        room: &Room,
+        wake_flusher: impl FnOnce(),
+    ) {
         if self.has_failed() {
             return;
         }
         state.full_epochs.queue.push_back(epoch);
         wake_flusher();
-        while state.full_epochs.queue.len() > QUEUED_MAX && !self.has_failed() && !room.is_stuck() {
+        while state.full_epochs.queue.len() > queued_max && !self.has_failed() && !room.is_stuck() {
             state.full_epochs.is_lent = true;
             self.taken.wait(state);
         }

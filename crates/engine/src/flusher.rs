@@ -30,7 +30,9 @@ use crate::{EngineOptions, Shared, checkpoints};
 const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a thread that would flush by itself waits for the flusher's to end its turn.
+/// How long the flusher's thread waits for the lock before it looks whether something it has written is to be synced.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a thread that would flush by itself waits for the flusher's to end its turn, and then for the lock.
 const TURN_PATIENCE: Duration = Duration::from_millis(2);
 /// How soon an epoch for which there is no room is tried again: twice as late each time.
 const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
@@ -279,13 +281,14 @@ impl Worker {
 
     /// True if there may be more to do.
     fn turn(&mut self, stopping: bool) -> Result<bool, LogError> {
-        let more = self.flush_epoch(stopping)?;
+        let patience = (!stopping).then_some(LOCK_PATIENCE);
+        let more = self.flush_epoch(patience)?;
         self.tend()?;
         Ok(more)
     }
 
     fn flush_up_to(&mut self, version: Version) -> Result<(), LogError> {
-        while self.shared.durable() < version && self.flush_epoch(false)? {}
+        while self.shared.durable() < version && self.flush_epoch(Some(TURN_PATIENCE))? {}
         if self.shared.durable() < version {
             self.sync()?;
         }
@@ -310,13 +313,21 @@ impl Worker {
         self.log.close()
     }
 
-    /// Takes one epoch to the log, if any waits. False if there is nothing more to do.
-    fn flush_epoch(&mut self, stopping: bool) -> Result<bool, LogError> {
+    /// Takes one epoch to the log, if any waits. False if there is nothing more to do, or if the lock was not free within
+    /// `patience`; with `None` the server stops, and it is waited for.
+    fn flush_epoch(&mut self, patience: Option<Duration>) -> Result<bool, LogError> {
         if !self.write_kept()? {
             return Ok(false);
         }
         let shared = self.shared.clone();
-        let mut home = shared.home.borrow();
+        let locked = match patience {
+            Some(patience) => shared.home.borrow_within(patience),
+            None => Some(shared.home.borrow()),
+        };
+        let Some(mut home) = locked else {
+            self.sync_if_wanted(false)?;
+            return Ok(false);
+        };
         if let Some(epoch) = shared.home.pop(&mut home) {
             drop(home);
             let needs_sync = epoch.needs_sync;
@@ -325,7 +336,7 @@ impl Worker {
             }
             return Ok(self.kept.is_none());
         }
-        self.flush_gathered(home, stopping)
+        self.flush_gathered(home, patience.is_none())
     }
 
     /// Takes what has gathered since the last full epoch to the log. True if there was something.
@@ -334,6 +345,7 @@ impl Worker {
         let garbage = std::mem::take(&mut home.garbage);
         let being_freed = home.being_freed.clone();
         being_freed.store(garbage.len(), Ordering::Relaxed);
+        self.shared.home.tidy(&mut home);
         let forgotten = home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
         let snapshot = self.checkpoint_wanted().then(|| home.snapshot());
         if snapshot.is_some() {

@@ -15,6 +15,7 @@ use parking_lot::MutexGuard;
 use quartet_model::{EffectsWriter, KeyRange, Version};
 use quartet_store::{Cleared, Row, Snapshot, Store};
 
+use crate::busy::Announcement;
 use crate::changes::{Generation, RecentChanges};
 use crate::epochs::{Epoch, FullEpochs};
 use crate::room::Room;
@@ -258,6 +259,17 @@ pub struct Home<'e> {
     engine: &'e Engine,
     state: MutexGuard<'e, HomeState>,
     now_micros: u64,
+    /// Behind the guard: it is dropped when the lock is free.
+    _release: Release<'e>,
+}
+
+/// Tells those who gave up waiting that the lock is free.
+struct Release<'e>(&'e Announcement);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.released();
+    }
 }
 
 impl<'e> Home<'e> {
@@ -266,6 +278,16 @@ impl<'e> Home<'e> {
             engine,
             state,
             now_micros: engine.now_micros(),
+            _release: Release(&engine.shared().home.announcement),
+        }
+    }
+
+    /// Hands what was committed before to the flusher, for a holder that may take long: replies that wait for it leave meanwhile.
+    pub(crate) fn hand_over_pending(&mut self) {
+        if !self.state.pending.is_empty() {
+            let Shared { home, room, .. } = self.engine.shared();
+            let epoch = self.state.close_epoch(Vec::new(), room);
+            home.hand_over(&mut self.state, epoch, room, || self.engine.wake_flusher());
         }
     }
 

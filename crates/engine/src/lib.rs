@@ -15,6 +15,7 @@
 //! A failed write or sync is final: the failure callback stops the server. A full disk is not: what would not fit is refused
 //! before it commits (`room`).
 
+mod busy;
 mod changes;
 mod check;
 mod checkpoints;
@@ -41,6 +42,7 @@ use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::Snapshot;
 
+pub use busy::{BriefWaits, Busy, serve_on_this_thread};
 pub use check::{CheckReport, check};
 pub use checkpoints::FoundCheckpoint;
 pub use home::{ExecuteError, Home};
@@ -177,16 +179,45 @@ impl Engine {
         })
     }
 
-    /// Takes the partition's lock. A pipeline of commands takes it once.
+    /// Takes the partition's lock, however long that takes: not for a thread that serves connections.
     pub fn home(&self) -> Home<'_> {
+        debug_assert!(
+            !busy::is_serving_thread(),
+            "a thread that serves connections may not wait"
+        );
         Home::new(self, self.shared.home.lock())
     }
 
-    /// Takes the partition's lock, or gives up after `patience`: for a thread that must go on serving others when somebody
-    /// holds the lock for long.
-    pub fn home_within(&self, patience: std::time::Duration) -> Option<Home<'_>> {
-        let state = self.shared.home.lock_within(patience)?;
-        Some(Home::new(self, state))
+    /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling thread may wait: a moment if
+    /// it serves connections ([`serve_on_this_thread`]), a few seconds otherwise. A pipeline of commands takes it once.
+    pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
+        let state = self.shared.home.lock_in_time()?;
+        Ok(Home::new(self, state))
+    }
+
+    /// Takes the partition's lock for what may take long. Everything committed before is in the flusher's hands, so what waits
+    /// for it to be durable does not wait for the holder; and nobody who serves connections waits for the lock in vain.
+    pub fn home_for_long(&self) -> Home<'_> {
+        let mut home = self.home();
+        home.hand_over_pending();
+        self.shared.home.announcement.announce();
+        home
+    }
+
+    /// Somebody has waited in vain for the partition's lock, and it has not been free since.
+    pub fn is_busy(&self) -> bool {
+        self.shared.home.announcement.is_busy()
+    }
+
+    /// Ends watches. Never waits: while somebody keeps the lock they may still be told of changes.
+    pub fn unwatch(&self, watches: Vec<WatchId>) {
+        self.shared.home.unwatch(watches);
+    }
+
+    /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the thread that held it. It must be
+    /// quick, and may be missed: whoever waits for it looks again now and then.
+    pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.home.announcement.listen(listener);
     }
 
     /// Everything up to this version is durable.

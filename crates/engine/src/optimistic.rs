@@ -15,7 +15,7 @@ use quartet_store::Snapshot;
 use crate::home::{ExecuteError, HomeState};
 use crate::reader::RowValue;
 use crate::transaction::{SPACE_BYTES, Transaction};
-use crate::{Durability, Engine, Hold, Space};
+use crate::{Busy, Durability, Engine, Hold, Space};
 
 /// Why `run` gave up.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +28,14 @@ pub enum RunError<E> {
     TooLarge(Hold),
     /// See [`ExecuteError::DiskFull`].
     DiskFull(Hold),
+    /// See [`Busy`]; nothing was written.
+    Busy,
+}
+
+impl<E> From<Busy> for RunError<E> {
+    fn from(_: Busy) -> RunError<E> {
+        RunError::Busy
+    }
 }
 
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
@@ -328,11 +336,11 @@ impl Engine {
         mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
     ) -> Result<(R, Version, Hold), RunError<E>> {
         for _ in 0..attempts {
-            let (mut transaction, reading, hold) = self.begin(space);
+            let (mut transaction, reading, hold) = self.begin(space)?;
             let answer = body(&mut transaction);
             // A snapshot that is still held makes each write copy the nodes on its way.
             let mut attempt = transaction.into_attempt();
-            let mut home = self.home();
+            let mut home = self.home_in_time()?;
             let judged = match &answer {
                 Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state(), &space.prefix()),
                 _ => Ok(()),
@@ -359,8 +367,8 @@ impl Engine {
         Err(RunError::Conflict)
     }
 
-    fn begin(&self, space: Space) -> (OptimisticTransaction, Reading<'_>, Hold) {
-        let mut home = self.home();
+    fn begin(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), Busy> {
+        let mut home = self.home_in_time()?;
         let now_micros = home.now_micros();
         let read_version = home.state().last_version();
         home.state().reader_started(read_version);
@@ -385,11 +393,12 @@ impl Engine {
             version: read_version,
             ended: false,
         };
-        (transaction, reading, hold)
+        Ok((transaction, reading, hold))
     }
 }
 
-/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer.
+/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer or because
+/// the lock is not to be had.
 struct Reading<'e> {
     engine: &'e Engine,
     version: Version,
@@ -406,7 +415,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.shared().home.borrow().reader_ended(self.version);
+            self.engine.shared().home.reader_ended(self.version);
         }
     }
 }

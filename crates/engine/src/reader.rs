@@ -9,7 +9,7 @@ use quartet_store::{Row, Snapshot};
 
 use crate::optimistic::Visit;
 use crate::transaction::SPACE_BYTES;
-use crate::{Engine, Hold, Home, Space};
+use crate::{Busy, Engine, Hold, Home, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -77,8 +77,8 @@ impl Reader {
 }
 
 impl Engine {
-    pub fn reader(&self, space: Space) -> Reader {
-        self.home().reader(space)
+    pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
+        Ok(self.home_in_time()?.reader(space))
     }
 }
 

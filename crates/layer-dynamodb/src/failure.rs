@@ -35,6 +35,8 @@ pub enum Exception {
     ImportNotFound,
     GlobalTableNotFound,
     InternalServer,
+    /// Something keeps the partition: SDKs wait and retry.
+    ServiceUnavailable,
 }
 
 const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
@@ -74,6 +76,7 @@ impl Exception {
             ImportNotFound => (SERVICE, "ImportNotFoundException", 400),
             GlobalTableNotFound => (SERVICE, "GlobalTableNotFoundException", 400),
             InternalServer => (SERVICE, "InternalServerError", 500),
+            ServiceUnavailable => (CORAL_SERVICE, "ServiceUnavailableException", 503),
         }
     }
 
@@ -136,6 +139,14 @@ impl Failure {
 
     pub fn no_such_table() -> Failure {
         Failure::new(Exception::ResourceNotFound, "Requested resource not found")
+    }
+
+    /// Nothing was done, because something keeps the partition.
+    pub fn busy() -> Failure {
+        Failure::new(
+            Exception::ServiceUnavailable,
+            "The service is temporarily unable to handle the request: something keeps the database for long",
+        )
     }
 
     /// True if the same request may succeed a little later.

@@ -46,7 +46,7 @@ mod write;
 
 use std::sync::Arc;
 
-use quartet_engine::{Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_engine::{Busy, Engine, ExecuteError, Hold, Space, Transaction};
 
 pub use failure::{Exception, Failure};
 pub use operations::Target;
@@ -75,18 +75,32 @@ pub struct Reply {
     pub status: u16,
     pub body: Vec<u8>,
     pub hold: Hold,
+    /// It is an error because something keeps the partition, and the request may be answered again later.
+    pub is_busy: bool,
 }
 
 /// The body of a reply, or why there is none, and what either depends on.
 pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Hold);
 
 /// A request that can be judged without looking at the state depends on nothing.
-pub(crate) fn settled(result: Result<Vec<u8>, Failure>) -> Outcome {
+pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Hold) {
     (result, Hold::ZERO)
 }
 
 /// SDKs repeat a request that ends in this.
 const OUT_OF_MEMORY: &str = "Internal server error: the server is out of memory. Delete something, or try again later.";
+
+impl Reply {
+    /// The answer to a request that was refused.
+    pub fn refusing(failure: &Failure) -> Reply {
+        Reply {
+            status: failure.status(),
+            body: failure.body(),
+            hold: Hold::ZERO,
+            is_busy: failure.exception == Exception::ServiceUnavailable,
+        }
+    }
+}
 
 impl DynamoDb {
     pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
@@ -107,11 +121,18 @@ impl DynamoDb {
             Json::Object(_) => self.run(target, request),
             _ => settled(Err(Failure::serialization("Unexpected value type in payload"))),
         };
-        let (status, body) = match result {
-            Ok(body) => (200, body),
-            Err(failure) => (failure.status(), failure.body()),
-        };
-        Reply { status, body, hold }
+        match result {
+            Ok(body) => Reply {
+                status: 200,
+                body,
+                hold,
+                is_busy: false,
+            },
+            Err(failure) => Reply {
+                hold,
+                ..Reply::refusing(&failure)
+            },
+        }
     }
 
     fn run(&self, target: &Target, request: &Json<'_>) -> Outcome {
@@ -130,7 +151,11 @@ impl DynamoDb {
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> (Result<R, Failure>, Hold) {
-        match self.engine.home().execute(self.space, body) {
+        let mut home = match self.engine.home_in_time() {
+            Ok(home) => home,
+            Err(Busy) => return settled(Err(Failure::busy())),
+        };
+        match home.execute(self.space, body) {
             Ok((answer, hold)) => (Ok(answer), hold),
             Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
             // SDKs repeat a request that the service could not serve.

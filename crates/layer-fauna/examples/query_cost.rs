@@ -51,7 +51,7 @@ impl World {
             durability: Durability::Interval,
         };
         let secret = RootSecret::of("secret");
-        let fauna = Fauna::new(Arc::new(engine), space, secret, Box::new(|bytes| bytes.fill(7)));
+        let fauna = Fauna::new(Arc::new(engine), space, secret, Box::new(|bytes| bytes.fill(7))).unwrap();
         let world = World { fauna, clock };
         SCHEMA.iter().for_each(|query| world.ask(query));
         world

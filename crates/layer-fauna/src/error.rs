@@ -45,6 +45,8 @@ pub enum Code {
     TimeOut,
     TooManyRequests,
     Unavailable,
+    /// Something keeps the partition.
+    Busy,
     /// Never told: the query begins again where it may take long.
     TakesLong,
 }
@@ -80,6 +82,7 @@ impl Code {
             Code::ContendedTransaction => ("contended transaction", 409),
             Code::RequestTooLarge => ("request too large", 413),
             Code::TimeOut | Code::TakesLong => ("time out", 503),
+            Code::Busy => ("unavailable", 503),
             Code::TooManyRequests => ("too many requests", 429),
             Code::Unavailable => ("unavailable", 503),
         }

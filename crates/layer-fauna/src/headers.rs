@@ -176,7 +176,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
         headers: Vec::new(),
         body: String::new(),
         hold: quartet_model::Version::ZERO,
-        takes_long: false,
+        unanswered: None,
     };
     if headers.get("origin").is_some() {
         reply.headers.push(("access-control-max-age", "86400".into()));

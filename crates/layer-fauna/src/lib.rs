@@ -80,5 +80,5 @@ pub use callers::database_named_by;
 pub use headers::presented_secret;
 pub use jwt::keys::{Fetch, KeySets};
 pub use rate_limits::{Operations, RateLimits};
-pub use service::{BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, RootSecret};
+pub use service::{BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, RootSecret, Unanswered};
 pub use streams::{Stream, StreamStep};

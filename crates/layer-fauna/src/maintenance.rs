@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::{OptimisticTransaction, RunError, Transaction};
+use quartet_engine::{Busy, OptimisticTransaction, RunError, Transaction};
 
 use crate::authorization::{Authorization, Rights};
 use crate::documents::{Place, Version};
@@ -39,8 +39,12 @@ impl Fauna {
         cleared || built
     }
 
+    /// Nothing while something keeps the partition: what is left to do waits.
     fn first(&self, prefix: &Key) -> Option<(Vec<u8>, Vec<u8>)> {
-        let reader = self.engine.reader(self.space);
+        let Ok(reader) = self.engine.reader(self.space) else {
+            self.work_is_left();
+            return None;
+        };
         View::Reader(&reader).rows(&prefix.0, &prefix.end(), false, 1).pop()
     }
 
@@ -58,7 +62,13 @@ impl Fauna {
             Ok(())
         };
         // Effects of a range clear are small whatever it clears.
-        self.engine.home().execute(self.space, clear).is_ok()
+        match self.engine.home_in_time() {
+            Ok(mut home) => home.execute(self.space, clear).is_ok(),
+            Err(Busy) => {
+                self.work_is_left();
+                false
+            }
+        }
     }
 
     fn build_piece(&self) -> bool {
@@ -79,6 +89,10 @@ impl Fauna {
             Ok(_) | Err(RunError::Conflict) => true,
             // The disk is full: it goes on when there is room.
             Err(RunError::DiskFull(_)) => false,
+            Err(RunError::Busy) => {
+                self.work_is_left();
+                false
+            }
             // An index that cannot be built stays inactive; what stands in its way is in its documents.
             Err(RunError::Layer(..) | RunError::TooLarge(_)) => self.give_up(&build),
         }

@@ -54,6 +54,14 @@ impl Patience {
     }
 }
 
+/// Something keeps the partition's lock.
+pub fn busy() -> Errors {
+    Errors::protocol(
+        Code::Busy,
+        "The database is busy with something that takes long. Try again.",
+    )
+}
+
 /// Not an answer: the query is to begin again where it may take long.
 pub fn takes_long() -> Errors {
     Errors::protocol(Code::TakesLong, "")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Engine, Hold, RunError, Space};
+use quartet_engine::{Busy, Engine, Hold, RunError, Space};
 use quartet_model::Version;
 
 use crate::callers::base_hash;
@@ -21,7 +21,7 @@ use crate::json::{self, JsonError};
 use crate::jwt;
 use crate::jwt::keys::KeySets;
 use crate::parse;
-use crate::patience::{Patience, takes_long};
+use crate::patience::{Patience, busy};
 use crate::rate_limits::RateLimits;
 use crate::render;
 use crate::rows::{self, DatabaseNumber, View};
@@ -94,6 +94,23 @@ pub enum Refusal {
     TooLarge,
     /// There have been more than may be, as the text says.
     TooMany(String),
+    /// Something keeps the partition.
+    Busy,
+}
+
+/// Why a request was not answered, and nothing of it done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It is to be answered where that may take long.
+    TakesLong,
+    /// Something keeps the partition's lock; it may be asked again once that is free.
+    Busy,
+}
+
+impl From<Busy> for Unanswered {
+    fn from(_: Busy) -> Unanswered {
+        Unanswered::Busy
+    }
 }
 
 #[derive(Debug)]
@@ -103,8 +120,8 @@ pub struct Reply {
     pub body: String,
     /// The reply may be sent once this is durable.
     pub hold: Hold,
-    /// It is no reply: the request is to be answered where that may take long.
-    pub(crate) takes_long: bool,
+    /// It is a reply only for those who do not ask again.
+    pub(crate) unanswered: Option<Unanswered>,
 }
 
 /// What came of a query.
@@ -127,7 +144,13 @@ struct Plan<'q> {
 }
 
 impl Fauna {
-    pub fn new(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
+    /// Fails while something keeps the partition, and may be tried again.
+    pub fn new(
+        engine: Arc<Engine>,
+        space: Space,
+        root_secret: RootSecret,
+        random: Random,
+    ) -> std::result::Result<Fauna, Busy> {
         let mut seed = [0; 8];
         random(&mut seed);
         let fauna = Fauna {
@@ -145,8 +168,8 @@ impl Fauna {
             rate_limits: RateLimits::default(),
             walk: Mutex::default(),
         };
-        fauna.upgrade_indexes();
-        fauna
+        fauna.upgrade_indexes()?;
+        Ok(fauna)
     }
 
     /// The number that the secrets made here carry.
@@ -215,26 +238,30 @@ impl Fauna {
         self.answer_within(request, true)
     }
 
-    /// Answers a request on a thread that others wait for. `None`: it takes long, and is for `stream` or `answer` on another
-    /// thread; nothing has happened yet.
-    pub fn answer_soon(&self, request: Request<'_>) -> Option<Reply> {
+    /// Answers a request on a thread that others wait for. What takes long is for `stream` or `answer` on another thread.
+    pub fn answer_soon(&self, request: Request<'_>) -> std::result::Result<Reply, Unanswered> {
         let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
         if is_stream(&request) {
-            return None;
+            return Err(Unanswered::TakesLong);
         }
-        if jwt::is_token(&secret) && !self.keys_are_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret) {
-            return None;
+        if jwt::is_token(&secret) {
+            let reader = self.engine.reader(self.space)?;
+            if !self.keys_are_ready(&mut View::Reader(&reader), &secret) {
+                return Err(Unanswered::TakesLong);
+            }
         }
         let reply = self.answer_within(request, false);
-        (!reply.takes_long).then_some(reply)
+        reply.unanswered.map_or(Ok(reply), Err)
     }
 
-    /// What a request shows whose body has not come: `Ok(true)` is a right secret, `Ok(false)` a token of an issuer whose keys
-    /// are not here, `Err` the refusal of anything else.
+    /// What a request shows whose body has not come: `Ok(true)` is a right secret, `Ok(false)` one that cannot be judged yet: a
+    /// token of an issuer whose keys are not here, or any while something keeps the partition. `Err` refuses anything else.
     pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
         let headers = RequestHeaders::new(request.headers);
         let secret = headers.secret().unwrap_or_default();
-        let reader = self.engine.reader(self.space);
+        let Ok(reader) = self.engine.reader(self.space) else {
+            return Ok(false);
+        };
         let mut view = View::Reader(&reader);
         if jwt::is_token(&secret) && !self.keys_are_ready(&mut view, &secret) {
             return Ok(false);
@@ -281,6 +308,7 @@ impl Fauna {
         let errors = match why {
             Refusal::TooLarge => Errors::protocol(Code::RequestTooLarge, "Request too large"),
             Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
+            Refusal::Busy => busy(),
         };
         headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
     }
@@ -302,8 +330,11 @@ impl Fauna {
             reply.headers = vec![("x-rate-limited-ops", exceeded.into()), ("retry-after", "1".into())];
             return reply;
         }
-        if may_take_long && jwt::is_token(&secret) {
-            self.make_keys_ready(&mut View::Reader(&self.engine.reader(self.space)), &secret);
+        if may_take_long
+            && jwt::is_token(&secret)
+            && let Ok(reader) = self.engine.reader(self.space)
+        {
+            self.make_keys_ready(&mut View::Reader(&reader), &secret);
         }
         let outcome = match self.parse(&secret, headers, body, allowed) {
             Err(errors) => self.refused(&secret, errors),
@@ -332,7 +363,7 @@ impl Fauna {
         let reply = self.reply(outcome, body.len());
         // What is begun again is paid for then.
         if let Some(credential) = &credential
-            && !reply.takes_long
+            && reply.unanswered.is_none()
             && reply.status != 401
         {
             self.rate_limits
@@ -345,7 +376,7 @@ impl Fauna {
     /// decoded for those who may not ask.
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
-            let reader = self.engine.reader(self.space);
+            let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
             self.authenticate(&mut View::Reader(&reader), secret)?;
         }
         parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()))
@@ -353,25 +384,26 @@ impl Fauna {
 
     /// A query that could not be parsed is refused only to those who may ask.
     fn refused(&self, secret: &str, errors: Errors) -> Outcome {
-        let reader = self.engine.reader(self.space);
-        let mut view = View::Reader(&reader);
-        let value = match self.authenticate(&mut view, secret) {
-            Ok(_) => Err(errors),
-            Err(unauthorized) => Err(unauthorized),
+        let Ok(reader) = self.engine.reader(self.space) else {
+            return self.outcome_of_busy();
         };
-        Outcome {
-            value,
-            created: false,
-            micros: reader.now_micros,
-            cost: Cost::default(),
-            retries: 0,
-            hold: Version::ZERO,
-        }
+        let mut view = View::Reader(&reader);
+        let errors = match self.authenticate(&mut view, secret) {
+            Ok(_) => errors,
+            Err(unauthorized) => unauthorized,
+        };
+        Outcome::failed(errors, reader.now_micros)
+    }
+
+    fn outcome_of_busy(&self) -> Outcome {
+        Outcome::failed(busy(), self.engine.now_micros())
     }
 
     /// Runs a query that writes nothing on the newest durable state.
     fn read(&self, plan: &Plan<'_>) -> Outcome {
-        let reader = self.engine.reader(self.space);
+        let Ok(reader) = self.engine.reader(self.space) else {
+            return self.outcome_of_busy();
+        };
         let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
         let is_settled = reader.hold == Version::ZERO;
         let mut cost = Cost::default();
@@ -417,6 +449,7 @@ impl Fauna {
                 let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
                 (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
             }
+            Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
             Err(RunError::TooLarge(hold)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
                 (Err(errors), now, hold)
@@ -454,11 +487,11 @@ impl Fauna {
                 headers: Vec::with_capacity(HEADERS),
                 body: render::resource(value, outcome.micros),
                 hold: Version::ZERO,
-                takes_long: false,
+                unanswered: None,
             },
         };
         reply.hold = outcome.hold;
-        reply.takes_long = outcome.value.is_err_and(|errors| errors == takes_long());
+        reply.unanswered = outcome.value.err().and_then(|errors| unanswered(&errors));
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
         headers::metrics(
             &mut reply,
@@ -479,7 +512,9 @@ impl Fauna {
     }
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
-        let reader = self.engine.reader(self.space);
+        let Ok(reader) = self.engine.reader(self.space) else {
+            return self.reply(self.outcome_of_busy(), 0);
+        };
         let mut view = View::Reader(&reader);
         let secret = headers.secret().unwrap_or_default();
         match self.authenticate(&mut view, &secret) {
@@ -488,10 +523,32 @@ impl Fauna {
                 headers: vec![("x-txn-time", reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
                 hold: Version::ZERO,
-                takes_long: false,
+                unanswered: None,
             },
             Err(_) => self.unauthorized(),
         }
+    }
+}
+
+impl Outcome {
+    /// Of a query that was not run.
+    fn failed(errors: Errors, micros: u64) -> Outcome {
+        Outcome {
+            value: Err(errors),
+            created: false,
+            micros,
+            cost: Cost::default(),
+            retries: 0,
+            hold: Version::ZERO,
+        }
+    }
+}
+
+fn unanswered(errors: &Errors) -> Option<Unanswered> {
+    match errors.0.first()?.code {
+        Code::TakesLong => Some(Unanswered::TakesLong),
+        Code::Busy => Some(Unanswered::Busy),
+        _ => None,
     }
 }
 
@@ -527,7 +584,7 @@ pub fn refusal(errors: &Errors, micros: u64) -> Reply {
         headers: Vec::new(),
         body: render::errors(errors, micros),
         hold: Version::ZERO,
-        takes_long: false,
+        unanswered: None,
     }
 }
 
@@ -543,6 +600,6 @@ fn ping(query: &str) -> Reply {
         headers: Vec::new(),
         body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
         hold: Version::ZERO,
-        takes_long: false,
+        unanswered: None,
     }
 }

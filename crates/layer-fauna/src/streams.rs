@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Hold, Home, WatchId};
+use quartet_engine::{Busy, Hold, Home, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
 use crate::documents::{Place, Version, difference};
@@ -19,7 +19,7 @@ use crate::headers::{self, RequestHeaders};
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::jwt;
 use crate::parse;
-use crate::patience::Patience;
+use crate::patience::{Patience, busy};
 use crate::render;
 use crate::rows::{self, Key, View};
 use crate::schema::{Index, Schema};
@@ -34,6 +34,8 @@ pub enum StreamStep {
     Wait(Hold),
     /// Ask again when woken.
     Idle,
+    /// Something keeps the partition's lock: ask again once that is free.
+    Busy,
     End,
 }
 
@@ -80,10 +82,7 @@ pub struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut home = self.fauna.engine.home();
-        for watch in self.watches.drain(..) {
-            home.unwatch(watch);
-        }
+        self.fauna.engine.unwatch(std::mem::take(&mut self.watches));
     }
 }
 
@@ -112,7 +111,7 @@ impl Fauna {
                     headers: vec![("content-type", "application/json;charset=utf-8".into())],
                     body: String::new(),
                     hold: CommitVersion::ZERO,
-                    takes_long: false,
+                    unanswered: None,
                 };
                 Ok((finish(reply), stream))
             }
@@ -133,7 +132,7 @@ impl Fauna {
             .ok_or_else(|| Errors::protocol(Code::Unauthorized, "Unauthorized"))?;
         let fields = fields(headers::parameter(query, "fields").as_deref())?;
         let changed: Changed = Arc::default();
-        let reader = self.engine.reader(self.space);
+        let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
         let mut view = View::Reader(&reader);
         let patience = Patience::new(true, reader.now_micros, headers.query_timeout_ms());
         if jwt::is_token(&secret) {
@@ -158,9 +157,9 @@ impl Fauna {
             unsent: Default::default(),
             ended: false,
         };
-        stream.watch(wake);
+        stream.watch(wake).map_err(|Busy| busy())?;
         // Watching first, then looking: nothing falls between.
-        let reader = self.engine.reader(self.space);
+        let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
         stream.told = Timestamp(reader.version.0.max(reader.now_micros.saturating_sub(1)));
         let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
         stream.unsent.push_back(start);
@@ -274,8 +273,8 @@ impl Stream {
         }
     }
 
-    fn watch(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
-        let mut home = self.fauna.engine.home();
+    fn watch(&mut self, wake: Arc<dyn Fn() + Send + Sync>) -> std::result::Result<(), Busy> {
+        let mut home = self.fauna.engine.home_in_time()?;
         for prefix in self.prefixes() {
             let (changed, wake) = (self.changed.clone(), wake.clone());
             let range = KeyRange::new(prefix.0.clone(), prefix.end());
@@ -285,6 +284,7 @@ impl Stream {
             });
             self.watches.push(home.watch_range(self.fauna.space, &range, noted));
         }
+        Ok(())
     }
 
     pub fn step(&mut self) -> StreamStep {
@@ -299,7 +299,10 @@ impl Stream {
             return StreamStep::Idle;
         }
         let fauna = self.fauna.clone();
-        let reader = fauna.engine.reader(fauna.space);
+        let Ok(reader) = fauna.engine.reader(fauna.space) else {
+            self.changed.lock().extend(changed);
+            return StreamStep::Busy;
+        };
         if reader.hold != CommitVersion::ZERO {
             self.changed.lock().extend(changed);
             return StreamStep::Wait(reader.hold);

@@ -58,7 +58,9 @@ impl Fauna {
     /// Does a piece of the walk, unless it rests.
     pub fn sweep(&self) {
         let mut walk = self.walk.lock();
-        let reader = self.engine.reader(self.space);
+        let Ok(reader) = self.engine.reader(self.space) else {
+            return;
+        };
         if reader.now_micros < walk.rest_until {
             return;
         }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use quartet_engine::{OptimisticTransaction, Reader, Transaction};
+use quartet_engine::{Busy, OptimisticTransaction, Reader, RunError, Transaction};
 
 use crate::authorization::{Authorization, Rights};
 use crate::documents::Place;
@@ -35,24 +35,25 @@ pub fn note_form(transaction: &mut OptimisticTransaction) {
 
 impl Fauna {
     /// Brings the indexes of all databases into the form that this version reads. Nobody may be using them yet.
-    pub(crate) fn upgrade_indexes(&self) {
-        let reader = self.engine.reader(self.space);
+    pub(crate) fn upgrade_indexes(&self) -> std::result::Result<(), Busy> {
+        let reader = self.engine.reader(self.space)?;
         if reader.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
-            return;
+            return Ok(());
         }
         let mut outdated = databases(&reader);
         outdated.retain(|database| has_indexes(&reader, *database));
         drop(reader);
         for database in &outdated {
-            self.rewrite_indexes(*database);
+            self.rewrite_indexes(*database)?;
         }
         if !outdated.is_empty() {
-            self.finish(&outdated);
+            self.finish(&outdated)?;
         }
+        Ok(())
     }
 
-    fn rewrite_indexes(&self, database: DatabaseNumber) {
-        let reader = self.engine.reader(self.space);
+    fn rewrite_indexes(&self, database: DatabaseNumber) -> std::result::Result<(), Busy> {
+        let reader = self.engine.reader(self.space)?;
         let schema = self.schema(&mut View::Reader(&reader), database);
         let mut documents = Vec::new();
         for collection in schema.indexed_collections() {
@@ -64,8 +65,12 @@ impl Fauna {
             let written = self.engine.run(self.space, ATTEMPTS, |transaction| {
                 self.index_anew(transaction, database, some)
             });
+            if written == Err(RunError::Busy) {
+                return Err(Busy);
+            }
             written.expect("documents that were indexed can be indexed");
         }
+        Ok(())
     }
 
     fn index_anew(
@@ -95,7 +100,7 @@ impl Fauna {
     }
 
     /// Clears what the old form has left.
-    fn finish(&self, databases: &[DatabaseNumber]) {
+    fn finish(&self, databases: &[DatabaseNumber]) -> std::result::Result<(), Busy> {
         type Nothing = std::result::Result<(), std::convert::Infallible>;
         let clear = |transaction: &mut Transaction<'_>| -> Nothing {
             for database in databases {
@@ -107,8 +112,9 @@ impl Fauna {
             transaction.set(&Key::global(b'F').0, FORM);
             Ok(())
         };
-        let cleared = self.engine.home().execute(self.space, clear);
+        let cleared = self.engine.home_in_time()?.execute(self.space, clear);
         assert!(cleared.is_ok(), "clearing ranges fits a transaction");
+        Ok(())
     }
 }
 

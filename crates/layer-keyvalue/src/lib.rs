@@ -26,7 +26,6 @@ mod watches;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{Engine, Home, Space, WatchId};
@@ -43,9 +42,6 @@ pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
 pub(crate) fn keys_end(system: bool) -> &'static [u8] {
     if system { SYSTEM_KEYS_END } else { USER_KEYS_END }
 }
-
-/// How long an I/O thread waits for the partition's lock before it serves others and comes back.
-const LOCK_PATIENCE: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -107,6 +103,6 @@ impl KeyValue {
 
     /// The partition's lock, unless somebody holds it for long.
     fn home(&self) -> Option<Home<'_>> {
-        self.engine.home_within(LOCK_PATIENCE)
+        self.engine.home_in_time().ok()
     }
 }

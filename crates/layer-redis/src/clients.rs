@@ -23,6 +23,8 @@ pub struct ClientState {
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
     pub watched: Vec<Watched>,
+    /// WATCH was sent while a script kept the lock, so the keys count as touched.
+    pub watched_blindly: bool,
     pub reply_mode: ReplyMode,
     pub close_after_reply: bool,
     /// The request is no request: close at once.
@@ -86,6 +88,7 @@ impl ClientState {
             user,
             multi: None,
             watched: Vec::new(),
+            watched_blindly: false,
             reply_mode: ReplyMode::On,
             close_after_reply: false,
             close_without_reply: false,

@@ -103,16 +103,17 @@ impl Redis {
         let now_micros = self.engine.now_micros();
         self.statistics.sample_rate(now_micros);
         self.statistics.used_peak(self.used_bytes());
-        if self.tracking.is_on() {
-            let _home = self.engine.home();
+        if self.tracking.is_on()
+            && let Ok(_home) = self.home_in_time()
+        {
             self.trim_tracking();
         }
         let is_paused = self.pause.holds_back(true, now_micros / 1000).is_some();
         if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
             return;
         }
-        loop {
-            let mut home = self.engine.home();
+        // While somebody keeps the lock nothing expires; the next cycle comes soon.
+        while let Ok(mut home) = self.home_in_time() {
             if self.should_evict() {
                 self.make_room(&mut home);
             }

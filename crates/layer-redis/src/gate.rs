@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use quartet_engine::Busy;
 use quartet_model::DatabaseId;
 
 use crate::Redis;
@@ -49,8 +50,8 @@ pub trait Directory: Send + Sync {
     /// The database, and the user of it, that these may open. Quick, and takes no lock of the engine's.
     fn find(&self, name: &[u8], password: &[u8]) -> Option<Door>;
 
-    /// The layer of a database. Not to be called with the partition's lock held.
-    fn open(&self, database: DatabaseId) -> Option<Arc<Redis>>;
+    /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock held.
+    fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 }
 
 /// A way into a logical database, to be opened with the password.

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Hold, Home, WatchId};
+use quartet_engine::{Busy, Hold, Home};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
-use crate::clients::ClientState;
+use crate::clients::{Client, ClientState};
 use crate::command::Failure;
+use crate::commands::pubsub::{self, Subscriptions};
 use crate::{Redis, commands, session};
 
 pub struct LongRun {
@@ -38,7 +38,7 @@ impl LongRun {
     /// Runs the request to its end. Blocks the calling thread as long as it takes.
     pub fn run(&mut self) {
         let layer = self.layer.clone();
-        let mut home = layer.engine.home();
+        let mut home = layer.engine.home_for_long();
         self.client.may_take_long = true;
         let outcome = self.call(&mut home);
         self.client.may_take_long = false;
@@ -87,49 +87,49 @@ impl LongRun {
     }
 }
 
-/// Connections that closed while a long script held the lock: what they waited for and watched is still registered.
+/// What connections gave up while the lock was not to be had, and is still registered.
 #[derive(Default)]
 pub struct LeftBehind {
     any: AtomicBool,
-    clients: Mutex<Vec<(u64, Vec<WatchId>)>>,
+    of_clients: Mutex<Vec<Abandoned>>,
 }
 
-/// How long a thread waits for the lock before it looks again whether a script keeps everybody waiting.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// What a connection no longer waits for and listens to: because it is closed, or because it said so.
+pub struct Abandoned {
+    pub client: Arc<Client>,
+    /// It does not wait in a blocking command any more.
+    pub has_waited: bool,
+    pub subscriptions: Subscriptions,
+}
 
 impl Redis {
-    /// Takes the partition's lock, unless a script has held it for longer than `busy-reply-threshold`.
-    pub fn home_unless_busy(&self) -> Option<Home<'_>> {
-        loop {
-            let patience = if self.long_scripts.is_busy() {
-                Duration::ZERO
-            } else {
-                PATIENCE
-            };
-            if let Some(mut home) = self.engine.home_within(patience) {
-                self.clear_left_behind(&mut home);
-                return Some(home);
-            }
-            if patience.is_zero() {
-                return None;
-            }
+    /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may wait, or a script has kept it
+    /// for longer than `busy-reply-threshold`.
+    pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
+        if self.long_scripts.is_busy() {
+            return Err(Busy);
         }
+        let mut home = self.engine.home_in_time()?;
+        self.clear_left_behind(&mut home);
+        Ok(home)
     }
 
-    /// A closed connection waits for nothing and watches nothing any more: now, or once the lock is free.
-    pub fn leave_behind(&self, client_id: u64, watches: Vec<WatchId>) {
-        self.left_behind.clients.lock().push((client_id, watches));
+    /// Unregisters what a connection no longer wants: now, or once the lock is free.
+    pub fn leave_behind(&self, abandoned: Abandoned) {
+        self.left_behind.of_clients.lock().push(abandoned);
         self.left_behind.any.store(true, Ordering::SeqCst);
-        drop(self.home_unless_busy());
+        drop(self.home_in_time());
     }
 
     fn clear_left_behind(&self, home: &mut Home<'_>) {
         if !self.left_behind.any.swap(false, Ordering::SeqCst) {
             return;
         }
-        for (client_id, watches) in std::mem::take(&mut *self.left_behind.clients.lock()) {
-            self.blocking.forget(home, client_id);
-            watches.into_iter().for_each(|watch| home.unwatch(watch));
+        for mut abandoned in std::mem::take(&mut *self.left_behind.of_clients.lock()) {
+            if abandoned.has_waited {
+                self.blocking.forget(home, abandoned.client.id);
+            }
+            pubsub::leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
         }
     }
 }

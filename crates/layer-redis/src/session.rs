@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{ExecuteError, Hold, Home};
+use quartet_engine::{Busy, ExecuteError, Hold, Home};
 use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
 
@@ -15,17 +15,17 @@ use crate::Redis;
 use crate::acl::{Denial, User};
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{
-    ADMIN, After, Block, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR, SKIP_SLOWLOG,
-    WRITE,
+    ADMIN, ALLOW_BUSY, After, Block, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR,
+    SKIP_SLOWLOG, WRITE,
 };
 use crate::commands::migration::{Broken, Migration};
-use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed, leave_all};
-use crate::commands::{self, table};
+use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed};
+use crate::commands::{self, connection, table};
 use crate::commands::{scripting, transactions};
 use crate::context::Context;
 use crate::gate::Door;
 use crate::keyspace::NAME_BYTES_MAX;
-use crate::long_run::LongRun;
+use crate::long_run::{Abandoned, LongRun};
 use crate::slowlog::{SlowCommand, Slowlog};
 use crate::statistics::CommandCounter;
 use crate::{errors, redaction, tracking};
@@ -44,6 +44,9 @@ pub struct Received {
     /// Work to be done without the lock before anything else is received; its reply is already written, and is to be replaced by
     /// an error if the work fails.
     pub after: Option<After>,
+    /// Somebody keeps the lock: the next request is to be received again once [`Engine::is_busy`](quartet_engine::Engine::is_busy)
+    /// is false.
+    pub is_busy: bool,
     /// The credentials that were sent open another logical database: the session is one of that database's layer now.
     pub moved: bool,
 }
@@ -129,10 +132,17 @@ impl Session {
         let mut received = self.receive_here(input, out);
         while let Some(door) = self.door.take() {
             let rest = &input[received.consumed..];
-            if !self.go_through(door, out) {
-                // The request is answered: the door stays shut.
-                received.consumed += self.first_request_bytes(rest);
-                break;
+            match self.go_through(door, out) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // The request is answered: the door stays shut.
+                    received.consumed += self.first_request_bytes(rest);
+                    break;
+                }
+                Err(Busy) => {
+                    received.is_busy = true;
+                    break;
+                }
             }
             received.moved = true;
             let there = self.receive_here(rest, out);
@@ -140,6 +150,7 @@ impl Session {
             received.hold = received.hold.max(there.hold);
             received.close |= there.close;
             received.after = there.after;
+            received.is_busy = there.is_busy;
         }
         if let Some(gate) = &self.layer.gate {
             gate.transferred(received.consumed, out.len().saturating_sub(start));
@@ -172,7 +183,12 @@ impl Session {
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
                     if home.is_none() {
-                        home = layer.home_unless_busy();
+                        home = layer.home_in_time().ok();
+                    }
+                    if home.is_none() && !layer.long_scripts.is_busy() {
+                        received.is_busy = true;
+                        self.parser = parser;
+                        break;
                     }
                     let arguments = parser.arguments(rest);
                     if layer.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
@@ -203,30 +219,30 @@ impl Session {
     }
 
     /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
-    fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> bool {
+    fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> Result<bool, Busy> {
         let here = self.layer.clone();
-        let there = here
-            .directory
-            .as_ref()
-            .and_then(|directory| directory.open(door.database));
+        let there = match &here.directory {
+            Some(directory) => directory.open(door.database)?,
+            None => None,
+        };
         let Some(there) = there else {
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
-            return false;
+            return Ok(false);
         };
         if there.users.authenticate(&door.user, &door.password).is_none() {
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
-            return false;
+            return Ok(false);
         }
         let open = there.clients.count();
         if let Some(Err(refusal)) = there.gate.as_ref().map(|gate| gate.check_connections(open)) {
             self.error(&here, &refusal, out.len(), out);
-            return false;
+            return Ok(false);
         }
         let client = there.clients.admit(self.client(), there.engine.now_micros());
         let mut session = Session::new(there, client);
         session.client.protocol = self.client.protocol;
         *self = session;
-        true
+        Ok(true)
     }
 
     fn first_request_bytes(&mut self, input: &[u8]) -> usize {
@@ -265,7 +281,7 @@ impl Session {
         if self.paused_until_ms.is_some() {
             return self.resume_if_over();
         }
-        let Some(mut home) = self.layer.home_unless_busy() else {
+        let Ok(mut home) = self.layer.home_in_time() else {
             self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
             return;
         };
@@ -278,17 +294,29 @@ impl Session {
     /// The connection is closed: it waits for nothing and watches nothing any more.
     pub fn close(&mut self) {
         self.resume();
-        if self.blocked || !self.client.watched.is_empty() {
-            let watches = self.client.watched.drain(..).map(|watched| watched.id).collect();
-            self.layer.leave_behind(self.client.shared.id, watches);
-        }
-        if !self.client.subscriptions.is_empty() {
-            let _home = self.layer.engine.home();
-            leave_all(&self.layer, &mut self.client.subscriptions, &self.client.shared);
-        }
+        self.forget_watches();
+        self.leave_behind();
         self.layer.tracking.disable(&self.client.shared);
         self.layer.decide_on_changes();
         self.layer.clients.disconnect(&self.client.shared);
+    }
+
+    fn forget_watches(&mut self) {
+        let watches = transactions::take_watches(&mut self.client);
+        if !watches.is_empty() {
+            self.layer.engine.unwatch(watches);
+        }
+    }
+
+    /// The connection waits for nothing and listens to nothing any more.
+    fn leave_behind(&mut self) {
+        if self.blocked || !self.client.subscriptions.is_empty() {
+            self.layer.leave_behind(Abandoned {
+                client: self.client.shared.clone(),
+                has_waited: self.blocked,
+                subscriptions: std::mem::take(&mut self.client.subscriptions),
+            });
+        }
     }
 
     /// For tests of replies' shapes, without HELLO.
@@ -519,10 +547,15 @@ impl Session {
             Ok(()) => return self.mute(start, false, out),
             Err(Failure::Error(text)) => text.to_owned(),
             Err(Failure::Message(text)) => text,
+            Err(Failure::Elsewhere(door)) => {
+                out.truncate(start);
+                self.door = Some(door);
+                return;
+            }
             Err(other) => unreachable!("{other:?} needs the lock"),
         };
         let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
-            self.forget_transaction(layer);
+            self.forget_transaction();
             discarded_because_of(&text)
         } else {
             text
@@ -534,11 +567,10 @@ impl Session {
         self.mute(start, false, out);
     }
 
-    /// Leaves MULTI without the lock; the watches go once it is free.
-    fn forget_transaction(&mut self, layer: &Redis) {
+    /// Leaves MULTI without the lock.
+    fn forget_transaction(&mut self) {
         transactions::end(&mut self.client);
-        let watches = self.client.watched.drain(..).map(|watched| watched.id).collect();
-        layer.leave_behind(self.client.shared.id, watches);
+        self.forget_watches();
     }
 
     fn answer_while_busy(
@@ -549,13 +581,27 @@ impl Session {
         out: &mut Vec<u8>,
         received: &mut Received,
     ) -> Result<(), Failure> {
+        let is_queued = self.client.multi.is_some() && !transactions::runs_inside_multi(command);
+        if !command.has(ALLOW_BUSY) || is_queued {
+            return Err(scripting::busy(layer).into());
+        }
         let mut reply = Reply::new(out, self.client.protocol);
         match command.name {
             "script|kill" => scripting::kill(layer, false)?,
             "function|kill" => scripting::kill(layer, true)?,
             "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
+            "auth" => return connection::log_in(layer, &mut self.client, &mut reply, arguments),
+            "hello" => return connection::greet(layer, &mut self.client, &mut reply, arguments),
+            "reset" => {
+                self.forget_transaction();
+                self.leave_behind();
+                connection::begin_anew(layer, &mut self.client, &mut reply);
+                return Ok(());
+            }
             "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
-            "discard" if self.client.multi.is_some() => self.forget_transaction(layer),
+            "discard" if self.client.multi.is_some() => self.forget_transaction(),
+            "watch" => transactions::watch_blindly(&mut self.client)?,
+            "unwatch" => self.forget_watches(),
             "quit" => received.close = true,
             "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
                 layer.long_scripts.abandon();

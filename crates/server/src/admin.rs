@@ -72,7 +72,7 @@ impl From<CatalogueError> for Refused {
             CatalogueError::Exists => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
-            CatalogueError::LogFailed => SERVICE_UNAVAILABLE,
+            CatalogueError::LogFailed | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
     }

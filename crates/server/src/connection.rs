@@ -450,6 +450,11 @@ impl Connection {
             if received.close || self.has_too_much_output() {
                 return Ok(true);
             }
+            if received.is_busy {
+                self.send().await?;
+                self.waiters.free().await;
+                continue;
+            }
             if self.input.len() - self.consumed > self.request_bytes_max() {
                 self.replace_output_by("ERR Protocol error: request exceeds the maximum size");
                 return Ok(true);

@@ -41,8 +41,9 @@ impl Cycle {
     }
 }
 
-/// Runs each cycle when it is due, the first time at once.
+/// Runs each cycle when it is due, the first time at once. A cycle that finds the partition busy leaves its work to its next turn.
 pub async fn run(mut cycles: Vec<Cycle>, mut stop: watch::Receiver<bool>) {
+    quartet_engine::serve_on_this_thread();
     while !*stop.borrow() {
         let Some(next) = cycles.iter_mut().min_by_key(|cycle| cycle.due) else {
             return;

@@ -1,11 +1,13 @@
-//! Waiting, on one I/O thread, for the log to make versions durable.
+//! Waiting, on one I/O thread, for the log to make versions durable, or for the partition's lock when somebody keeps it.
 //!
 //! The engine's flusher wakes the thread once; the connections that wait are woken here, without crossing threads again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{Engine, Hold};
@@ -18,8 +20,14 @@ pub struct DurableWaiters {
     engine: Arc<Engine>,
     waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>>,
     task: Arc<tokio::task::JoinHandle<()>>,
+    /// The partition's lock was released after somebody had waited for it in vain.
+    released: Arc<Notify>,
     neighbours: Neighbours,
 }
+
+/// How long the engine's word that the lock is free is waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 
 struct Waiting {
     hold: Hold,
@@ -32,12 +40,16 @@ impl DurableWaiters {
         let moved = Arc::new(Notify::new());
         let notify = moved.clone();
         engine.on_durable(Arc::new(move || notify.notify_one()));
+        let released = Arc::new(Notify::new());
+        let notify = released.clone();
+        engine.on_free(Arc::new(move || notify.notify_waiters()));
         let waiting: Arc<Mutex<BinaryHeap<Reverse<Waiting>>>> = Arc::default();
         let task = tokio::task::spawn(wake_when_durable(engine.clone(), moved, waiting.clone()));
         DurableWaiters {
             engine,
             waiting,
             task: Arc::new(task),
+            released,
             neighbours,
         }
     }
@@ -69,6 +81,22 @@ impl DurableWaiters {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Completes when a request that found the partition busy may try again: once the lock is free, or a little later.
+    pub async fn free(&self) {
+        let mut released = pin!(self.released.notified());
+        released.as_mut().enable();
+        if !self.engine.is_busy() {
+            // It was released just now, and may be busy again.
+            tokio::time::sleep(LOOK_AGAIN_SOON).await;
+        } else {
+            let heard = tokio::time::timeout(LOOK_AGAIN, released).await;
+            if heard.is_err() {
+                // If the lock is free, this makes it known.
+                drop(self.engine.home_in_time());
+            }
+        }
     }
 
     /// True if a reply with this hold may be sent now.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quartet_engine::Busy;
 use quartet_layer_fauna::{
-    BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, database_named_by, presented_secret,
+    BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, presented_secret,
 };
 use quartet_model::DatabaseId;
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
@@ -50,10 +51,19 @@ impl FaunaHttp {
         (access == Access::Fauna).then_some(database)
     }
 
-    fn enter(&self, head: &Head<'_>) -> Option<Inside> {
-        let database = self.database_of(head)?;
-        let entered = self.tenants.enter(&database)?;
-        Some(Inside { database, entered })
+    fn enter(&self, head: &Head<'_>) -> Result<Option<Inside>, Busy> {
+        let Some(database) = self.database_of(head) else {
+            return Ok(None);
+        };
+        let Some(entered) = self.tenants.enter(&database) else {
+            return Ok(None);
+        };
+        let layer = entered.fauna(&self.tenants.maker)?;
+        Ok(Some(Inside {
+            database,
+            layer,
+            _entered: entered,
+        }))
     }
 
     fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
@@ -65,7 +75,7 @@ impl FaunaHttp {
 
     fn layer<'s>(&'s self, inside: &'s Option<Inside>) -> &'s Arc<Fauna> {
         match inside {
-            Some(inside) => inside.entered.fauna(&self.tenants.maker),
+            Some(inside) => &inside.layer,
             None => &self.layer,
         }
     }
@@ -79,7 +89,8 @@ impl FaunaHttp {
 /// A request that is answered in the name of a database which is one of several: within its quotas, and metered.
 struct Inside {
     database: Arc<Database>,
-    entered: Entered,
+    layer: Arc<Fauna>,
+    _entered: Entered,
 }
 
 impl Inside {
@@ -155,7 +166,9 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
-        let inside = self.enter(head);
+        let Ok(inside) = self.enter(head) else {
+            return HeadShows::Name;
+        };
         let layer = self.layer(&inside);
         match with_request(head, b"", |request| layer.judge_head(request)) {
             Ok(true) => HeadShows::Credential,
@@ -166,7 +179,9 @@ impl HttpLayer for FaunaHttp {
 
     /// What `answer_soon` left: it has been admitted there.
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        let inside = self.enter(head);
+        let Ok(inside) = self.enter(head) else {
+            return self.answer_busy(head);
+        };
         let layer = self.layer(&inside);
         self.player(&inside).answer(|| {
             let sent = body.unwrap_or_default();
@@ -183,19 +198,33 @@ impl HttpLayer for FaunaHttp {
         let Some(sent) = body else {
             return Soon::Answered(self.answer(head, None));
         };
-        let inside = self.enter(head);
+        if self.layer.engine.is_busy() {
+            return Soon::Busy;
+        }
+        let Ok(inside) = self.enter(head) else {
+            return Soon::Busy;
+        };
         let layer = self.layer(&inside);
         self.player(&inside).answer_soon(|| {
             let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
                 Ok(()) => layer.answer_soon(request),
-                Err(exceeded) => Some(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
+                Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
             });
-            let Some(reply) = reply else {
-                return Soon::Later;
-            };
-            inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
-            Soon::Answered(whole(reply))
+            match reply {
+                Ok(reply) => {
+                    inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+                    Soon::Answered(whole(reply))
+                }
+                Err(Unanswered::TakesLong) => Soon::Later,
+                Err(Unanswered::Busy) => Soon::Busy,
+            }
         })
+    }
+
+    fn answer_busy(&self, head: &Head<'_>) -> Answer {
+        whole(with_request(head, b"", |request| {
+            self.layer.refuse(request, Refusal::Busy)
+        }))
     }
 
     fn long_turn(&self, head: &Head<'_>) -> Option<Player> {
@@ -203,7 +232,9 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
-        let inside = self.enter(head);
+        let Ok(inside) = self.enter(head) else {
+            return Some(Err(self.answer_busy(head)));
+        };
         let wake = Arc::new(move || wake.notify_one());
         let opened = with_request(head, body?, |request| self.layer(&inside).stream(request, wake))?;
         Some(match opened {
@@ -237,6 +268,7 @@ impl Follower for DatabaseStream {
             }
             StreamStep::Wait(hold) => Following::Wait(hold),
             StreamStep::Idle => Following::Idle,
+            StreamStep::Busy => Following::Busy,
             StreamStep::End => Following::End,
         }
     }

@@ -78,7 +78,8 @@ impl HttpLayer for HttpPages {
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
         match self.page(head.path()) {
             Some(page) => Soon::Answered(page),
-            // A change waits for the log.
+            // A change waits for the lock and for the log.
+            None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => Soon::Busy,
             None if Admin::answers(head.path()) => Soon::Later,
             None => self.rest.answer_soon(head, body),
         }
@@ -86,6 +87,10 @@ impl HttpLayer for HttpPages {
 
     fn serves_operators(&self) -> bool {
         true
+    }
+
+    fn answer_busy(&self, _head: &Head<'_>) -> Answer {
+        rest::answer_busy()
     }
 
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {

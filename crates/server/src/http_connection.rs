@@ -26,6 +26,7 @@ use std::time::Duration;
 use quartet_engine::Hold;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 
 use self::http1::{Connection, Ended};
 use self::message::Kept;
@@ -52,6 +53,10 @@ pub trait HttpLayer: Send + Sync + 'static {
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
         Soon::Answered(self.answer(head, body))
     }
+
+    /// The answer to a request that `answer_soon` has found the partition busy for as long as a client is kept waiting: an error
+    /// after which clients of the protocol try again.
+    fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
     /// Who is to have the turn in which `follow` or `answer` takes long.
     fn long_turn(&self, _head: &Head<'_>) -> Option<Player> {
@@ -87,6 +92,8 @@ pub enum Soon {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
+    /// Nothing: something keeps the partition's lock, and it is to be tried again once that is free.
+    Busy,
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<Player>, Work),
 }
@@ -111,12 +118,16 @@ pub enum Following {
     Wait(Hold),
     /// Ask again when woken.
     Idle,
+    /// Ask again once the partition's lock is free.
+    Busy,
     End,
 }
 
 /// A peer that leaves a connection without a request for so long is disconnected, at the latest after twice the time. Clients
 /// keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
+/// How long a request waits for something that keeps the partition's lock.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a head may take from its first byte to its last.
@@ -316,14 +327,14 @@ enum Long {
     Rest(Option<Player>, Work),
 }
 
-impl Soon {
-    /// The answer, or what is left.
-    fn or_long(self, keep: impl FnOnce() -> Kept) -> Result<Answer, Long> {
-        match self {
-            Soon::Answered(answer) => Ok(answer),
-            Soon::Later => Err(Long::Everything(keep())),
-            Soon::Unfinished(player, work) => Err(Long::Rest(player, work)),
-        }
+/// How long the partition has been busy for one request.
+#[derive(Default)]
+struct BusySince(Option<Instant>);
+
+impl BusySince {
+    /// True once a request that found the partition busy is to be refused.
+    fn is_too_long(&mut self) -> bool {
+        self.0.get_or_insert_with(Instant::now).elapsed() >= BUSY_PATIENCE
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
-use quartet_engine::{Durability, Engine, Space};
+use quartet_engine::{Busy, Durability, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_redis::commands::scripting::budget::LongScripts;
@@ -60,7 +60,7 @@ impl LayerMaker {
     }
 
     /// The layer of another database, behind its gate.
-    pub fn redis_of(&self, database: &Arc<Database>, directory: Box<dyn Directory>) -> Redis {
+    pub fn redis_of(&self, database: &Arc<Database>, directory: Box<dyn Directory>) -> Result<Redis, Busy> {
         let identity = Identity {
             startup_bytes: 0,
             executable: String::new(),
@@ -72,7 +72,7 @@ impl LayerMaker {
         layer.realm = format!("{}/", database.definition().name).into();
         layer.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
         let kept = UsersInDatabase::new(self.engine.clone(), database.space(LayerId::System));
-        let has_users = kept.has_users();
+        let has_users = kept.has_users()?;
         layer.user_file = Some(Box::new(kept));
         if has_users && let Err(error) = layer.load_users() {
             tracing::error!(
@@ -82,7 +82,7 @@ impl LayerMaker {
             );
         }
         configure(&layer, database);
-        layer
+        Ok(layer)
     }
 
     fn redis(&self, space: Space, identity: Identity) -> Redis {
@@ -111,7 +111,7 @@ impl LayerMaker {
         layer
     }
 
-    pub fn default_fauna(&self) -> Fauna {
+    pub fn default_fauna(&self) -> Result<Fauna, Busy> {
         let root = match self.settings.credentials {
             Credentials::Key { sha256 } => RootSecret { sha256 },
             Credentials::None => RootSecret::of(DEVELOPMENT_SECRET),
@@ -119,23 +119,23 @@ impl LayerMaker {
         self.fauna(self.default_space(LayerId::Fauna), root)
     }
 
-    pub fn fauna_of(&self, database: &Arc<Database>) -> Fauna {
+    pub fn fauna_of(&self, database: &Arc<Database>) -> Result<Fauna, Busy> {
         let root = RootSecret {
             sha256: database.definition().credentials.fauna_key.0,
         };
-        let mut layer = self.fauna(database.space(LayerId::Fauna), root);
+        let mut layer = self.fauna(database.space(LayerId::Fauna), root)?;
         layer.is_one_of_several = true;
         let (engine, database) = (self.engine.clone(), database.clone());
         layer.is_full = Box::new(move || has_no_room(&database, &engine).is_some());
-        layer
+        Ok(layer)
     }
 
-    fn fauna(&self, space: Space, root: RootSecret) -> Fauna {
-        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random));
+    fn fauna(&self, space: Space, root: RootSecret) -> Result<Fauna, Busy> {
+        let mut layer = Fauna::new(self.engine.clone(), space, root, Box::new(resources::fill_random))?;
         let fetch = self.fetch_issuer_keys.clone();
         layer.key_sets.fetch = Some(Box::new(move |uri| fetch(uri)));
         layer.rate_limits = RateLimits::new(self.settings.fauna_rate_limits);
-        layer
+        Ok(layer)
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {

@@ -197,7 +197,7 @@ impl Server {
                 "fauna",
                 format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
             ));
-            let layer = FaunaHttp::new(tenants.maker.default_fauna(), tenants.clone());
+            let layer = FaunaHttp::new(tenants.maker.default_fauna()?, tenants.clone());
             http.push((listener, Arc::new(layer)));
         }
         if let Some(address) = settings.http.address() {
@@ -283,9 +283,11 @@ impl Server {
         self.stop_requested.clone()
     }
 
-    /// Stops listening, lets replies that are ready go out, flushes everything and closes the log.
+    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes it back, flushes everything
+    /// and closes the log.
     pub fn shutdown(self) -> Result<()> {
         self.stop.send_replace(true);
+        self.tenants.maker.long_scripts.abandon();
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a serving thread panicked");
@@ -302,6 +304,7 @@ impl Server {
 
 impl Worker {
     async fn run(mut self) {
+        quartet_engine::serve_on_this_thread();
         let neighbours = Neighbours::default();
         let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
         let porter = self.porter.clone();

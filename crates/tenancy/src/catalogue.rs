@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{Durability, Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_engine::{Busy, Durability, Engine, ExecuteError, Hold, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,8 @@ pub enum CatalogueError {
     LogFailed,
     #[error("the disk is full")]
     DiskFull,
+    #[error("{0}")]
+    Busy(#[from] Busy),
 }
 
 /// Fills a buffer with what nobody can guess.
@@ -188,6 +190,7 @@ impl Catalogue {
     pub fn open(engine: Arc<Engine>, random: Random) -> Catalogue {
         let mut index = Index::default();
         let reader = engine.reader(space(Durability::Always));
+        let reader = reader.expect("nothing runs yet that could keep the partition");
         reader.scan(b"D", b"E", false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
@@ -317,7 +320,7 @@ impl Catalogue {
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
         for layer in LAYERS {
-            let cleared = self.engine.home().execute(database.space(layer), |tx| {
+            let cleared = self.engine.home_in_time()?.execute(database.space(layer), |tx| {
                 tx.clear_all();
                 Ok(())
             });
@@ -345,7 +348,12 @@ impl Catalogue {
         } else {
             Durability::Interval
         };
-        let written = self.engine.home().execute(space(durability), |tx| {
+        let Ok(mut home) = self.engine.home_in_time() else {
+            // They are written down next time.
+            used.iter().for_each(|database| database.meter.put_changed_back());
+            return;
+        };
+        let written = home.execute(space(durability), |tx| {
             for database in &used {
                 tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
             }
@@ -362,7 +370,7 @@ impl Catalogue {
     }
 
     fn free_id(&self) -> Result<u16, CatalogueError> {
-        let reader = self.engine.reader(space(Durability::Always));
+        let reader = self.engine.reader(space(Durability::Always))?;
         let last = reader
             .get(b"I")
             .and_then(|id| id.try_into().ok())
@@ -377,7 +385,7 @@ impl Catalogue {
 
     /// Runs `body` as a transaction and waits until it is durable.
     fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
-        let written = self.engine.home().execute(space(Durability::Always), |tx| {
+        let written = self.engine.home_in_time()?.execute(space(Durability::Always), |tx| {
             // Small and few, and without one no database could be deleted on a full disk.
             tx.deletes();
             body(tx);

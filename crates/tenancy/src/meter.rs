@@ -138,6 +138,11 @@ impl Meter {
         self.active_micros.load(Ordering::Relaxed)
     }
 
+    /// The change that was taken is not written down yet.
+    pub(crate) fn put_changed_back(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
     /// True once after a change.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)

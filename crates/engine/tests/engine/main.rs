@@ -1,5 +1,6 @@
 //! The engine as its layers use it, on a disk that loses power and fails on purpose.
 
+mod busy;
 mod epochs;
 mod failures;
 mod full_disk;

@@ -55,7 +55,7 @@ fn rows_in(reader: &Reader, (start, end): &(Vec<u8>, Vec<u8>)) -> Rows {
 
 /// Commits as if `range` had been read at `reader`; whenever that is allowed, the range must be now as it was then.
 fn check_commit(engine: &Engine, reader: &Reader, range: (Vec<u8>, Vec<u8>), story: &str) -> Result<(), CommitError> {
-    let now = rows_in(&engine.reader(ALWAYS), &range);
+    let now = rows_in(&engine.reader(ALWAYS).unwrap(), &range);
     let request = CommitRequest {
         read_version: reader.version,
         read_conflicts: vec![KeyRange::new(range.0.clone(), range.1.clone())],
@@ -210,7 +210,7 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
         // What each answer that could have been sent by now rests on.
         let mut sent = Vec::new();
         for step in 0..120 {
-            let before = rows_in(&engine.reader(ALWAYS), &everything());
+            let before = rows_in(&engine.reader(ALWAYS).unwrap(), &everything());
             match random.below(10) {
                 0..5 => drop(random_transaction(&engine, &mut random)),
                 5..9 => {
@@ -226,7 +226,7 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
                 }
                 _ => drop(engine.wait_durable(engine.snapshot().2)),
             }
-            let after = engine.reader(ALWAYS);
+            let after = engine.reader(ALWAYS).unwrap();
             changes.note(&before, &rows_in(&after, &everything()), after.version);
         }
         let last = engine.snapshot().1;
@@ -294,9 +294,13 @@ fn no_watch_is_lost() {
             engine.home().watch_key(ALWAYS, &[key], callback);
         }
         for step in 0..100 {
-            let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything()).into_iter().collect();
+            let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS).unwrap(), &everything())
+                .into_iter()
+                .collect();
             random_transaction(&engine, &mut random);
-            let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS), &everything()).into_iter().collect();
+            let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS).unwrap(), &everything())
+                .into_iter()
+                .collect();
             let told = std::mem::take(&mut *told.lock().unwrap());
             for key in before.keys().chain(after.keys()) {
                 let changed = before.get(key) != after.get(key);

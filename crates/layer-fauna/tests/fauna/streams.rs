@@ -37,6 +37,7 @@ fn told(world: &World, stream: &mut Stream) -> Vec<String> {
             }
             StreamStep::Wait(hold) => assert!(world.fauna.engine.wait_durable(hold)),
             StreamStep::Idle => return told,
+            StreamStep::Busy => panic!("nothing keeps the partition"),
             StreamStep::End => {
                 told.push("end".into());
                 return told;

@@ -22,6 +22,7 @@ fn rows(world: &World) -> usize {
         .fauna
         .engine
         .reader(world.fauna.space)
+        .unwrap()
         .scan(&[0], &[0xff], false, &mut |_, _| {
             count += 1;
             ControlFlow::Continue(())

@@ -33,7 +33,7 @@ fn make_former(world: &World) {
 
 fn opened_again(world: &World) -> World {
     let (engine, space) = (world.fauna.engine.clone(), world.fauna.space);
-    let fauna = Fauna::new(engine, space, RootSecret::of("secret"), Box::new(|bytes| bytes.fill(9)));
+    let fauna = Fauna::new(engine, space, RootSecret::of("secret"), Box::new(|bytes| bytes.fill(9))).unwrap();
     World {
         fauna: Arc::new(fauna),
         clock: world.clock.clone(),

@@ -42,7 +42,7 @@ impl World {
             let next = Sha256::digest(count.fetch_add(1, Ordering::Relaxed).to_be_bytes());
             bytes.iter_mut().zip(next).for_each(|(byte, random)| *byte = random);
         };
-        let fauna = Fauna::new(Arc::new(engine), space, RootSecret::of("secret"), Box::new(random));
+        let fauna = Fauna::new(Arc::new(engine), space, RootSecret::of("secret"), Box::new(random)).unwrap();
         World {
             fauna: Arc::new(fauna),
             clock,

@@ -342,7 +342,7 @@ impl Redis {
         broken: Option<Broken>,
         out: &mut Vec<u8>,
     ) -> Option<Hold> {
-        let mut home = self.home_unless_busy()?;
+        let mut home = self.home_in_time().ok()?;
         let mut reply = Reply::new(out, client.protocol);
         Some(migration.end(self, &mut home, client, replies, broken, &mut reply))
     }

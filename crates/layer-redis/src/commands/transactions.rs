@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quartet_engine::Home;
+use quartet_engine::{Home, WatchId};
 use quartet_wire_resp::Arguments;
 
 use crate::clients::{ClientState, Queue, Watched};
@@ -21,7 +21,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "multi",
         1,
-        NOSCRIPT | LOADING | STALE | FAST,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
         NO_KEYS,
         Group::Transactions,
         "1.2.0",
@@ -43,7 +43,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "discard",
         1,
-        NOSCRIPT | LOADING | STALE | FAST,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
         NO_KEYS,
         Group::Transactions,
         "2.0.0",
@@ -54,7 +54,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "watch",
         -2,
-        NOSCRIPT | LOADING | STALE | FAST,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
         ALL_KEYS,
         Group::Transactions,
         "2.2.0",
@@ -65,7 +65,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "unwatch",
         1,
-        NOSCRIPT | LOADING | STALE | FAST,
+        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
         NO_KEYS,
         Group::Transactions,
         "2.2.0",
@@ -114,7 +114,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     let Some(queue) = context.client.multi.take() else {
         return Err("ERR EXEC without MULTI".into());
     };
-    let touched = is_touched(context);
+    let touched = context.client.watched_blindly || is_touched(context);
     if queue.refused {
         abandon(context);
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
@@ -173,10 +173,7 @@ pub fn abandon(context: &mut Context<'_, '_>) {
 /// The same outside a command: EXEC itself was refused.
 pub fn forget(home: &mut Home<'_>, client: &mut ClientState) {
     end(client);
-    for watched in client.watched.drain(..) {
-        home.unwatch(watched.id);
-    }
-    client.shared.watch_count.store(0, Ordering::Relaxed);
+    take_watches(client).into_iter().for_each(|watch| home.unwatch(watch));
 }
 
 fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -224,10 +221,25 @@ fn unwatch(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failur
 }
 
 fn forget_watches(context: &mut Context<'_, '_>) {
-    for watched in context.client.watched.drain(..) {
-        context.tx.unwatch(watched.id);
+    for watch in take_watches(context.client) {
+        context.tx.unwatch(watch);
     }
-    context.client.shared.watch_count.store(0, Ordering::Relaxed);
+}
+
+/// The connection watches nothing any more; what is returned is still to be unregistered.
+pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
+    client.watched_blindly = false;
+    client.shared.watch_count.store(0, Ordering::Relaxed);
+    client.watched.drain(..).map(|watched| watched.id).collect()
+}
+
+/// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries again.
+pub fn watch_blindly(client: &mut ClientState) -> Result<(), Failure> {
+    if client.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    client.watched_blindly = true;
+    Ok(())
 }
 
 /// A watched key was written, or has expired since it was watched. One that had expired before, and whose rows have only been

@@ -9,13 +9,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::Hold;
 use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer};
+use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer, Soon};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
 pub use signature::Verifier;
@@ -47,30 +46,36 @@ impl DynamoDbHttp {
         }
     }
 
-    fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+    fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        if self.layer.engine.is_busy() {
+            return Soon::Busy;
+        }
         let Some(sent) = body else {
-            return plain(PAYLOAD_TOO_LARGE, "");
+            return Soon::Answered(plain(PAYLOAD_TOO_LARGE, ""));
         };
         // Who sends nothing need not say what it is.
         let kind = content_type(head).or(sent.is_empty().then_some("application/json"));
         let Some(kind) = kind else {
-            return plain(NOT_FOUND, "<UnknownOperationException/>\n");
+            return Soon::Answered(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
         };
         let (target, database) = match self.authenticate(head, sent) {
             Ok(authenticated) => authenticated,
-            Err(failure) => return self.json(head, kind, refuse_stranger(head, sent, &failure)),
+            Err(failure) => return Soon::Answered(self.json(head, kind, refuse_stranger(head, sent, &failure))),
         };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
             Ok(body) => self.reply(&target, database, sent.len(), &body),
-            Err(Unreadable::TooLong) => return plain(PAYLOAD_TOO_LARGE, ""),
-            Err(Unreadable::Broken) => refused(&Failure::new(
+            Err(Unreadable::TooLong) => return Soon::Answered(plain(PAYLOAD_TOO_LARGE, "")),
+            Err(Unreadable::Broken) => Reply::refusing(&Failure::new(
                 Exception::InternalServer,
                 "The request body cannot be decoded",
             )),
         };
+        if reply.is_busy {
+            return Soon::Busy;
+        }
         let mut answer = self.json(head, kind, reply);
         answer.credential = Credential::Right;
-        answer
+        Soon::Answered(answer)
     }
 
     /// The operation, and whose tables it is about, `None` being the default database. `sent` is the body as it was sent, which
@@ -99,13 +104,13 @@ impl DynamoDbHttp {
 
     fn reply(&self, target: &Target, database: Option<Arc<Database>>, sent_bytes: usize, body: &[u8]) -> Reply {
         let Ok(request) = Json::parse(body) else {
-            return refused(&Failure::serialization(""));
+            return Reply::refusing(&Failure::serialization(""));
         };
         match database {
             None => self.layer.answer(target, &request),
             Some(database) => {
                 let answered = self.answer_in(&database, target, &request, sent_bytes);
-                answered.unwrap_or_else(|failure| refused(&failure))
+                answered.unwrap_or_else(|failure| Reply::refusing(&failure))
             }
         }
     }
@@ -193,30 +198,53 @@ impl HttpLayer for DynamoDbHttp {
         match self.verifier.check_head(head, self.now_seconds()) {
             Ok(true) => HeadShows::Credential,
             Ok(false) => HeadShows::Name,
-            Err(failure) => HeadShows::Answer(self.json(head, kind, refused(&failure))),
+            Err(failure) => HeadShows::Answer(self.json(head, kind, Reply::refusing(&failure))),
         }
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.answer_soon(head, body) {
+            Soon::Answered(answer) => answer,
+            _ => self.answer_busy(head),
+        }
+    }
+
+    fn answer_busy(&self, head: &Head<'_>) -> Answer {
+        let answer = self.json(
+            head,
+            content_type(head).unwrap_or(JSON),
+            Reply::refusing(&Failure::busy()),
+        );
+        shown_to_page(head, answer)
+    }
+
+    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
         let headers = head.headers.iter();
         let header_bytes: usize = headers.map(|header| header.name.len() + header.value.len()).sum();
         if header_bytes > HEAD_BYTES_MAX || head.target.len() > HEAD_BYTES_MAX {
-            return plain(BAD_REQUEST, "");
+            return Soon::Answered(plain(BAD_REQUEST, ""));
         }
-        let asked_by_page = head.has("origin");
-        let mut answer = match (head.method, head.path()) {
-            ("POST", "/") => self.player(head).answer(|| self.post(head, body)),
+        let answer = match (head.method, head.path()) {
+            ("POST", "/") => match self.player(head).answer_soon(|| self.post(head, body)) {
+                Soon::Answered(answer) => answer,
+                left => return left,
+            },
             ("GET", "/") => plain(OK, format!("healthy: {} ", head.header("host").unwrap_or_default())),
-            ("OPTIONS", _) if asked_by_page => self.preflight(head),
+            ("OPTIONS", _) if head.has("origin") => self.preflight(head),
             _ => plain(NOT_FOUND, "<UnknownOperationException/>\n"),
         };
-        if asked_by_page {
-            answer.headers.push(("access-control-allow-origin", "*".into()));
-            let exposed = "x-amzn-requestid,x-amz-crc32,date";
-            answer.headers.push(("access-control-expose-headers", exposed.into()));
-        }
-        answer
+        Soon::Answered(shown_to_page(head, answer))
     }
+}
+
+/// A browser shows the answer to the page that asked.
+fn shown_to_page(head: &Head<'_>, mut answer: Answer) -> Answer {
+    if head.has("origin") {
+        answer.headers.push(("access-control-allow-origin", "*".into()));
+        let exposed = "x-amzn-requestid,x-amz-crc32,date";
+        answer.headers.push(("access-control-expose-headers", exposed.into()));
+    }
+    answer
 }
 
 const OK: u16 = 200;
@@ -245,17 +273,9 @@ fn charge_of(target: &Target, sent_bytes: usize, answered_bytes: usize) -> Charg
 fn refuse_stranger(head: &Head<'_>, sent: &[u8], failure: &Failure) -> Reply {
     let is_looked_at = sent.len() <= STRANGERS_JSON_BYTES_MAX && !head.has("content-encoding");
     if is_looked_at && !sent.is_empty() && !Json::is_well_formed(sent) {
-        return refused(&Failure::serialization(""));
+        return Reply::refusing(&Failure::serialization(""));
     }
-    refused(failure)
-}
-
-fn refused(failure: &Failure) -> Reply {
-    Reply {
-        status: failure.status(),
-        body: failure.body(),
-        hold: Hold::ZERO,
-    }
+    Reply::refusing(failure)
 }
 
 /// The content type to answer in: the one of the request, if it is one that is spoken.

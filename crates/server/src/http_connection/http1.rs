@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
 use super::{
-    ANSWER_PACE, BODY_PACE, DISCARDED_BYTES_MAX, Follower, Following, HEAD_TIMEOUT, HeadShows, HttpLayer, Long, Peer,
-    STRANGER_BODY_BYTES_MAX, take_long,
+    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Follower, Following, HEAD_TIMEOUT, HeadShows, HttpLayer,
+    Long, Peer, STRANGER_BODY_BYTES_MAX, Soon, take_long,
 };
 use crate::durability::DurableWaiters;
 use crate::stranger_bytes::StrangerInput;
@@ -58,6 +58,8 @@ pub struct Connection<S> {
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
+    /// Of the request that `input` goes on with.
+    busy_since: BusySince,
 }
 
 /// What waits to be sent.
@@ -100,6 +102,8 @@ enum Next {
         long: Long,
         writing: Writing,
     },
+    /// Nothing is answered yet: something keeps the partition.
+    Wait,
     SpeaksHttp2,
     Refuse(Refusal),
 }
@@ -131,6 +135,7 @@ impl<S: Socket> Connection<S> {
             stranger_input,
             woken: Arc::default(),
             is_settled: false,
+            busy_since: BusySince::default(),
         }
     }
 
@@ -145,6 +150,10 @@ impl<S: Socket> Connection<S> {
             match self.look() {
                 Next::Answered => {}
                 Next::Close => return self.close().await,
+                Next::Wait => {
+                    self.send().await?;
+                    self.waiters.free().await;
+                }
                 Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
                 Next::Refuse(refusal) => {
                     self.outgoing.refuse(refusal.status());
@@ -240,14 +249,29 @@ impl<S: Socket> Connection<S> {
             is_last: !request.keeps_alive || gave_up,
             is_head: request.head.method == "HEAD",
         };
-        let soon = self.layer.answer_soon(&request.head, body);
-        let next = match soon.or_long(|| Kept::new(&request.head, body)) {
-            Ok(answer) => {
+        let next = match self.layer.answer_soon(&request.head, body) {
+            Soon::Answered(answer) => {
                 self.peer.answered(&answer);
                 self.outgoing.answer(writing, &answer)
             }
-            Err(long) => Next::TakeLong { long, writing },
+            Soon::Busy if self.busy_since.is_too_long() => {
+                let answer = self.layer.answer_busy(&request.head);
+                self.outgoing.answer(writing, &answer)
+            }
+            Soon::Busy => {
+                self.gathered = gathered;
+                return Next::Wait;
+            }
+            Soon::Later => {
+                let long = Long::Everything(Kept::new(&request.head, body));
+                Next::TakeLong { long, writing }
+            }
+            Soon::Unfinished(player, work) => {
+                let long = Long::Rest(player, work);
+                Next::TakeLong { long, writing }
+            }
         };
+        self.busy_since = BusySince::default();
         self.consumed += request.head_bytes + body_bytes;
         next
     }
@@ -415,6 +439,7 @@ impl<S: Socket> Connection<S> {
                 Following::End => break,
                 Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
                 Following::Wait(hold) => self.waiters.durable(hold).await,
+                Following::Busy => self.waiters.free().await,
                 Following::Idle => {
                     self.send().await?;
                     tokio::select! {

@@ -26,7 +26,8 @@ use tokio::time::{Instant, timeout_at};
 use super::http1::Socket;
 use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
 use super::{
-    BODY_PACE, DISCARDED_BYTES_MAX, Follower, Following, HeadShows, HttpLayer, Peer, STRANGER_BODY_BYTES_MAX, take_long,
+    BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Follower, Following, HeadShows, HttpLayer, Long, Peer,
+    STRANGER_BODY_BYTES_MAX, Soon, take_long,
 };
 use crate::durability::DurableWaiters;
 use crate::stranger_bytes::StrangerInput;
@@ -198,11 +199,20 @@ async fn respond(
         Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), in_flight)),
     };
     let woken = Arc::new(Notify::new());
-    let soon = with_head(&parts, |head| layer.answer_soon(head, body.as_deref()));
-    let keep = || with_head(&parts, |head| Kept::new(head, body.as_deref()));
-    let answered = match soon.or_long(keep) {
-        Ok(answer) => Err(answer),
-        Err(long) => take_long(layer, long, woken.clone()).await,
+    let mut busy_since = BusySince::default();
+    let answered = loop {
+        match with_head(&parts, |head| layer.answer_soon(head, body.as_deref())) {
+            Soon::Answered(answer) => break Err(answer),
+            Soon::Busy if busy_since.is_too_long() => break Err(with_head(&parts, |head| layer.answer_busy(head))),
+            Soon::Busy => waiters.free().await,
+            Soon::Later => {
+                let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
+                break take_long(layer, long, woken.clone()).await;
+            }
+            Soon::Unfinished(player, work) => {
+                break take_long(layer, Long::Rest(player, work), woken.clone()).await;
+            }
+        }
     };
     match answered {
         Ok((status, headers, follower)) => {
@@ -282,6 +292,7 @@ async fn go_on(
                 }
             }
             Following::Wait(hold) => waiters.durable(hold).await,
+            Following::Busy => waiters.free().await,
             Following::Idle => tokio::select! {
                 _ = woken.notified() => {}
                 _ = parts.closed() => return,

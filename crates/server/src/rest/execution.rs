@@ -102,6 +102,17 @@ impl Sessions {
 /// What MONITOR and CLIENT LIST show of a request over REST, as Upstash does.
 const ADDRESS: &str = "0.0.0.0:0";
 
+/// The error for what is not executed because something other than a script keeps the partition; what clients know of Redis.
+pub const BUSY: &str = "BUSY the database is busy with something that takes long";
+
+/// What an I/O thread could do for a request.
+pub enum Begun {
+    Everything,
+    APart,
+    /// Something keeps the partition.
+    Nothing,
+}
+
 pub struct Execution {
     sessions: Arc<Sessions>,
     /// `None` once it was given back.
@@ -111,6 +122,8 @@ pub struct Execution {
     done: usize,
     /// What must be done before the next command, on a thread that may be kept.
     after: Option<After>,
+    /// Something keeps the partition: the next command was not executed.
+    is_busy: bool,
     /// In RESP2, one for each command that is done.
     pub replies: Vec<u8>,
     pub hold: Hold,
@@ -127,14 +140,15 @@ impl Execution {
             commands,
             done: 0,
             after: None,
+            is_busy: false,
             replies: Vec::new(),
             hold: Hold::ZERO,
             version: Version::ZERO,
         }
     }
 
-    /// Executes as much as an I/O thread may be kept with. True if that was all.
-    pub fn begin(&mut self) -> bool {
+    /// Executes as much as an I/O thread may be kept with.
+    pub fn begin(&mut self) -> Begun {
         // One that is refused inside a transaction is not queued, and without it nothing of the rest may be done.
         let refused = (0..self.commands.len()).find_map(|index| self.refusal_at(index));
         if let (true, Some(text)) = (self.commands.is_transaction(), refused) {
@@ -143,11 +157,15 @@ impl Execution {
         while self.done < self.commands.len() {
             let is_long = self.done >= COMMANDS_AT_ONCE || self.replies.len() >= REPLIES_BYTES_AT_ONCE;
             if is_long || !self.step() {
-                return false;
+                return if self.is_busy && self.done == 0 {
+                    Begun::Nothing
+                } else {
+                    Begun::APart
+                };
             }
         }
         self.end();
-        true
+        Begun::Everything
     }
 
     /// Executes the rest, however long it takes.
@@ -158,7 +176,12 @@ impl Execution {
             } else if self.replies.len() > REPLIES_BYTES_MAX {
                 self.answer_rest("ERR the replies to the request exceed the maximum size");
             } else if !self.step() && self.after.is_none() {
-                self.wait_for_the_end_of_a_pause();
+                if self.is_busy {
+                    // This thread has waited as long as it may.
+                    self.answer_rest(BUSY);
+                } else {
+                    self.wait_for_the_end_of_a_pause();
+                }
             }
         }
         self.end();
@@ -182,6 +205,7 @@ impl Execution {
         self.hold = self.hold.max(received.hold);
         self.version = self.version.max(received.version);
         self.after = received.after;
+        self.is_busy = received.is_busy;
         if received.close {
             self.answer_rest("ERR the connection was closed");
         }
@@ -222,7 +246,7 @@ impl Execution {
                 let session = self.session.as_mut().expect("lent until the end");
                 let hold = session.take_back(*run, &mut self.replies);
                 self.hold = self.hold.max(hold);
-                self.version = self.version.max(layer.engine.home().last_version());
+                self.note_version();
             }
             After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
             After::Migrate(migration) => self.migrate(&migration),
@@ -253,7 +277,13 @@ impl Execution {
                 None => std::thread::sleep(PAUSE_CHECK),
             }
         }
-        self.version = self.version.max(engine.home().last_version());
+        self.note_version();
+    }
+
+    fn note_version(&mut self) {
+        if let Ok(home) = self.sessions.layer().engine.home_in_time() {
+            self.version = self.version.max(home.last_version());
+        }
     }
 
     fn wait_for_the_end_of_a_pause(&mut self) {

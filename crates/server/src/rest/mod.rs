@@ -18,8 +18,8 @@ use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, writ
 use tokio::sync::watch;
 
 use self::events::Events;
-use self::execution::{Execution, Sessions};
-use self::tokens::Tokens;
+use self::execution::{BUSY, Begun, Execution, Sessions};
+use self::tokens::{Tokens, Unwelcome};
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Followed, Follower, Head, HeadShows, Headers, Soon, Wake};
 use crate::settings::RestTokens;
@@ -42,6 +42,7 @@ const NO_CONTENT: u16 = 204;
 const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
 const METHOD_NOT_ALLOWED: u16 = 405;
+const SERVICE_UNAVAILABLE: u16 = 503;
 
 pub struct Rest {
     /// Of the default database.
@@ -95,6 +96,13 @@ impl Refusal {
         }
     }
 
+    fn busy() -> Refusal {
+        Refusal {
+            status: SERVICE_UNAVAILABLE,
+            text: BUSY.to_owned(),
+        }
+    }
+
     fn answer(&self) -> Answer {
         let mut body = b"{\"error\":".to_vec();
         write_text(self.text.as_bytes(), &mut body);
@@ -125,6 +133,11 @@ impl Rest {
         if listens(head) {
             return Soon::Later;
         }
+        let layer = self.sessions.layer();
+        // A script that has taken too long is told of at once.
+        if layer.engine.is_busy() && !layer.long_scripts.is_busy() {
+            return Soon::Busy;
+        }
         match self.authorized(head) {
             Ok(caller) => caller.player.answer_soon(|| begun(&caller, head, body)),
             Err(refusal) => Soon::Answered(refusal.answer()),
@@ -137,6 +150,7 @@ impl Rest {
             Ok(caller) => match caller.player.answer_soon(|| begun(&caller, head, body)) {
                 Soon::Unfinished(_, rest) => rest(),
                 Soon::Answered(answer) => answer,
+                Soon::Busy => answer_busy(),
                 Soon::Later => unreachable!("a request that was begun"),
             },
             Err(refusal) => refusal.answer(),
@@ -161,9 +175,12 @@ impl Rest {
             });
         }
         let found = self.tokens.user_of(self.sessions.layer(), head);
-        let (layer, user) = found.map_err(|text| Refusal {
-            status: UNAUTHORIZED,
-            text: text.to_owned(),
+        let (layer, user) = found.map_err(|unwelcome| match unwelcome {
+            Unwelcome::Because(text) => Refusal {
+                status: UNAUTHORIZED,
+                text: text.to_owned(),
+            },
+            Unwelcome::Busy => Refusal::busy(),
         })?;
         Ok(self.caller(layer, user))
     }
@@ -211,6 +228,9 @@ impl Rest {
         let mut session = caller.sessions.listen(caller.user, Arc::new(move || wake.notify_one()));
         let mut confirmation = Vec::new();
         let received = session.receive(commands.range(0, 1), &mut confirmation);
+        if received.is_busy {
+            return Err(Refusal::busy());
+        }
         if received.consumed == 0 {
             return Err(Refusal::bad("ERR all clients are paused"));
         }
@@ -221,14 +241,21 @@ impl Rest {
     }
 }
 
+/// The answer to a request that waited in vain for something that keeps the partition.
+pub fn answer_busy() -> Answer {
+    Refusal::busy().answer()
+}
+
 /// Does what may be done soon, and tells what is left.
 fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
     let (mut execution, wishes) = match prepared(caller, head, body) {
         Ok(prepared) => prepared,
         Err(refusal) => return Soon::Answered(refusal.answer()),
     };
-    if execution.begin() {
-        return Soon::Answered(answered(execution, wishes));
+    match execution.begin() {
+        Begun::Everything => return Soon::Answered(answered(execution, wishes)),
+        Begun::Nothing => return Soon::Busy,
+        Begun::APart => {}
     }
     let player = caller.player.clone();
     let rest = move || {

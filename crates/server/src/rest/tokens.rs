@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use quartet_engine::Busy;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::rules::Rules;
 use quartet_layer_redis::acl::token::parts;
@@ -18,6 +19,19 @@ use crate::settings::RestTokens;
 
 pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
 const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no token";
+
+/// Why a request is not let in.
+pub enum Unwelcome {
+    Because(&'static str),
+    /// Something keeps the partition, where the database's users are.
+    Busy,
+}
+
+impl From<Busy> for Unwelcome {
+    fn from(_: Busy) -> Unwelcome {
+        Unwelcome::Busy
+    }
+}
 
 pub struct Tokens {
     given: RestTokens,
@@ -33,7 +47,7 @@ impl Tokens {
     }
 
     /// The user whose request it is, and the layer if it is another database's than `layer`; or the text of the refusal.
-    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), &'static str> {
+    pub fn user_of(&self, layer: &Redis, head: &Head<'_>) -> Result<(Option<Arc<Redis>>, Arc<User>), Unwelcome> {
         let token = token_of(head);
         let hash = token.as_ref().map(|token| password_hash(token.as_bytes()));
         if hash.is_some() && hash == self.given.read_only {
@@ -45,10 +59,12 @@ impl Tokens {
         if let Some(token) = &token
             && let Some(door) = door_of(layer, token.as_bytes())
         {
-            let (there, user) = go_through(layer, &door, token.as_bytes()).ok_or(UNAUTHORIZED)?;
+            let through = go_through(layer, &door, token.as_bytes())?;
+            let (there, user) = through.ok_or(Unwelcome::Because(UNAUTHORIZED))?;
             return Ok((Some(there), user));
         }
-        self.user_here(layer, head, token).map(|user| (None, user))
+        let user = self.user_here(layer, head, token).map_err(Unwelcome::Because)?;
+        Ok((None, user))
     }
 
     fn user_here(&self, layer: &Redis, head: &Head<'_>, token: Option<String>) -> Result<Arc<User>, &'static str> {
@@ -81,13 +97,21 @@ fn door_of(layer: &Redis, token: &[u8]) -> Option<Door> {
     })
 }
 
+/// Another database's layer, and a user of it.
+type Guest = (Arc<Redis>, Arc<User>);
+
 /// As of_token, one of ACL GENTOKEN may itself have been made the password.
-fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Option<(Arc<Redis>, Arc<User>)> {
-    let there = layer.directory.as_ref()?.open(door.database)?;
-    let users = &there.users;
-    let user = users.authenticate(&door.user, &door.password);
-    let user = user.or_else(|| users.authenticate(&door.user, token))?;
-    Some((there, user))
+fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Result<Option<Guest>, Busy> {
+    let there = match &layer.directory {
+        Some(directory) => directory.open(door.database)?,
+        None => None,
+    };
+    Ok(there.and_then(|there| {
+        let users = &there.users;
+        let user = users.authenticate(&door.user, &door.password);
+        let user = user.or_else(|| users.authenticate(&door.user, token))?;
+        Some((there, user))
+    }))
 }
 
 fn token_of(head: &Head<'_>) -> Option<String> {

@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use quartet_engine::{BriefWaits, Busy};
 use quartet_layer_dynamodb::DynamoDb;
 use quartet_layer_fauna::Fauna;
 use quartet_layer_redis::Redis;
@@ -51,6 +52,8 @@ pub struct OpenDatabase {
     redis: OnceLock<Arc<Redis>>,
     dynamodb: OnceLock<Arc<DynamoDb>>,
     fauna: OnceLock<Arc<Fauna>>,
+    /// Held while a layer is made that nobody may use yet.
+    making: Mutex<()>,
     /// Requests over HTTP that are being answered.
     in_use: AtomicUsize,
     used_micros: AtomicU64,
@@ -86,11 +89,18 @@ impl Tenants {
     }
 
     /// The Redis layer of a database. Not to be called with the partition's lock held.
-    pub fn redis(&self, database: &Arc<Database>) -> Option<Arc<Redis>> {
+    pub fn redis(&self, database: &Arc<Database>) -> Result<Option<Arc<Redis>>, Busy> {
+        let _brief = BriefWaits::begin();
         let mut open = self.open.lock();
-        let entry = self.entry(&mut open, database)?;
-        let make = || Arc::new(self.maker.redis_of(database, self.directory()));
-        Some(entry.redis.get_or_init(make).clone())
+        let Some(entry) = self.entry(&mut open, database) else {
+            return Ok(None);
+        };
+        if let Some(layer) = entry.redis.get() {
+            return Ok(Some(layer.clone()));
+        }
+        // Nobody else makes one meanwhile: the lock of `open` is held.
+        let made = self.maker.redis_of(database, self.directory())?;
+        Ok(Some(entry.redis.get_or_init(|| Arc::new(made)).clone()))
     }
 
     /// Begins to answer a request over HTTP; `None` if the database is being deleted.
@@ -114,6 +124,7 @@ impl Tenants {
                 redis: OnceLock::new(),
                 dynamodb: OnceLock::new(),
                 fauna: OnceLock::new(),
+                making: Mutex::default(),
                 in_use: AtomicUsize::new(0),
                 used_micros: AtomicU64::new(0),
             })
@@ -237,6 +248,7 @@ impl Tenants {
 
     /// Removes a closed database's rows, once nobody uses its layers. True if it is gone.
     fn finish_deletion(&self, database: &Database) -> bool {
+        let _brief = BriefWaits::begin();
         let mut open = self.open.lock();
         if let Some(entry) = open.get(&database.id) {
             entry.redis.get().inspect(|layer| kill_all(layer));
@@ -251,6 +263,7 @@ impl Tenants {
         }
         match self.catalogue.forget(database) {
             Ok(()) => true,
+            Err(CatalogueError::Busy(_)) => false,
             Err(error) => {
                 tracing::error!(%error, "deleting a database");
                 false
@@ -329,9 +342,17 @@ impl Entered {
         self.open.dynamodb.get_or_init(|| Arc::new(maker.dynamodb(space())))
     }
 
-    pub fn fauna(&self, maker: &LayerMaker) -> &Arc<Fauna> {
-        let make = || Arc::new(maker.fauna_of(&self.open.database));
-        self.open.fauna.get_or_init(make)
+    pub fn fauna(&self, maker: &LayerMaker) -> Result<Arc<Fauna>, Busy> {
+        if let Some(layer) = self.open.fauna.get() {
+            return Ok(layer.clone());
+        }
+        let _brief = BriefWaits::begin();
+        let _making = self.open.making.lock();
+        if let Some(layer) = self.open.fauna.get() {
+            return Ok(layer.clone());
+        }
+        let made = Arc::new(maker.fauna_of(&self.open.database)?);
+        Ok(self.open.fauna.get_or_init(|| made).clone())
     }
 }
 
@@ -368,9 +389,15 @@ impl Directory for Doors {
         is_its.then(|| door(&database, user))
     }
 
-    fn open(&self, database: DatabaseId) -> Option<Arc<Redis>> {
-        let tenants = self.0.upgrade()?;
-        tenants.redis(&tenants.catalogue.numbered(database)?)
+    fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy> {
+        let tenants = self.0.upgrade();
+        let database = tenants
+            .as_ref()
+            .and_then(|tenants| tenants.catalogue.numbered(database));
+        match (tenants, database) {
+            (Some(tenants), Some(database)) => tenants.redis(&database),
+            _ => Ok(None),
+        }
     }
 }
 

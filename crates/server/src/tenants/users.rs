@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use quartet_engine::{Engine, ExecuteError, Space};
+use quartet_engine::{Busy, Engine, ExecuteError, Space};
 use quartet_layer_redis::acl::UserFile;
 
 pub struct UsersInDatabase {
@@ -18,26 +18,26 @@ impl UsersInDatabase {
         UsersInDatabase { engine, space }
     }
 
-    pub fn has_users(&self) -> bool {
-        self.engine.reader(self.space).get(ROW).is_some()
+    pub fn has_users(&self) -> Result<bool, Busy> {
+        Ok(self.engine.reader(self.space)?.get(ROW).is_some())
     }
 }
 
 impl UserFile for UsersInDatabase {
     fn read(&self) -> io::Result<Option<String>> {
-        let text = self.engine.reader(self.space).get(ROW);
+        let text = self.engine.reader(self.space).map_err(io::Error::other)?.get(ROW);
         text.map(|text| String::from_utf8(text).map_err(io::Error::other))
             .transpose()
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        let written = self
-            .engine
-            .home()
-            .execute(self.space, |tx| -> Result<(), std::convert::Infallible> {
+        let written = self.engine.home_in_time().map_err(io::Error::other)?.execute(
+            self.space,
+            |tx| -> Result<(), std::convert::Infallible> {
                 tx.set(ROW, text.as_bytes());
                 Ok(())
-            });
+            },
+        );
         let hold = match written {
             Ok(((), hold)) => hold,
             Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),

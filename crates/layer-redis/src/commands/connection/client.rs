@@ -11,7 +11,7 @@ use quartet_wire_resp::Arguments;
 use super::{row, tracking};
 use crate::Redis;
 use crate::acl::{User, Users};
-use crate::clients::{Client, ReplyMode};
+use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
@@ -60,15 +60,15 @@ fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
 }
 
 fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    set_name(context, &arguments[2])?;
+    set_name(context.client, &arguments[2])?;
     context.reply.ok();
     Ok(())
 }
 
 /// Names the connection, for CLIENT SETNAME and HELLO.
-pub fn set_name(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Failure> {
+pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), Failure> {
     let name = printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
-    context.client.shared.details.lock().name = name;
+    client.shared.details.lock().name = name;
     Ok(())
 }
 

@@ -7,14 +7,14 @@ pub mod tracking;
 
 use std::sync::atomic::Ordering;
 
-use quartet_wire_resp::{Arguments, Protocol};
+use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use crate::acl::DEFAULT_USER;
-use crate::clients::ReplyMode;
+use crate::clients::{ClientState, ReplyMode};
 use crate::command::*;
 use crate::commands::{pubsub, transactions};
 use crate::context::Context;
-use crate::{DATABASES, REDIS_VERSION, errors, parse};
+use crate::{DATABASES, REDIS_VERSION, Redis, errors, parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
@@ -82,38 +82,46 @@ fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
         return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
     }
     let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
-    select_db(context, db.ok_or(errors::DB_OUT_OF_RANGE)?);
+    select_db(context.client, db.ok_or(errors::DB_OUT_OF_RANGE)?);
     context.reply.ok();
     Ok(())
 }
 
-fn select_db(context: &mut Context<'_, '_>, db: u8) {
-    context.client.db = db;
-    context.client.shared.db.store(db, Ordering::Relaxed);
+fn select_db(client: &mut ClientState, db: u8) {
+    client.db = db;
+    client.shared.db.store(db, Ordering::Relaxed);
 }
 
 fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    log_in(context.layer, context.client, &mut context.reply, arguments)
+}
+
+/// AUTH. Needs no lock.
+pub fn log_in(
+    layer: &Redis,
+    client: &mut ClientState,
+    reply: &mut Reply<'_>,
+    arguments: Arguments<'_>,
+) -> Result<(), Failure> {
     let (user, password) = match arguments.len() {
-        2 if is_no_password_needed(context, &arguments[1]) => return Err(NO_PASSWORD.into()),
+        2 if is_no_password_needed(layer, &arguments[1]) => return Err(NO_PASSWORD.into()),
         2 => (DEFAULT_USER, &arguments[1]),
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
     };
-    authenticate(context, user, password, arguments)?;
-    context.reply.ok();
+    authenticate(layer, client, (user, password), arguments)?;
+    reply.ok();
     Ok(())
 }
 
-fn is_no_password_needed(context: &Context<'_, '_>, password: &[u8]) -> bool {
-    let users = &context.layer.users;
-    let elsewhere = context.layer.directory.as_ref();
-    users.default_user().rules().any_password
+fn is_no_password_needed(layer: &Redis, password: &[u8]) -> bool {
+    let elsewhere = layer.directory.as_ref();
+    layer.users.default_user().rules().any_password
         && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
 }
 
 /// The user's name in this logical database; or the way to the one that the password opens.
-fn user_here(context: &Context<'_, '_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
-    let layer = context.layer;
+fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
     match layer
         .directory
         .as_ref()
@@ -126,18 +134,18 @@ fn user_here(context: &Context<'_, '_>, name: &[u8], password: &[u8]) -> Result<
 }
 
 fn authenticate(
-    context: &mut Context<'_, '_>,
-    name: &[u8],
-    password: &[u8],
+    layer: &Redis,
+    client: &mut ClientState,
+    (name, password): (&[u8], &[u8]),
     arguments: Arguments<'_>,
 ) -> Result<(), Failure> {
-    let name = &user_here(context, name, password)?;
-    let Some(user) = context.layer.users.authenticate(name, password) else {
-        context.layer.log_failed_authentication(context.client, name, arguments);
+    let name = &user_here(layer, name, password)?;
+    let Some(user) = layer.users.authenticate(name, password) else {
+        layer.log_failed_authentication(client, name, arguments);
         return Err(errors::WRONG_PASSWORD.into());
     };
-    context.client.become_user(user);
-    context.client.authenticated = true;
+    client.become_user(user);
+    client.authenticated = true;
     Ok(())
 }
 
@@ -150,20 +158,30 @@ struct Greeting<'a> {
 }
 
 fn hello(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    greet(context.layer, context.client, &mut context.reply, arguments)
+}
+
+/// HELLO. Needs no lock.
+pub fn greet(
+    layer: &Redis,
+    client: &mut ClientState,
+    reply: &mut Reply<'_>,
+    arguments: Arguments<'_>,
+) -> Result<(), Failure> {
     let greeting = parse_greeting(arguments)?;
-    if let Some((user, password)) = greeting.credentials {
-        authenticate(context, user, password, arguments)?;
+    if let Some(credentials) = greeting.credentials {
+        authenticate(layer, client, credentials, arguments)?;
     }
-    if !context.client.authenticated && !context.layer.users.are_all_welcome() {
+    if !client.authenticated && !layer.users.are_all_welcome() {
         return Err(HELLO_UNAUTHENTICATED.into());
     }
     if let Some(name) = greeting.name {
-        client::set_name(context, name)?;
+        client::set_name(client, name)?;
     }
     if let Some(protocol) = greeting.protocol {
-        set_protocol(context, protocol);
+        set_protocol(client, reply, protocol);
     }
-    write_greeting(context);
+    write_greeting(client, reply);
     Ok(())
 }
 
@@ -199,17 +217,16 @@ fn parse_greeting(arguments: Arguments<'_>) -> Result<Greeting<'_>, Failure> {
     Ok(greeting)
 }
 
-fn set_protocol(context: &mut Context<'_, '_>, protocol: Protocol) {
-    context.client.protocol = protocol;
-    context.reply.set_protocol(protocol);
+fn set_protocol(client: &mut ClientState, reply: &mut Reply<'_>, protocol: Protocol) {
+    client.protocol = protocol;
+    reply.set_protocol(protocol);
     let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
-    context.client.shared.resp.store(version, Ordering::Relaxed);
+    client.shared.resp.store(version, Ordering::Relaxed);
 }
 
-fn write_greeting(context: &mut Context<'_, '_>) {
-    let protocol = context.client.shared.resp.load(Ordering::Relaxed);
-    let id = context.client.shared.id;
-    let reply = &mut context.reply;
+fn write_greeting(client: &ClientState, reply: &mut Reply<'_>) {
+    let protocol = client.shared.resp.load(Ordering::Relaxed);
+    let id = client.shared.id;
     reply.map(7);
     reply.bulk(b"server");
     reply.bulk(b"redis");
@@ -229,20 +246,26 @@ fn write_greeting(context: &mut Context<'_, '_>) {
 
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     transactions::abandon(context);
-    select_db(context, 0);
-    set_protocol(context, Protocol::Resp2);
     let shared = context.client.shared.clone();
-    context.layer.clients.set_monitor(&shared, false);
     pubsub::leave_all(context.layer, &mut context.client.subscriptions, &shared);
-    tracking::forget(context);
+    begin_anew(context.layer, context.client, &mut context.reply);
+    Ok(())
+}
+
+/// RESET of a connection that watches nothing and listens to nothing. Needs no lock.
+pub fn begin_anew(layer: &Redis, client: &mut ClientState, reply: &mut Reply<'_>) {
+    select_db(client, 0);
+    set_protocol(client, reply, Protocol::Resp2);
+    let shared = client.shared.clone();
+    layer.clients.set_monitor(&shared, false);
+    tracking::forget(layer, client);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();
-    context.client.reply_mode = ReplyMode::On;
-    context.client.authenticated = context.layer.users.are_all_welcome();
-    context.client.become_user(context.layer.users.default_user().clone());
-    context.reply.simple("RESET");
-    Ok(())
+    client.reply_mode = ReplyMode::On;
+    client.authenticated = layer.users.are_all_welcome();
+    client.become_user(layer.users.default_user().clone());
+    reply.simple("RESET");
 }
 
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \

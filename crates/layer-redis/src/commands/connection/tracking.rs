@@ -6,7 +6,7 @@ use crate::clients::{Client, ClientState};
 use crate::command::Failure;
 use crate::context::Context;
 use crate::tracking::Mode;
-use crate::{errors, parse};
+use crate::{Redis, errors, parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (mode, prefixes) = parse_mode(context, arguments)?;
@@ -201,8 +201,8 @@ pub fn letters(client: &Client) -> [(bool, char); 3] {
 }
 
 /// Turns tracking off: RESET.
-pub fn forget(context: &mut Context<'_, '_>) {
-    context.layer.tracking.disable(&context.client.shared);
-    context.layer.decide_on_changes();
-    context.client.caching = None;
+pub fn forget(layer: &Redis, client: &mut ClientState) {
+    layer.tracking.disable(&client.shared);
+    layer.decide_on_changes();
+    client.caching = None;
 }

@@ -11,7 +11,7 @@ use crate::http_connection::{Credential, Followed, Head, IDLE_TIMEOUT, STRANGER_
 use crate::neighbours::Neighbours;
 use crate::stranger_bytes::StrangerBytes;
 
-/// Answers with the method, the target and the body; takes its time for `/slow`, and follows `/stream`.
+/// Answers with the method, the target and the body; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
 struct Telling;
 
 impl HttpLayer for Telling {
@@ -43,8 +43,13 @@ impl HttpLayer for Telling {
                 let answer = self.answer(head, body);
                 Soon::Unfinished(None, Box::new(move || answer))
             }
+            "/busy" => Soon::Busy,
             _ => Soon::Answered(self.answer(head, body)),
         }
+    }
+
+    fn answer_busy(&self, head: &Head<'_>) -> Answer {
+        Answer::settled(503, format!("busy with {}", head.target))
     }
 
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
@@ -368,4 +373,17 @@ fn what_takes_long_keeps_its_place() {
     assert_eq!(exchange(&[piece]), expected);
     let last = exchange(&[b"GET /slow HTTP/1.1\r\nConnection: close\r\n\r\nGET /lost HTTP/1.1\r\n\r\n"]);
     assert!(last.contains("[GET /slow ]") && !last.contains("/lost"), "{last}");
+}
+
+/// A layer that finds the partition busy is asked again, and after a while the client is told. Requests behind it are answered.
+#[test]
+fn a_busy_partition_is_waited_for_and_then_told_of() {
+    let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 15\r\n\r\nbusy with /busy";
+    let requests =
+        b"GET /a HTTP/1.1\r\n\r\nPOST /busy HTTP/1.1\r\ncontent-length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\n\r\n";
+    let expected = told("[GET /a ]") + busy + &told("[GET /b ]");
+    assert_eq!(exchange(&[requests]), expected);
+    // With a body that is gathered first.
+    let (head, body) = requests.split_at(requests.len() - 24);
+    assert_eq!(exchange(&[head, body]), expected);
 }

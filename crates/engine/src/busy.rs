@@ -1,0 +1,98 @@
+//! Giving up on a lock that somebody keeps for long.
+//!
+//! A script may keep the partition's lock for as long as it likes. A thread that serves many connections must not stand still
+//! meanwhile: it waits for a moment and is then told that the partition is [`Busy`], so that it can put the request aside and
+//! go on with others. A thread that gives up announces it; from then on nobody else waits in vain, and the holder calls the
+//! listeners when it lets go.
+//!
+//! A listener may be missed: the announcement can come just after the lock was released. Whoever waits for a listener looks
+//! again by itself now and then.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Something has kept the partition's lock for longer than the calling thread may wait. Nothing was done; the same may succeed
+/// once the lock is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the partition is busy with something that takes long")]
+pub struct Busy;
+
+/// How long a thread that serves connections waits for the lock: longer than anybody keeps it in the usual course of things.
+const SERVING_PATIENCE: Duration = Duration::from_millis(10);
+/// How long any other thread waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+thread_local! {
+    static SERVES_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Declares that the calling thread serves many connections: it never waits long for the partition's lock.
+pub fn serve_on_this_thread() {
+    SERVES_CONNECTIONS.set(true);
+}
+
+/// While this is there, the calling thread waits for the partition's lock as briefly as one that serves connections, because
+/// such threads may be waiting for it.
+pub struct BriefWaits {
+    before: bool,
+}
+
+impl BriefWaits {
+    pub fn begin() -> BriefWaits {
+        BriefWaits {
+            before: SERVES_CONNECTIONS.replace(true),
+        }
+    }
+}
+
+impl Drop for BriefWaits {
+    fn drop(&mut self) {
+        SERVES_CONNECTIONS.set(self.before);
+    }
+}
+
+pub(crate) fn is_serving_thread() -> bool {
+    SERVES_CONNECTIONS.get()
+}
+
+/// Whether somebody has waited for the lock in vain, and whom to tell when it is free.
+#[derive(Default)]
+pub(crate) struct Announcement {
+    is_busy: AtomicBool,
+    listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+impl Announcement {
+    /// How long the calling thread may wait for the lock.
+    pub fn patience(&self) -> Duration {
+        match (is_serving_thread(), self.is_busy()) {
+            (false, _) => PATIENCE,
+            (true, false) => SERVING_PATIENCE,
+            (true, true) => Duration::ZERO,
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
+    pub fn announce(&self) {
+        self.is_busy.store(true, Ordering::SeqCst);
+    }
+
+    pub fn listen(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.listeners.lock().push(listener);
+    }
+
+    /// The lock was released.
+    pub fn released(&self) {
+        if self.is_busy() {
+            self.is_busy.store(false, Ordering::SeqCst);
+            self.listeners.lock().iter().for_each(|listener| listener());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Somebody keeps the lock for long.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::scope;
+
+use quartet_engine::{BriefWaits, Busy, RunError};
+use quartet_model::Version;
+
+use crate::world::{ALWAYS, World, execute, set};
+
+/// What a thread that may not wait is told by every way in. The lock used to block it for as long as a script wanted.
+#[test]
+fn a_thread_that_serves_connections_never_waits_for_long() {
+    let world = World::default();
+    let engine = world.open();
+    let freed = Arc::new(AtomicUsize::new(0));
+    let count = freed.clone();
+    engine.on_free(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    assert!(!engine.is_busy());
+    let home = engine.home();
+    scope(|threads| {
+        let serving = threads.spawn(|| {
+            let _brief = BriefWaits::begin();
+            assert_eq!(engine.home_in_time().err(), Some(Busy));
+            assert_eq!(engine.reader(ALWAYS).err(), Some(Busy));
+            let ran = engine.run(ALWAYS, 1, |_| Ok::<(), ()>(()));
+            assert_eq!(ran, Err(RunError::Busy));
+            assert!(!engine.make_durable(Version(engine.durable().0 + 1)));
+        });
+        serving.join().unwrap();
+    });
+    assert!(engine.is_busy());
+    assert_eq!(freed.load(Ordering::SeqCst), 0);
+    drop(home);
+    assert!(!engine.is_busy());
+    assert_eq!(freed.load(Ordering::SeqCst), 1);
+    let _brief = BriefWaits::begin();
+    assert!(engine.home_in_time().is_ok());
+    assert_eq!(freed.load(Ordering::SeqCst), 1, "nobody had waited");
+}
+
+/// A transaction that cannot be judged because the lock is kept leaves nothing behind: its evidence is forgotten later.
+#[test]
+fn an_optimistic_transaction_gives_up_at_its_commit() {
+    let world = World::default();
+    let engine = world.open();
+    let _brief = BriefWaits::begin();
+    let (is_taken, may_go) = (Barrier::new(2), Barrier::new(2));
+    scope(|threads| {
+        let ran = engine.run(ALWAYS, 1, |transaction| {
+            transaction.set(b"k", b"v");
+            threads.spawn(|| {
+                let _home = engine.home_for_long();
+                is_taken.wait();
+                may_go.wait();
+            });
+            is_taken.wait();
+            Ok::<(), ()>(())
+        });
+        may_go.wait();
+        assert_eq!(ran, Err(RunError::Busy));
+    });
+    assert_eq!(engine.reader(ALWAYS).unwrap().get(b"k"), None);
+    let again = engine.run(ALWAYS, 1, |transaction| {
+        transaction.set(b"k", b"v");
+        Ok::<(), ()>(())
+    });
+    assert!(again.is_ok());
+}
+
+/// A reply waited for the flusher, and the flusher for the lock, for as long as the script ran.
+#[test]
+fn what_was_committed_before_becomes_durable_while_the_lock_is_kept() {
+    let world = World::default();
+    let engine = world.open();
+    for round in 0..20u8 {
+        let hold = set(&engine, ALWAYS, &[round], b"v");
+        let mut home = engine.home_for_long();
+        assert!(engine.wait_durable(hold));
+        let written = home.execute(ALWAYS, |tx| -> Result<(), ()> {
+            tx.set(&[round, 0], b"w");
+            Ok(())
+        });
+        drop(home);
+        assert!(engine.wait_durable(written.unwrap().1));
+    }
+    let rows = execute(&engine, ALWAYS, |tx| tx.count(&[], &[0xff])).0;
+    assert_eq!(rows, 40);
+}
