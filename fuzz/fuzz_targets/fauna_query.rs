@@ -30,7 +30,8 @@ static LAYER: LazyLock<Fauna> = LazyLock::new(|| {
         space,
         RootSecret::of("secret"),
         Box::new(|bytes| bytes.fill(7)),
-    );
+    )
+    .unwrap();
     ask(&layer, br#"{"create_collection":{"object":{"name":"c"}}}"#);
     ask(&layer, br#"{"create_index":{"object":{"name":"i","source":{"collection":"c"},"values":[{"object":{"field":["data","x"]}}]}}}"#);
     layer
