@@ -41,7 +41,7 @@ fn opened_again(world: &World) -> World {
 }
 
 fn has_rows(world: &World, kind: u8) -> bool {
-    let reader = world.fauna.engine.reader(world.fauna.space);
+    let reader = world.fauna.engine.reader(world.fauna.space).unwrap();
     let mut found = false;
     reader.scan(&rows(kind), &next_prefix(&rows(kind)), false, &mut |_, _| {
         found = true;
