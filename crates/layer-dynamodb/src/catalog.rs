@@ -14,6 +14,7 @@ use quartet_model::{KeyRange, Version};
 use crate::DynamoDb;
 use crate::failure::{Exception, Failure};
 use crate::key;
+use crate::region::kept_name;
 use crate::table::Table;
 
 #[derive(Default)]
@@ -24,7 +25,7 @@ pub struct Catalog {
 impl DynamoDb {
     /// The table that a request names, by name or ARN.
     pub(crate) fn table(&self, transaction: &mut Transaction<'_>, given: &str) -> Result<Arc<Table>, Failure> {
-        self.find_table(transaction, table_name(given))
+        self.find_table(transaction, table_name(self.check_region(given)?))
             .ok_or_else(Failure::no_such_table)
     }
 
@@ -34,12 +35,18 @@ impl DynamoDb {
         transaction: &mut Transaction<'_>,
         given: &str,
     ) -> Result<Arc<Table>, Failure> {
-        let name = table_name(given);
+        let name = table_name(self.check_region(given)?);
         self.find_table(transaction, name)
             .ok_or_else(|| no_described_table(name))
     }
 
+    /// The table of this region.
     pub(crate) fn find_table(&self, transaction: &mut Transaction<'_>, name: &str) -> Option<Arc<Table>> {
+        self.find_kept_table(transaction, &kept_name(self.own_region(), name))
+    }
+
+    /// The table that is kept under this name, in whatever region.
+    pub(crate) fn find_kept_table(&self, transaction: &mut Transaction<'_>, name: &str) -> Option<Arc<Table>> {
         let row = transaction.get(&key::table(name))?;
         if let Some((version, table)) = self.catalog.parsed.read().get(name)
             && *version == row.version()
@@ -55,27 +62,33 @@ impl DynamoDb {
 
     pub(crate) fn store_table(&self, transaction: &mut Transaction<'_>, table: &Table) {
         let json = serde_json::to_vec(table).expect("a table is JSON");
-        transaction.set(&key::table(&table.name), &json);
+        transaction.set(&key::table(&table.kept_name()), &json);
     }
 
-    pub(crate) fn forget_table(&self, transaction: &mut Transaction<'_>, name: &str) {
-        transaction.clear(&key::table(name));
-        self.catalog.parsed.write().remove(name);
+    pub(crate) fn forget_table(&self, transaction: &mut Transaction<'_>, table: &Table) {
+        let name = table.kept_name();
+        transaction.clear(&key::table(&name));
+        self.catalog.parsed.write().remove(name.as_ref());
     }
 
-    /// Up to `limit` names of tables after `start`, sorted.
+    /// Up to `limit` names of this region's tables after `start`, sorted.
     pub(crate) fn table_names(
         &self,
         transaction: &mut Transaction<'_>,
         start: Option<&str>,
         limit: usize,
     ) -> Vec<String> {
-        let all = KeyRange::prefix(&key::table(""));
-        let start = start.map_or(all.start, |name| KeyRange::point(&key::table(name)).end);
+        let prefix = key::table(&kept_name(self.own_region(), ""));
+        let all = KeyRange::prefix(&prefix);
+        let start = start.map_or(all.start, |name| {
+            KeyRange::point(&[&prefix, name.as_bytes()].concat()).end
+        });
         let mut names = Vec::new();
         transaction.scan(&start, &all.end, false, &mut |row| {
-            let name = String::from_utf8_lossy(&Transaction::layer_key(row)[1..]).into_owned();
-            names.push(name);
+            let name = String::from_utf8_lossy(&Transaction::layer_key(row)[prefix.len()..]).into_owned();
+            if !name.contains('/') {
+                names.push(name);
+            }
             if names.len() < limit {
                 ControlFlow::Continue(())
             } else {

@@ -29,6 +29,7 @@ mod number;
 mod operations;
 mod partiql;
 mod read;
+pub mod region;
 mod search;
 mod settings;
 mod shape;
@@ -59,14 +60,17 @@ use crate::json::Json;
 pub struct DynamoDb {
     pub engine: Arc<Engine>,
     pub space: Space,
-    /// Region and account that stand in resource names. They have no other meaning here.
+    /// Region and account that stand in resource names.
     pub region: String,
+    /// Each region has tables of its own.
+    pub regions_are_separate: bool,
     pub account: String,
     /// Host and port as clients reach them.
     pub endpoint: String,
     /// What tables may consume.
-    pub throughput: Throughput,
-    catalog: Catalog,
+    pub throughput: Arc<Throughput>,
+    catalog: Arc<Catalog>,
+    others: region::OtherRegions,
 }
 
 /// What a request is answered with, once `hold` is durable.
@@ -107,11 +111,13 @@ impl DynamoDb {
         DynamoDb {
             engine,
             space,
-            region: "us-east-1".into(),
+            region: region::HOME.into(),
+            regions_are_separate: false,
             account: "000000000000".into(),
             endpoint: "localhost:8000".into(),
-            throughput: Throughput::unlimited(),
-            catalog: Catalog::default(),
+            throughput: Arc::new(Throughput::unlimited()),
+            catalog: Arc::default(),
+            others: region::OtherRegions::default(),
         }
     }
 

@@ -30,13 +30,13 @@ struct Filling {
     after: Vec<u8>,
 }
 
-pub fn start_filling(transaction: &mut Transaction<'_>, table: u32, index: u16, name: &str) {
+pub fn start_filling(transaction: &mut Transaction<'_>, table: &Table, index: u16) {
     let filling = Filling {
-        table: name.to_owned(),
+        table: table.kept_name().into_owned(),
         after: Vec::new(),
     };
     transaction.set(
-        &key::filling(table, index),
+        &key::filling(table.id, index),
         &serde_json::to_vec(&filling).expect("JSON"),
     );
 }
@@ -62,7 +62,7 @@ impl DynamoDb {
         };
         let (id, index_id) = (u32_at(&row_key, 1), u16::from_be_bytes([row_key[5], row_key[6]]));
         let table = self
-            .find_table(transaction, &filling.table)
+            .find_kept_table(transaction, &filling.table)
             .filter(|table| table.id == id);
         let Some(table) = table else {
             transaction.clear(&row_key);
@@ -109,7 +109,7 @@ impl DynamoDb {
             if seconds + EXPIRED_SECONDS_MAX < now {
                 continue;
             }
-            let table = self.find_table(transaction, &String::from_utf8_lossy(table_name));
+            let table = self.find_kept_table(transaction, &String::from_utf8_lossy(table_name));
             let Some(table) = table.filter(|table| table.id == table_id) else {
                 continue;
             };
@@ -198,7 +198,7 @@ fn fill_one(transaction: &mut Transaction<'_>, table: &Table, index: Option<&Ind
         None => {
             if let Some(seconds) = expiry_of(table, Some(&item)) {
                 let place = &item_key[key::ITEMS_PREFIX_BYTES..];
-                transaction.set(&key::expiry(seconds, table.id, place), table.name.as_bytes());
+                transaction.set(&key::expiry(seconds, table.id, place), table.kept_name().as_bytes());
             }
         }
     }

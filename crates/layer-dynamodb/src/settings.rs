@@ -46,7 +46,7 @@ pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         table.time_to_live = enabled.then(|| attribute.to_owned());
         layer.store_table(transaction, &table);
         if enabled {
-            maintenance::start_filling(transaction, table.id, 0, &table.name);
+            maintenance::start_filling(transaction, &table, 0);
         }
         Ok(())
     };
@@ -126,30 +126,27 @@ pub fn check_tags(tags: &[(String, String)]) -> Result<(), Failure> {
 
 /// The table that an operation on tags or policies names by ARN.
 fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Result<Table, Failure> {
-    let prefix = layer.table_arn("");
     if !arn.starts_with("arn:") {
         return Err(Failure::validation(format!(
             "Invalid TableArn: ARNs must start with 'arn:': {arn}"
         )));
     }
-    let Some(rest) = arn.strip_prefix(&prefix).filter(|rest| !rest.contains("/index/")) else {
-        let parts: Vec<&str> = arn.splitn(6, ':').collect();
-        return Err(match parts.as_slice() {
-            ["arn", "aws", "dynamodb", _, _, resource]
-                if resource.starts_with("table/") && !resource.contains("/index/") =>
-            {
-                Failure::new(
-                    Exception::AccessDenied,
-                    format!("User is not authorized to perform this operation on resource: {arn}"),
-                )
-            }
-            _ => Failure::validation(format!("Invalid TableArn: Invalid ResourceArn provided as input {arn}")),
-        });
+    let invalid = || Failure::validation(format!("Invalid TableArn: Invalid ResourceArn provided as input {arn}"));
+    let parts: Vec<&str> = arn.splitn(6, ':').collect();
+    let ["arn", "aws", "dynamodb", _, account, resource] = parts.as_slice() else {
+        return Err(invalid());
     };
-    let found = if rest.contains('/') {
-        None
-    } else {
-        layer.find_table(transaction, table_name(arn))
+    let name = resource.strip_prefix("table/").ok_or_else(invalid)?;
+    if name.contains("/index/") || !layer.is_of_this_region(arn) {
+        return Err(invalid());
+    }
+    if *account != layer.account {
+        let text = format!("User is not authorized to perform this operation on resource: {arn}");
+        return Err(Failure::new(Exception::AccessDenied, text));
+    }
+    let found = match name.contains('/') {
+        true => None,
+        false => layer.find_table(transaction, name),
     };
     found.map(|table| Table::clone(&table)).ok_or_else(|| {
         Failure::new(
@@ -411,7 +408,7 @@ pub fn backed_up_table(
     transaction: &mut Transaction<'_>,
     given: &str,
 ) -> Result<Arc<Table>, Failure> {
-    let name = table_name(given);
+    let name = table_name(layer.check_region(given)?);
     layer
         .find_table(transaction, name)
         .ok_or_else(|| Failure::new(Exception::TableNotFound, format!("Table not found: {name}")))

@@ -37,6 +37,9 @@ const PAGE_RECORDS: i64 = 1000;
 pub struct Stream {
     pub id: u32,
     pub table: String,
+    /// The region of its table.
+    #[serde(default)]
+    pub region: Option<String>,
     pub label: String,
     pub view: StreamView,
     pub created_micros: u64,
@@ -81,6 +84,7 @@ pub fn start(transaction: &mut Transaction<'_>, table: &Table, view: StreamView)
     let stream = Stream {
         id,
         table: table.name.clone(),
+        region: table.region.clone(),
         label: label(now),
         view,
         created_micros: now,
@@ -292,7 +296,19 @@ impl Cursor {
     }
 }
 
+/// An ARN behind its region.
+fn resource_of(arn: &str) -> Option<&str> {
+    arn.splitn(5, ':').nth(4)
+}
+
 impl DynamoDb {
+    /// The streams of this region.
+    fn streams(&self, transaction: &mut Transaction<'_>) -> Vec<Stream> {
+        let mut streams = all(transaction);
+        streams.retain(|stream| stream.region.as_deref() == self.own_region());
+        streams
+    }
+
     fn stream_arn(&self, stream: &Stream) -> String {
         format!("{}/stream/{}", self.table_arn(&stream.table), stream.label)
     }
@@ -304,9 +320,13 @@ impl DynamoDb {
                 "Invalid StreamArn: Invalid ARN provided as input {arn}"
             )));
         }
-        let found = all(transaction)
-            .into_iter()
-            .find(|stream| self.stream_arn(stream) == arn);
+        let streams = self.streams(transaction).into_iter();
+        // Where regions share, any may name it.
+        let named = |stream: &Stream| match self.regions_are_separate {
+            true => self.stream_arn(stream) == arn,
+            false => resource_of(&self.stream_arn(stream)) == resource_of(arn),
+        };
+        let found = streams.into_iter().find(named);
         found.ok_or_else(|| {
             Failure::new(
                 Exception::ResourceNotFound,
@@ -326,7 +346,7 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(
         Ok(()),
         |transaction, ()| {
-            let streams = all(transaction);
+            let streams = layer.streams(transaction);
             let position = match start {
                 Some(arn) => {
                     let found = streams.iter().position(|stream| layer.stream_arn(stream) == arn);
@@ -507,7 +527,7 @@ pub fn records(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let invalid = || Failure::validation("Invalid ShardIterator");
     layer.respond(
         Cursor::decode(iterator).ok_or_else(invalid),
-        |transaction, cursor| read_page(transaction, cursor, limit),
+        |transaction, cursor| read_page(layer, transaction, cursor, limit),
         |_, page| {
             Writer::object(|writer| {
                 writer.list("Records", &page.records, |writer, (position, event)| {
@@ -521,7 +541,12 @@ pub fn records(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-fn read_page(transaction: &mut Transaction<'_>, cursor: &Cursor, limit: usize) -> Result<Page, Failure> {
+fn read_page(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    cursor: &Cursor,
+    limit: usize,
+) -> Result<Page, Failure> {
     let now = transaction.now_micros();
     if now > cursor.made_micros + ITERATOR_MICROS {
         return Err(Failure::new(
@@ -529,7 +554,8 @@ fn read_page(transaction: &mut Transaction<'_>, cursor: &Cursor, limit: usize) -
             "Iterator expired. The iterator was created more than 15 minutes ago.",
         ));
     }
-    let stream = load(transaction, cursor.stream).ok_or_else(|| {
+    let stream = load(transaction, cursor.stream).filter(|stream| stream.region.as_deref() == layer.own_region());
+    let stream = stream.ok_or_else(|| {
         Failure::new(
             Exception::ResourceNotFound,
             "Requested resource not found: Stream not found",

@@ -2,6 +2,7 @@
 //!
 //! Kept as one JSON row. Each index knows how to place an item and what of it to keep.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,12 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::expression::Path;
 use crate::failure::Failure;
 use crate::key::{self, KeyPart, KeyType};
+use crate::region::kept_name;
 use crate::value::{Item, Value};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     pub id: u32,
     pub name: String,
+    /// The region it is in, if that is apart from the others and not the home region.
+    #[serde(default)]
+    pub region: Option<String>,
     pub uuid: String,
     pub created_micros: u64,
     /// AttributeDefinitions, in their order.
@@ -133,6 +138,10 @@ const HASH_BYTES_MAX: usize = 2048;
 const RANGE_BYTES_MAX: usize = 1024;
 
 impl Table {
+    pub fn kept_name(&self) -> Cow<'_, str> {
+        kept_name(self.region.as_deref(), &self.name)
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = &KeyPart> {
         std::iter::once(&self.hash).chain(&self.range)
     }

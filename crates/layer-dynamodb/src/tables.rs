@@ -30,6 +30,7 @@ struct Creation {
 pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let execute = |transaction: &mut Transaction<'_>, creation: &Creation| {
         let mut table = creation.table.clone();
+        table.region = layer.own_region().map(str::to_owned);
         if layer.find_table(transaction, &table.name).is_some() {
             return Err(Failure::new(
                 Exception::ResourceInUse,
@@ -48,7 +49,7 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         layer.store_table(transaction, &table);
         Ok(table)
     };
-    layer.respond(parse_creation(request), execute, |_, table| {
+    layer.respond(parse_creation(layer, request), execute, |_, table| {
         Writer::object(|writer| {
             writer.nested("TableDescription", |writer| {
                 describe_table(layer, &table, &Shown::new("CREATING"), writer);
@@ -72,7 +73,7 @@ fn uuid(unique: &[u8]) -> String {
     .join("-")
 }
 
-fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
+fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, Failure> {
     let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
     let capacity = parse_capacity(request, None)?;
     let definitions = Definitions::parse(request)?;
@@ -89,6 +90,7 @@ fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
         table: Table {
             id: 0,
             name: table_name(name).to_owned(),
+            region: None,
             uuid: String::new(),
             created_micros: 0,
             definitions: definitions.parts,
@@ -101,7 +103,7 @@ fn parse_creation(request: &Json<'_>) -> Result<Creation, Failure> {
             tags: tags.into_iter().collect(),
             deletion_protection: flag(request, "DeletionProtectionEnabled").unwrap_or(false),
             table_class: text("TableClass"),
-            sse_description: parse_encryption(request),
+            sse_description: parse_encryption(layer, request),
             warm_throughput: parse_warm_throughput(request, "table", &capacity, None)?,
             on_demand_maximum: parse_on_demand_maximum(request, &capacity)?,
             resource_policy: policy.map(|policy| (policy, String::new())),
@@ -232,15 +234,16 @@ fn parse_stream(request: &Json<'_>) -> Result<Option<Option<StreamView>>, Failur
     }
 }
 
-fn parse_encryption(request: &Json<'_>) -> Option<String> {
+fn parse_encryption(layer: &DynamoDb, request: &Json<'_>) -> Option<String> {
     let given = request.get("SSESpecification")?;
     flag(given, "Enabled").filter(|enabled| *enabled)?;
     let text = |name| given.get(name).and_then(Json::text);
     Some(json_text(Writer::object(|writer| {
         writer.member("Status", "ENABLED");
         writer.member("SSEType", text("SSEType").unwrap_or("KMS"));
-        let default = "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-000000000000";
-        writer.member("KMSMasterKeyArn", text("KMSMasterKeyId").unwrap_or(default));
+        let key = "key/00000000-0000-0000-0000-000000000000";
+        let default = format!("arn:aws:kms:{}:{}:{key}", layer.region, layer.account);
+        writer.member("KMSMasterKeyArn", text("KMSMasterKeyId").unwrap_or(&default));
     })))
 }
 
@@ -618,7 +621,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             if let Some(stream) = table.live_stream() {
                 streams::end(transaction, stream.id);
             }
-            layer.forget_table(transaction, &table.name);
+            layer.forget_table(transaction, &table);
             Ok(table)
         },
         |(), table| {
@@ -723,7 +726,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let execute = |transaction: &mut Transaction<'_>, change: &Change<'_, '_>| {
         let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
         let mut table = Table::clone(&*layer.described_table(transaction, name)?);
-        let mut changed = change.settings(&mut table)?;
+        let mut changed = change.settings(layer, &mut table)?;
         changed |= change.capacity(transaction, &mut table)?;
         changed |= change.stream(transaction, &mut table)?;
         let deleted = change.indexes(transaction, &mut table)?;
@@ -759,7 +762,7 @@ impl Change<'_, '_> {
         self.request.get("WarmThroughput").is_some() || index_updates(self.request).iter().any(of_index)
     }
 
-    fn settings(&self, table: &mut Table) -> Result<bool, Failure> {
+    fn settings(&self, layer: &DynamoDb, table: &mut Table) -> Result<bool, Failure> {
         let request = self.request;
         let mut changed = false;
         if let Some(protected) = flag(request, "DeletionProtectionEnabled") {
@@ -771,7 +774,7 @@ impl Change<'_, '_> {
             changed = true;
         }
         if request.get("SSESpecification").is_some() {
-            table.sse_description = parse_encryption(request);
+            table.sse_description = parse_encryption(layer, request);
             changed = true;
         }
         let present = table.warm_throughput.unwrap_or_else(|| initial_warmth(&table.capacity));
@@ -929,7 +932,7 @@ impl Change<'_, '_> {
         }
         table.indexes = indexes;
         table.definitions = definitions.only_used(table);
-        maintenance::start_filling(transaction, table.id, table.last_index, &table.name);
+        maintenance::start_filling(transaction, table, table.last_index);
         Ok(())
     }
 }

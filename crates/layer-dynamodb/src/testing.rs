@@ -65,7 +65,7 @@ fn run_script(path: &Path) {
             fixture.layer.maintain();
             observed.push_str(&format!("{line}\n"));
         } else if line == "! throttled" {
-            fixture.layer.throughput = Throughput::limited();
+            fixture.layer.throughput = Arc::new(Throughput::limited());
             observed.push_str(&format!("{line}\n"));
         } else if line.is_empty() || line.starts_with('#') {
             observed.push_str(&format!("{line}\n"));

@@ -176,15 +176,25 @@ pub struct Writes {
     pub token: Option<(String, u128)>,
 }
 
-fn parse_writes(request: &Json<'_>) -> Result<Writes, Failure> {
+fn parse_writes(layer: &DynamoDb, request: &Json<'_>) -> Result<Writes, Failure> {
     let items = request.get("TransactItems").map_or(&[][..], Json::elements);
     let writes = items.iter().map(parse_one).collect::<Result<Vec<_>, _>>()?;
     let token = request.get("ClientRequestToken").and_then(Json::text);
     check_bytes(writes.iter().map(|write| item_size(write.action.key())))?;
     Ok(Writes {
         writes,
-        token: token.map(|token| (token.to_owned(), fingerprint(request))),
+        token: token.map(|token| (layer.token_of(token), fingerprint(request))),
     })
+}
+
+impl DynamoDb {
+    /// A client's name for a transaction, which has no meaning in another region. No region's name has a zero byte.
+    pub fn token_of(&self, given: &str) -> String {
+        match self.own_region() {
+            None => given.to_owned(),
+            Some(region) => format!("{region}\0{given}"),
+        }
+    }
 }
 
 /// Refuses a transaction whose items are too large together.
@@ -275,7 +285,7 @@ pub fn write(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     let metrics = request.get("ReturnItemCollectionMetrics").and_then(Json::text) == Some("SIZE");
     layer.respond(
-        parse_writes(request),
+        parse_writes(layer, request),
         |transaction, writes| writes.execute(layer, transaction),
         |_, written| {
             Writer::object(|writer| {

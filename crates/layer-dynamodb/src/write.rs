@@ -160,7 +160,7 @@ fn maintain_expiry(
         transaction.clear(&key::expiry(seconds, table.id, place));
     }
     if let Some(seconds) = after {
-        transaction.set(&key::expiry(seconds, table.id, place), table.name.as_bytes());
+        transaction.set(&key::expiry(seconds, table.id, place), table.kept_name().as_bytes());
     }
 }
 

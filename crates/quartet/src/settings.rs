@@ -57,6 +57,10 @@ pub struct ServeArguments {
     /// [default: on, with --dev off]
     #[arg(long, env = "QUARTET_DYNAMODB_THROTTLING", value_parser = ["on", "off"])]
     dynamodb_throttling: Option<String>,
+    /// Whether each AWS region that a request is signed for has DynamoDB tables of its own: separate or shared
+    /// [default: shared]
+    #[arg(long, env = "QUARTET_DYNAMODB_REGIONS", value_parser = ["separate", "shared"])]
+    dynamodb_regions: Option<String>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
@@ -128,6 +132,7 @@ impl ServeArguments {
             listen_dynamodb: self.listen_dynamodb.or(file.listen_dynamodb),
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
+            dynamodb_regions: self.dynamodb_regions.or(file.dynamodb_regions),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
             fauna_rate_limits: self.fauna_rate_limits.or(file.fauna_rate_limits),
             fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
@@ -162,6 +167,7 @@ impl ServeArguments {
         one_of("engine", &self.engine, &["memory"])?;
         one_of("log", &self.log, &["file"])?;
         one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
+        one_of("dynamodb-regions", &self.dynamodb_regions, &["separate", "shared"])?;
         one_of("log-format", &self.log_format, &["text", "json"])?;
         let durability = self.durability.as_deref().unwrap_or("always");
         Ok(Settings {
@@ -182,6 +188,7 @@ impl ServeArguments {
                 .dynamodb_throttling
                 .as_deref()
                 .map_or(!self.dev, |given| given == "on"),
+            dynamodb_regions_are_separate: self.dynamodb_regions.as_deref() == Some("separate"),
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),

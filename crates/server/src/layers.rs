@@ -106,8 +106,9 @@ impl LayerMaker {
             layer.endpoint.clone_from(endpoint);
         }
         if self.settings.dynamodb_throttling {
-            layer.throughput = Throughput::limited();
+            layer.throughput = Arc::new(Throughput::limited());
         }
+        layer.regions_are_separate = self.settings.dynamodb_regions_are_separate;
         layer
     }
 

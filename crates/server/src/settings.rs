@@ -59,6 +59,8 @@ pub struct Settings {
     pub access_keys: Vec<(String, String)>,
     /// DynamoDB's tables may consume no more than what they are provisioned with.
     pub dynamodb_throttling: bool,
+    /// Each region that a credential names has DynamoDB tables of its own.
+    pub dynamodb_regions_are_separate: bool,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -238,6 +240,7 @@ mod tests {
             rest_tokens: RestTokens::default(),
             access_keys: Vec::new(),
             dynamodb_throttling: false,
+            dynamodb_regions_are_separate: false,
             io_threads: None,
             connections_max: 1,
             request_bytes_max: 1,

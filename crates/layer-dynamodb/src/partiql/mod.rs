@@ -544,7 +544,7 @@ fn write_error(writer: &mut Writer, failure: &Failure) {
 pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     let token = request.get("ClientRequestToken").and_then(Json::text);
-    let token = token.map(|token| (token.to_owned(), fingerprint(request)));
+    let token = token.map(|token| (layer.token_of(token), fingerprint(request)));
     let execute = |transaction: &mut Transaction<'_>, all: &Vec<Asked>| {
         if all.iter().all(|asked| asked.statement.is_read()) {
             return Ok((execute_reads(layer, transaction, all)?, Kind::Read));

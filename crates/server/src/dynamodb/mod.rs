@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_layer_dynamodb::json::Json;
-use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target};
+use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, region};
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer, Soon};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
+use signature::Caller;
 pub use signature::Verifier;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -58,12 +59,12 @@ impl DynamoDbHttp {
         let Some(kind) = kind else {
             return Soon::Answered(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
         };
-        let (target, database) = match self.authenticate(head, sent) {
+        let (target, caller) = match self.authenticate(head, sent) {
             Ok(authenticated) => authenticated,
             Err(failure) => return Soon::Answered(self.json(head, kind, refuse_stranger(head, sent, &failure))),
         };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
-            Ok(body) => self.reply(&target, database, sent.len(), &body),
+            Ok(body) => self.reply(&target, &caller, sent.len(), &body),
             Err(Unreadable::TooLong) => return Soon::Answered(plain(PAYLOAD_TOO_LARGE, "")),
             Err(Unreadable::Broken) => Reply::refusing(&Failure::new(
                 Exception::InternalServer,
@@ -78,12 +79,12 @@ impl DynamoDbHttp {
         Soon::Answered(answer)
     }
 
-    /// The operation, and whose tables it is about, `None` being the default database. `sent` is the body as it was sent, which
-    /// is what the signature covers: nothing is decoded yet.
-    fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Option<Arc<Database>>), Failure> {
+    /// The operation, and who asks for it. `sent` is the body as it was sent, which is what the signature covers: nothing is
+    /// decoded yet.
+    fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Caller), Failure> {
         let target = Target::parse(head.header("x-amz-target").unwrap_or_default())?;
-        let database = self.verifier.check(head, sent, self.now_seconds())?;
-        Ok((target, database))
+        let caller = self.verifier.check(head, sent, self.now_seconds())?;
+        Ok((target, caller))
     }
 
     fn now_seconds(&self) -> i64 {
@@ -102,14 +103,16 @@ impl DynamoDbHttp {
         Player::new(self.tenants.clone(), owner.map(|(database, _)| database))
     }
 
-    fn reply(&self, target: &Target, database: Option<Arc<Database>>, sent_bytes: usize, body: &[u8]) -> Reply {
+    fn reply(&self, target: &Target, caller: &Caller, sent_bytes: usize, body: &[u8]) -> Reply {
         let Ok(request) = Json::parse(body) else {
             return Reply::refusing(&Failure::serialization(""));
         };
-        match database {
-            None => self.layer.answer(target, &request),
+        let region = caller.region.as_deref().unwrap_or(region::HOME);
+        let ask = |layer: &DynamoDb| layer.in_region(region, |layer| layer.answer(target, &request));
+        match &caller.database {
+            None => ask(&self.layer),
             Some(database) => {
-                let answered = self.answer_in(&database, target, &request, sent_bytes);
+                let answered = self.answer_in(database, target, &request, sent_bytes, ask);
                 answered.unwrap_or_else(|failure| Reply::refusing(&failure))
             }
         }
@@ -122,6 +125,7 @@ impl DynamoDbHttp {
         target: &Target,
         request: &Json<'_>,
         sent_bytes: usize,
+        ask: impl Fn(&DynamoDb) -> Reply,
     ) -> Result<Reply, Failure> {
         let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
         let engine = &self.layer.engine;
@@ -132,7 +136,7 @@ impl DynamoDbHttp {
             database.meter.refuse();
             return Err(gate::dynamodb_failure(exceeded));
         }
-        let reply = entered.dynamodb(&self.tenants.maker).answer(target, request);
+        let reply = ask(entered.dynamodb(&self.tenants.maker));
         database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
         database.meter.transferred(sent_bytes, reply.body.len());
         Ok(reply)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use parking_lot::RwLock;
-use quartet_layer_dynamodb::{Exception, Failure};
+use quartet_layer_dynamodb::{Exception, Failure, region};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 
@@ -36,6 +36,14 @@ pub struct Verifier {
     derived: RwLock<HashMap<String, Signer>>,
     /// Databases have access keys of their own.
     tenants: Option<Arc<Tenants>>,
+}
+
+/// Who has signed a request.
+pub struct Caller {
+    /// Whose the access key is; `None`: the default database's.
+    pub database: Option<Arc<Database>>,
+    /// The region that the signature is for; `None`: the one that is meant if no other is named.
+    pub region: Option<Box<str>>,
 }
 
 /// A known access key.
@@ -78,12 +86,16 @@ impl Verifier {
         }
     }
 
-    /// Refuses a request that nobody known has signed; tells whose the key is, `None` being the default database. `body` is as
-    /// it was sent.
-    pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<Option<Arc<Database>>, Failure> {
+    /// Refuses a request that nobody known has signed; tells who has. `body` is as it was sent.
+    pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<Caller, Failure> {
         let query = QueryParameters::parse(head.query().unwrap_or_default());
         let claim = Claim::of(head, &query)?;
-        self.check_claim(&claim, &query, head, body, now_seconds)
+        let database = self.check_claim(&claim, &query, head, body, now_seconds)?;
+        let region = region::named(claim.credential.split('/').nth(2).unwrap_or_default());
+        Ok(Caller {
+            database,
+            region: (region != region::HOME).then(|| region.into()),
+        })
     }
 
     /// Refuses what the head alone shows to be wrong: an unknown access key, a time that is not now, a scope that is none.

@@ -151,7 +151,9 @@ impl Sent {
             target: &self.target,
             headers: &headers.collect::<Vec<_>>(),
         };
-        verifier.check(&head, body, now).map(|owner| assert!(owner.is_none()))
+        verifier
+            .check(&head, body, now)
+            .map(|caller| assert!(caller.database.is_none()))
     }
 }
 
