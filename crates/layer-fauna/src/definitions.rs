@@ -11,7 +11,7 @@ use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Within};
 use crate::evaluation::Evaluation;
 use crate::expression::Parameters;
-use crate::functions::writes::{check, shown};
+use crate::functions::writes::{check, shown, shown_new};
 use crate::maintenance::covered_documents;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::secrets::{self, Secret};
@@ -82,13 +82,13 @@ impl Definition<'_> {
         let Some(name) = self.params.string("name").cloned() else {
             return;
         };
-        let legal = |c: char| c.is_ascii_alphanumeric() || ";@+$-_.!~%".contains(c);
+        let legal = |c: char| c.is_alphanumeric() || ";@+$-_.!~%".contains(c);
         if name.is_empty() || !name.chars().all(legal) {
             let description =
                 format!("The name {name} uses invalid characters. Valid characters must match: [;@+$\\-_.!~%\\w]+");
             self.refuse("name", "invalid characters", &description);
-        } else if &*name == "_" || &*name == "self" {
-            self.refuse("name", "reserved name", &format!("The name '{name}' is reserved."));
+        } else if &*name == "_" {
+            self.refuse("name", "reserved name", "Invalid name _. Reserved names: _.");
         }
     }
 
@@ -115,7 +115,7 @@ fn is_query(value: &Value) -> bool {
 }
 
 /// The checked fields of a schema object.
-fn checked(evaluation: &mut Evaluation<'_>, native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
+fn checked(native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
     let mut definition = Definition {
         params,
         entries: Vec::new(),
@@ -134,9 +134,6 @@ fn checked(evaluation: &mut Evaluation<'_>, native: Native, params: &Fields, is_
     }
     check(definition.failures)?;
     let fields = storable_definition(definition.entries);
-    if native == Native::Roles {
-        check_role(evaluation, &fields)?;
-    }
     Ok(fields)
 }
 
@@ -166,16 +163,11 @@ fn collection(definition: &mut Definition<'_>, is_new: bool) {
 
 fn index(definition: &mut Definition<'_>) {
     let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
-    definition.put(
-        "active",
-        flag(definition, "active").filter(is_bool).unwrap_or(Value::Bool(false)),
-    );
-    definition.put(
-        "serialized",
-        flag(definition, "serialized")
-            .filter(is_bool)
-            .unwrap_or(Value::Bool(true)),
-    );
+    for (key, default) in [("active", false), ("serialized", true)] {
+        if !definition.take(key, "Boolean", is_bool) {
+            definition.put(key, Value::Bool(default));
+        }
+    }
     definition.name();
     source(definition);
     components(definition, "terms");
@@ -202,13 +194,13 @@ fn source(definition: &mut Definition<'_>) {
     let fits = |value: &Value| match value {
         Value::Ref(reference) => reference.names(Native::Collections) || matches!(reference.target, Target::Native(_)),
         Value::String(_) => true,
-        Value::Object(fields) => fields.get("collection").is_some(),
+        Value::Object(fields) => fields.get("collection").or(fields.get("class")).is_some(),
         _ => false,
     };
     if let Some(wrong) = source.one_or_many().iter().find(|value| !fits(value)) {
         return definition
             .failures
-            .push(invalid_type(&["source"], wrong, "Collection Ref"));
+            .insert(0, invalid_type(&["source"], wrong, "SourceClass"));
     }
     let is_databases =
         |value: &Value| matches!(value, Value::Ref(of) if of.target == Target::Native(Native::Databases));
@@ -233,8 +225,17 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
     let mut shown = Vec::new();
     for component in components.one_or_many() {
         let fields = component.as_object();
+        if fields.is_none() {
+            return definition.failures.push(invalid_type(&[key], component, "Term"));
+        }
         let has_extract =
             fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
+        if let Some(transform) = fields.and_then(|fields| fields.string("transform"))
+            && &**transform != "casefold"
+        {
+            let description = format!("Invalid value `{transform}` at `transform`");
+            return definition.refuse("transform", "invalid value", &description);
+        }
         if !has_extract {
             let description = "Must provide one of the following: field, binding";
             return definition.refuse("field", "value required", description);
@@ -264,49 +265,34 @@ fn path_of(key: &str, value: &Value) -> Value {
 fn function(definition: &mut Definition<'_>) {
     definition.name();
     definition.need("body", "Query", is_query);
-    definition.take("role", "Role Ref", |value| {
-        is_text(value) || matches!(value, Value::Ref(_))
-    });
+    definition.take("role", "Role", is_role);
     definition.data_and_ttl();
 }
 
 fn role(definition: &mut Definition<'_>) {
     definition.name();
-    for key in ["privileges", "membership"] {
+    for (key, kind) in [("membership", "Membership"), ("privileges", "Privilege")] {
         let Some(given) = definition.given(key).cloned() else {
             continue;
         };
         for item in given.one_or_many() {
-            let resource = item.as_object().and_then(|fields| fields.get("resource").cloned());
-            match resource {
+            let Some(fields) = item.as_object() else {
+                definition.failures.push(invalid_type(&[key], item, kind));
+                continue;
+            };
+            match fields.get("resource") {
                 Some(Value::Ref(_)) => {}
-                _ => definition.failures.push(Failure::new(
+                None => definition.failures.push(Failure::new(
                     &[key, "resource"],
                     "value required",
                     "Required value not found.",
                 )),
+                Some(other) => definition.failures.push(invalid_type(&[key, "resource"], other, "Ref")),
             }
         }
         definition.put(key, given);
     }
     definition.data_and_ttl();
-}
-
-/// Refs of roles must name something that is there, and predicates take what they are given.
-fn check_role(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<()> {
-    for key in ["privileges", "membership"] {
-        let items = fields.get(key).map_or(&[][..], Value::one_or_many);
-        for item in items {
-            if let Some(Value::Ref(resource)) = item.as_object().and_then(|fields| fields.get("resource"))
-                && !matches!(resource.target, Target::Native(_))
-                && evaluation.resolve(resource).is_err()
-            {
-                let failure = Failure::new(&[key, "resource"], "invalid reference", "Cannot read reference.");
-                return Err(Errors::validation(vec![failure]));
-            }
-        }
-    }
-    check(wrong_arities(fields))
 }
 
 /// How many arguments the predicate of each action is given.
@@ -395,6 +381,24 @@ fn check_roles_of_members(
     }
 }
 
+const BUILT_IN_ROLES: [&str; 4] = ["admin", "server", "server-readonly", "client"];
+
+/// Roles that are named must be there.
+fn check_role_names(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> Result<()> {
+    if !matches!(native, Native::Keys | Native::Functions) {
+        return Ok(());
+    }
+    let names = fields.get("role").map_or(&[][..], Value::one_or_many).iter();
+    let unknown = names
+        .filter_map(Value::as_str)
+        .filter(|name| !BUILT_IN_ROLES.contains(&&***name) && evaluation.schema.role(name).is_none());
+    let failures = unknown.map(|name| {
+        let description = format!("Role name `{name}` does not exist.");
+        Failure::new(&["role"], "validation failure", description)
+    });
+    check(failures.collect())
+}
+
 fn is_role(value: &Value) -> bool {
     let one =
         |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
@@ -407,13 +411,7 @@ fn key(definition: &mut Definition<'_>) {
         "Database Ref",
         |value| matches!(value, Value::Ref(reference) if reference.names(Native::Databases)),
     );
-    definition.need("role", "Role Ref", is_role);
-    if let Some(role) = definition.params.string("role")
-        && !["admin", "server", "server-readonly", "client"].contains(&&**role)
-    {
-        let description = format!("Invalid role '{role}'.");
-        definition.refuse("role", "invalid value", &description);
-    }
+    definition.need("role", "Role", is_role);
     definition.take("priority", "Long", is_integer);
     definition.data_and_ttl();
 }
@@ -444,7 +442,8 @@ fn access_provider(definition: &mut Definition<'_>) {
     if let Some(uri) = definition.params.string("jwks_uri")
         && !(uri.starts_with("https:") && uri.contains("//"))
     {
-        definition.refuse("jwks_uri", "invalid uri", "'jwks_uri' must be a valid https URI.");
+        let description = format!("`{uri}` is a not valid URI");
+        definition.refuse("jwks_uri", "invalid uri", &description);
     }
     if let Some(roles) = definition.given("roles").cloned() {
         let wrong = roles.one_or_many().iter().find(|role| !is_provided_role(role));
@@ -465,26 +464,15 @@ fn collections_of(source: &Value) -> &[Value] {
     collections.map_or(&[][..], Value::one_or_many)
 }
 
-/// Index sources that are not there.
-pub fn check_sources(evaluation: &mut Evaluation<'_>, params: &Fields) -> Result<()> {
-    let sources = params.get("source").map_or(&[][..], Value::one_or_many);
-    for collection in sources.iter().flat_map(collections_of) {
-        if let Value::Ref(reference) = collection
-            && reference.names(Native::Collections)
-            && evaluation.resolve(reference).is_err()
-        {
-            let failure = Failure::new(&["source"], "invalid reference", "Cannot read reference.");
-            return Err(Errors::validation(vec![failure]));
-        }
-    }
-    Ok(())
-}
-
 pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fields>) -> Result<Value> {
     let here = Ref::native(native);
-    evaluation.check_may_write(&here)?;
+    evaluation.check_present()?;
     evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
-    let fields = checked(evaluation, native, params, true)?;
+    let fields = checked(native, params, true)?;
+    check_role_names(evaluation, native, &fields)?;
+    if native == Native::Roles {
+        check(wrong_arities(&fields))?;
+    }
     let id = evaluation.new_id();
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
@@ -557,11 +545,7 @@ fn create_at(
     let stored = Arc::new(stored);
     evaluation.write_version(place, None, Some(stored.clone()))?;
     schema_changed(evaluation, native, place.database());
-    Ok(shown(
-        &place.reference,
-        Timestamp::PENDING,
-        reply.map_or(stored, Arc::new),
-    ))
+    Ok(shown_new(&place.reference, reply.map_or(stored, Arc::new)))
 }
 
 /// What compiled schemas are made of has changed.
@@ -573,26 +557,13 @@ fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, database: Dat
     }
 }
 
-fn kind_name(native: Native) -> &'static str {
-    match native {
-        Native::Databases => "Database",
-        Native::Collections => "Collection",
-        Native::Indexes => "Index",
-        Native::Functions => "Function",
-        Native::Roles => "Role",
-        Native::AccessProviders => "Access provider",
-        Native::Keys | Native::Tokens | Native::Credentials => "Document",
-    }
-}
-
 fn take_name(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
     let Target::Named(native, name) = &place.reference.target else {
         return Ok(());
     };
     let key = rows::name(place.database(), *native as u8, name);
     if evaluation.view.get(&key.0).is_some() {
-        let message = format!("{} already exists.", kind_name(*native));
-        return Err(Errors::new(Code::InstanceAlreadyExists, message));
+        return Err(Errors::already_exists(&place.reference));
     }
     evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
     Ok(())
@@ -824,12 +795,11 @@ pub fn change(
     replace: bool,
     key: &'static str,
 ) -> Result<Value> {
-    evaluation.check_may_write(reference).within(key)?;
     let place = evaluation.resolve(reference).within(key)?;
-    let native = place.native().ok_or_else(Errors::document_not_found).within(key)?;
+    let native = place.native().ok_or_else(|| Errors::not_found(reference)).within(key)?;
     let (ts, old) = evaluation
         .live_fields(&place)
-        .ok_or_else(Errors::document_not_found)
+        .ok_or_else(|| Errors::not_found(reference))
         .within(key)?;
     let new = match replace {
         true => params.clone(),
@@ -847,6 +817,7 @@ pub fn change(
         // A denial has the position of the form itself.
         evaluation.permit("write", reference, &arguments)?;
     }
+    evaluation.check_present()?;
     if native == Native::Indexes {
         check_index_change(&old, params, replace)?;
     }
@@ -862,7 +833,6 @@ pub fn change(
         params,
         replace,
     )
-    .within(key)
 }
 
 /// Whether all that is asked for is another password; whose the credentials are stays.
@@ -895,7 +865,8 @@ fn changed(
             Fields::new(entries)
         }
     };
-    let mut fields = checked(evaluation, native, &combined, false)?;
+    let mut fields = checked(native, &combined, false)?;
+    check_role_names(evaluation, native, &fields)?;
     for key in KEPT {
         if let Some(value) = old.get(key) {
             fields = fields.with(key, value.clone());
@@ -1030,21 +1001,16 @@ fn spaced(value: &Value) -> String {
 }
 
 pub fn delete(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value> {
-    evaluation.check_may_write(reference).within("delete")?;
     let place = evaluation.resolve(reference).within("delete")?;
-    let native = place.native().ok_or_else(Errors::document_not_found)?;
-    let (ts, fields) = evaluation.live_fields(&place).ok_or_else(Errors::document_not_found)?;
-    evaluation
-        .permit("delete", reference, &[Value::Ref(reference.clone())])
-        .within("delete")?;
+    let found = place.native().zip(evaluation.live_fields(&place));
+    let (native, (ts, fields)) = found.ok_or_else(|| Errors::not_found(reference))?;
+    evaluation.permit("delete", reference, &[Value::Ref(reference.clone())])?;
     let version = Version {
         ts,
         contents: Some(fields.clone().into()),
     };
-    evaluation
-        .write_version(&place, Some(&version), None)
-        .within("delete")?;
-    forget(evaluation, &place, native, &fields).within("delete")?;
+    evaluation.write_version(&place, Some(&version), None)?;
+    forget(evaluation, &place, native, &fields)?;
     schema_changed(evaluation, native, place.database());
     Ok(shown(reference, ts, fields))
 }

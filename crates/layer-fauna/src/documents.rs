@@ -211,6 +211,7 @@ impl Evaluation<'_> {
             reference: place.reference.clone(),
             ts,
             contents,
+            is_new: false,
         })))
     }
 
@@ -319,17 +320,22 @@ impl Evaluation<'_> {
         self.fauna.new_id(self.now_micros)
     }
 
-    /// Writes are refused inside `at`, and to other databases.
-    pub fn check_may_write(&self, reference: &Ref) -> Result<()> {
-        if self.in_the_past {
-            return Err(Errors::new(
+    /// Writes are refused inside `at`.
+    pub fn check_present(&self) -> Result<()> {
+        match self.in_the_past {
+            true => Err(Errors::new(
                 Code::InvalidWriteTime,
                 "Cannot write outside of snapshot time.",
-            ));
+            )),
+            false => Ok(()),
         }
+    }
+
+    /// Writes to other databases are refused.
+    pub fn check_own_scope(&self, reference: &Ref) -> Result<()> {
         match reference.scope.is_empty() {
             true => Ok(()),
-            false => Err(Errors::new(Code::InvalidScope, "Cannot write a scoped ref.")),
+            false => Err(Errors::argument("Cannot write a scoped ref.")),
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::value::{Native, Ref};
+
 /// One step of the path from the root of a query to a part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -104,6 +106,8 @@ pub struct Failure {
     pub field: Vec<Step>,
     pub code: &'static str,
     pub description: String,
+    /// The field is told from the root of the query: what is around the place of evaluation comes in front.
+    pub from_root: bool,
 }
 
 impl Failure {
@@ -112,6 +116,7 @@ impl Failure {
             field: field.iter().map(|key| Step::Key(key)).collect(),
             code,
             description: description.into(),
+            from_root: false,
         }
     }
 }
@@ -175,11 +180,25 @@ impl Errors {
         Errors::new(Code::InstanceNotFound, "Document not found.")
     }
 
+    /// What a ref names is not there.
+    pub fn not_found(reference: &Ref) -> Errors {
+        let kind = reference.kind().map_or("Document", Native::title);
+        Errors::new(Code::InstanceNotFound, format!("{kind} not found."))
+    }
+
+    pub fn already_exists(reference: &Ref) -> Errors {
+        let kind = reference.kind().map_or("Document", Native::title);
+        Errors::new(Code::InstanceAlreadyExists, format!("{kind} already exists."))
+    }
+
     /// Adds the part in which these errors arose.
     pub fn within(mut self, step: Step) -> Errors {
         for error in self.0.iter_mut().filter(|error| !error.is_placed) {
             if let Some(position) = &mut error.position {
                 position.push(step.clone());
+            }
+            for failure in error.failures.iter_mut().filter(|failure| failure.from_root) {
+                failure.field.insert(0, step.clone());
             }
         }
         self

@@ -76,6 +76,7 @@ impl Evaluation<'_> {
             reference: place.reference.clone(),
             ts,
             contents: contents.clone(),
+            is_new: false,
         }));
         let terms = self.combinations(&index.terms, source, &document);
         let values = self.combinations(&index.values, source, &document);

@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 
+use crate::api_version::ApiVersion;
 use crate::codec::{Decoder, Part, set_parts};
 use crate::contents::Contents;
 use crate::error::{Error, Errors, Step};
 use crate::json::{self, Json, write_string};
 use crate::number::write_double;
-use crate::value::{Closure, Document, Ref, Target, Timestamp, Value};
+use crate::value::{Closure, Document, Native, Ref, Target, Timestamp, Value};
 
 /// Writes values; what the commit decides is known by now.
 pub struct Renderer {
     pub out: String,
     /// Stands wherever a value is the time of this transaction.
     transaction_micros: u64,
+    /// Refs and lambdas look otherwise in old versions of the API.
+    version: ApiVersion,
 }
 
 /// The value as text, for comparing and hashing.
@@ -24,14 +27,14 @@ pub fn compact(value: &Value) -> String {
 }
 
 pub fn render(value: &Value, transaction_micros: u64) -> String {
-    let mut renderer = Renderer::new(transaction_micros);
+    let mut renderer = Renderer::new(transaction_micros, ApiVersion::V4);
     renderer.value(value);
     renderer.out
 }
 
 /// The body of a good reply.
-pub fn resource(value: &Value, transaction_micros: u64) -> String {
-    let mut renderer = Renderer::new(transaction_micros);
+pub fn resource(value: &Value, transaction_micros: u64, version: ApiVersion) -> String {
+    let mut renderer = Renderer::new(transaction_micros, version);
     // Refs, times and escapes take more than a value's size says; growing would copy the whole.
     let bytes = value.size().bytes;
     let expected = bytes.saturating_add(bytes / 4).saturating_add(256);
@@ -46,10 +49,11 @@ pub fn resource(value: &Value, transaction_micros: u64) -> String {
 const BODY_BYTES_RESERVED: u64 = 64 << 10;
 
 impl Renderer {
-    pub fn new(transaction_micros: u64) -> Renderer {
+    pub fn new(transaction_micros: u64, version: ApiVersion) -> Renderer {
         Renderer {
             out: String::new(),
             transaction_micros,
+            version,
         }
     }
 
@@ -154,6 +158,12 @@ impl Renderer {
         self.out.push('{');
         self.key("ref");
         self.reference(&document.reference);
+        if self.version == ApiVersion::V2_0
+            && let Some(class) = document.reference.collection()
+        {
+            self.key("class");
+            self.reference(&class);
+        }
         self.key("ts");
         match document.ts {
             Timestamp::PENDING => self.micros(self.transaction_micros),
@@ -230,14 +240,25 @@ impl Renderer {
     }
 
     fn reference(&mut self, reference: &Ref) {
+        if self.version == ApiVersion::V2_0 {
+            return self.escaped("@ref", &path_of(reference));
+        }
         self.out.push_str("{\"@ref\":{\"id\":");
-        write_string(&reference.id(), &mut self.out);
+        match reference.target {
+            Target::Native(Native::Collections) => write_string(self.word_for_collections(), &mut self.out),
+            _ => write_string(&reference.id(), &mut self.out),
+        }
         // What has a number shows its database on its collection, what has a name on itself.
         let is_named = matches!(reference.target, Target::Native(_) | Target::Named(..));
         if !matches!(reference.target, Target::Native(_))
             && let Some(collection) = reference.collection()
         {
-            self.out.push_str(",\"collection\":");
+            let key = if self.version < ApiVersion::V2_7 {
+                "class"
+            } else {
+                "collection"
+            };
+            self.key(key);
             self.reference(&if is_named {
                 collection.with_scope(crate::value::no_scope())
             } else {
@@ -245,16 +266,26 @@ impl Renderer {
             });
         }
         if is_named && let Some(database) = reference.database() {
-            self.out.push_str(",\"database\":");
+            self.key("database");
             self.reference(&database);
         }
         self.out.push_str("}}");
     }
 
+    fn word_for_collections(&self) -> &'static str {
+        match self.version < ApiVersion::V2_7 {
+            true => "classes",
+            false => "collections",
+        }
+    }
+
     fn query(&mut self, closure: &Closure) {
         let source = lambda_source(closure);
-        self.out.push_str("{\"@query\":{\"api_version\":");
-        write_string(closure.api_version.name(), &mut self.out);
+        self.out.push_str("{\"@query\":{");
+        if closure.api_version.max(self.version) > ApiVersion::LAMBDA_DEFAULT {
+            self.key("api_version");
+            write_string(closure.api_version.name(), &mut self.out);
+        }
         for key in ["lambda", "expr"] {
             self.key(key);
             json::write(source.field(key).unwrap_or(&Json::Null), &mut self.out);
@@ -272,6 +303,18 @@ pub fn hyphenated(uuid: &[u8; 16]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
+}
+
+/// A ref as the oldest version of the API shows it.
+fn path_of(reference: &Ref) -> String {
+    match &reference.target {
+        Target::Native(Native::Collections) => "classes".to_owned(),
+        Target::Native(native) => native.name().to_owned(),
+        _ => {
+            let collection = reference.collection().as_ref().map(path_of).unwrap_or_default();
+            format!("{collection}/{}", reference.id())
+        }
+    }
 }
 
 /// A lambda as it was written; the variables it took from outside are bound in front of its body.
@@ -343,15 +386,47 @@ fn expression_of(value: &Value) -> Json {
 }
 
 /// The body of an error reply.
-pub fn errors(errors: &Errors, transaction_micros: u64) -> String {
-    let mut renderer = Renderer::new(transaction_micros);
+pub fn errors(errors: &Errors, transaction_micros: u64, version: ApiVersion) -> String {
+    let mut renderer = Renderer::new(transaction_micros, version);
     renderer.out.push_str("{\"errors\":");
     renderer.errors(&errors.0);
     renderer.out.push('}');
     renderer.out
 }
 
+/// Where descriptions speak of documents and collections, and what they said before version 2.7.
+const OLD_WORDS: [(&str, &str); 11] = [
+    ("Document not found.", "Instance not found."),
+    ("Collection not found.", "Class not found."),
+    ("Document already exists.", "Instance already exists."),
+    ("Collection already exists.", "Class already exists."),
+    ("document data is not valid.", "instance data is not valid."),
+    ("document is not unique.", "instance is not unique."),
+    ("The document was not found or", "The instance was not found or"),
+    ("Ref refers to undefined collection ", "Ref refers to undefined class "),
+    (
+        "Cannot create a schema meta collection.",
+        "Cannot create a schema meta class.",
+    ),
+    (
+        "Cannot update a schema meta collection.",
+        "Cannot update a schema meta class.",
+    ),
+    (
+        "Cannot delete a schema meta collection.",
+        "Cannot delete a schema meta class.",
+    ),
+];
+
 impl Renderer {
+    fn description(&mut self, description: &str) {
+        let old = OLD_WORDS.iter().find(|(new, _)| description.starts_with(new));
+        match old.filter(|_| self.version < ApiVersion::V2_7) {
+            Some((new, old)) => write_string(&format!("{old}{}", &description[new.len()..]), &mut self.out),
+            None => write_string(description, &mut self.out),
+        }
+    }
+
     fn errors(&mut self, errors: &[Error]) {
         self.out.push('[');
         for (index, error) in errors.iter().enumerate() {
@@ -372,14 +447,14 @@ impl Renderer {
         self.key("code");
         write_string(error.code.wire().0, &mut self.out);
         self.key("description");
-        write_string(&error.description, &mut self.out);
+        self.description(&error.description);
         if !error.failures.is_empty() {
             self.key("failures");
             self.out.push('[');
             for (index, failure) in error.failures.iter().enumerate() {
                 self.out
                     .push_str(if index > 0 { ",{\"field\":" } else { "{\"field\":" });
-                self.steps(failure.field.iter());
+                self.field(&failure.field);
                 self.key("code");
                 write_string(failure.code, &mut self.out);
                 self.key("description");
@@ -393,6 +468,18 @@ impl Renderer {
             self.errors(&error.cause);
         }
         self.out.push('}');
+    }
+
+    /// A path in which indexes stand as texts.
+    fn field(&mut self, steps: &[Step]) {
+        let steps: Vec<Step> = steps
+            .iter()
+            .map(|step| match step {
+                Step::Index(index) => Step::Name(index.to_string().into()),
+                other => other.clone(),
+            })
+            .collect();
+        self.steps(steps.iter());
     }
 
     fn steps<'s>(&mut self, steps: impl Iterator<Item = &'s Step>) {
@@ -414,7 +501,6 @@ impl Renderer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api_version::ApiVersion;
     use crate::codec::Encoder;
     use crate::definitions::NoNames;
     use crate::expression::Effect;
@@ -439,7 +525,7 @@ mod tests {
             "{query}"
         );
         assert!(matches!(found, Some(Value::TransactionTime)), "{query}");
-        let mut shown = Renderer::new(7);
+        let mut shown = Renderer::new(7, ApiVersion::V4);
         shown.stored_fields(&mut decoder());
         let expected = render(&Value::Object(Arc::new(decoded)), 7);
         assert_eq!(format!("{{{}}}", &shown.out[1..]), expected);

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Busy, Engine, Hold, RunError, Space};
 use quartet_model::Version;
 
+use crate::api_version::ApiVersion;
 use crate::callers::base_hash;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Cost;
@@ -127,8 +128,6 @@ pub struct Reply {
 /// What came of a query.
 struct Outcome {
     value: Result<Value>,
-    /// A document that this query made is its whole answer.
-    created: bool,
     micros: u64,
     cost: Cost,
     retries: u32,
@@ -360,7 +359,7 @@ impl Fauna {
             }
         };
         let operations = outcome.cost.operations();
-        let reply = self.reply(outcome, body.len());
+        let reply = self.reply(outcome, body.len(), headers.api_version());
         // What is begun again is paid for then.
         if let Some(credential) = &credential
             && reply.unanswered.is_none()
@@ -411,7 +410,6 @@ impl Fauna {
         let value = self.evaluate(View::Reader(&reader), plan, at, &mut cost);
         Outcome {
             value,
-            created: false,
             micros: match at {
                 Some(at) => at.0,
                 None => reader.version.0.max(reader.now_micros.saturating_sub(1)),
@@ -455,11 +453,8 @@ impl Fauna {
                 (Err(errors), now, hold)
             }
         };
-        let created = matches!(&value, Ok(Value::Document(document)) if document.ts == Timestamp::PENDING)
-            && is_creation(&plan.query.root);
         Outcome {
             value,
-            created,
             micros,
             cost,
             retries: tries.max(1) - 1,
@@ -479,13 +474,13 @@ impl Fauna {
         }
     }
 
-    fn reply(&self, outcome: Outcome, bytes_in: usize) -> Reply {
+    fn reply(&self, outcome: Outcome, bytes_in: usize, version: ApiVersion) -> Reply {
         let mut reply = match &outcome.value {
-            Err(errors) => refusal(errors, outcome.micros),
+            Err(errors) => refusal_in(errors, outcome.micros, version),
             Ok(value) => Reply {
-                status: if outcome.created { 201 } else { 200 },
+                status: if is_new(value) { 201 } else { 200 },
                 headers: Vec::with_capacity(HEADERS),
-                body: render::resource(value, outcome.micros),
+                body: render::resource(value, outcome.micros, version),
                 hold: Version::ZERO,
                 unanswered: None,
             },
@@ -513,7 +508,7 @@ impl Fauna {
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
         let Ok(reader) = self.engine.reader(self.space) else {
-            return self.reply(self.outcome_of_busy(), 0);
+            return self.reply(self.outcome_of_busy(), 0, ApiVersion::V4);
         };
         let mut view = View::Reader(&reader);
         let secret = headers.secret().unwrap_or_default();
@@ -535,7 +530,6 @@ impl Outcome {
     fn failed(errors: Errors, micros: u64) -> Outcome {
         Outcome {
             value: Err(errors),
-            created: false,
             micros,
             cost: Cost::default(),
             retries: 0,
@@ -552,14 +546,9 @@ fn unanswered(errors: &Errors) -> Option<Unanswered> {
     }
 }
 
-fn is_creation(root: &crate::expression::Expression) -> bool {
-    match root {
-        crate::expression::Expression::Call(function, _) => {
-            let name = function.parameters[0].key;
-            name.starts_with("create") || name == "login"
-        }
-        _ => false,
-    }
+/// The answer is the version that a create of this query made, wherever in the query it was.
+fn is_new(value: &Value) -> bool {
+    matches!(value, Value::Document(document) if document.is_new)
 }
 
 /// The query deletes a document: what makes room, or leaves little behind.
@@ -579,10 +568,14 @@ pub fn parse_body(body: &[u8]) -> Result<json::Json> {
 }
 
 pub fn refusal(errors: &Errors, micros: u64) -> Reply {
+    refusal_in(errors, micros, ApiVersion::V4)
+}
+
+fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {
     Reply {
         status: errors.status(),
         headers: Vec::new(),
-        body: render::errors(errors, micros),
+        body: render::errors(errors, micros, version),
         hold: Version::ZERO,
         unanswered: None,
     }

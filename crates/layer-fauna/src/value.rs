@@ -66,6 +66,8 @@ pub struct Document {
     pub reference: Ref,
     pub ts: Timestamp,
     pub contents: Contents,
+    /// A create of this query has made it.
+    pub is_new: bool,
 }
 
 /// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.
@@ -137,6 +139,22 @@ impl Native {
             Native::Tokens => "token",
             Native::Credentials => "credentials",
             Native::AccessProviders => "access_provider",
+        }
+    }
+
+    /// One of them, as messages begin with it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Native::Databases => "Database",
+            Native::Collections => "Collection",
+            Native::Indexes => "Index",
+            Native::Functions => "Function",
+            Native::Roles => "Role",
+            Native::Keys => "Key",
+            Native::Tokens => "Token",
+            Native::Credentials => "Credentials",
+            // The original has no word for it.
+            Native::AccessProviders => "other",
         }
     }
 
@@ -213,6 +231,15 @@ impl Ref {
     pub fn database(&self) -> Option<Ref> {
         let (last, above) = self.scope.split_last()?;
         Some(Ref::named(Native::Databases, last.clone()).with_scope(above.into()))
+    }
+
+    /// The built-in collection that it is a member of.
+    pub fn kind(&self) -> Option<Native> {
+        match self.target {
+            Target::Native(_) => Some(Native::Collections),
+            Target::Named(native, _) | Target::Numbered(native, _) => Some(native),
+            Target::Document(..) => None,
+        }
     }
 
     /// A collection, of documents or built in.

@@ -6,7 +6,7 @@ use super::reads::first_element;
 use crate::codec::storable;
 use crate::definitions::{self, credentials_key};
 use crate::documents::Place;
-use crate::error::{Code, Errors, Result, Within};
+use crate::error::{Code, Errors, Result};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::jwt;
 use crate::rows::{self, Key};
@@ -68,7 +68,7 @@ fn password_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<(Ref,
 pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let params = arguments.value(1).as_object().cloned().unwrap_or_default();
     let password = params.string("password").cloned().unwrap_or_else(|| "".into());
-    evaluation.check_may_write(&Ref::native(Native::Tokens))?;
+    evaluation.check_present()?;
     let identity = password_fits(evaluation, arguments.value(0), &password)?.ok_or_else(failed)?;
     let kept = params
         .entries
@@ -161,17 +161,20 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let secret = arguments.text(0);
     if jwt::is_token(secret) {
-        return database_of(evaluation, secret).within("key_from_secret");
+        return database_of(evaluation, secret);
     }
-    key_of(evaluation, secret)
-        .ok_or_else(|| Errors::new(Code::InstanceNotFoundHere, "Document not found."))
-        .within("key_from_secret")
+    key_of(evaluation, secret).ok_or_else(|| no_key(secret))
+}
+
+fn no_key(secret: &str) -> Errors {
+    let message = format!("No key found for secret {secret}.");
+    Errors::new(Code::InstanceNotFoundHere, message)
 }
 
 /// A JWT is no key; what it opens is told instead, if it is a database of this one.
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::codec::Names;
-    let not_found = || Errors::new(Code::InstanceNotFoundHere, "Document not found.");
+    let not_found = || no_key(secret);
     let fauna = evaluation.fauna;
     if !fauna.keys_are_ready(&mut evaluation.view, secret) {
         evaluation.take_long()?;

@@ -43,7 +43,7 @@ pub fn document(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Valu
     let place = evaluation.resolve(reference).within("get")?;
     evaluation.check_retained(&place.schema, place.collection)?;
     evaluation.permit("read", reference, &[Value::Ref(reference.clone())])?;
-    evaluation.document(&place).ok_or_else(Errors::document_not_found)
+    evaluation.document(&place).ok_or_else(|| Errors::not_found(reference))
 }
 
 /// The document of the first element of a set.

@@ -8,7 +8,7 @@ use crate::codec::storable;
 use crate::contents::Contents;
 use crate::definitions;
 use crate::documents::{Place, Version, merge};
-use crate::error::{Code, Errors, Failure, Result, Within};
+use crate::error::{Code, Errors, Failure, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::rows;
 use crate::time::Time;
@@ -36,30 +36,96 @@ pub fn shown(reference: &Ref, ts: Timestamp, fields: Arc<Fields>) -> Value {
         reference: reference.clone(),
         ts,
         contents: fields.into(),
+        is_new: false,
     }))
+}
+
+/// A document as the reply to its creation shows it.
+pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
+    Value::Document(Arc::new(Document {
+        reference: reference.clone(),
+        ts: Timestamp::PENDING,
+        contents: fields.into(),
+        is_new: true,
+    }))
+}
+
+/// What is stored may name only what is there, and nothing of another database.
+fn check_references(evaluation: &mut Evaluation<'_>, params: &Fields) -> Result<()> {
+    let mut failures = Vec::new();
+    find_bad_references(evaluation, params, &mut Vec::new(), &mut failures);
+    check(failures)
+}
+
+fn find_bad_references(
+    evaluation: &mut Evaluation<'_>,
+    fields: &Fields,
+    path: &mut Vec<Step>,
+    failures: &mut Vec<Failure>,
+) {
+    for (key, value) in &fields.entries {
+        path.push(Step::Name(key.clone()));
+        find_bad_reference(evaluation, value, path, failures);
+        path.pop();
+    }
+}
+
+fn find_bad_reference(
+    evaluation: &mut Evaluation<'_>,
+    value: &Value,
+    path: &mut Vec<Step>,
+    failures: &mut Vec<Failure>,
+) {
+    match value {
+        Value::Object(fields) => find_bad_references(evaluation, fields, path, failures),
+        Value::Array(items) => {
+            for (index, item) in items.values.iter().enumerate() {
+                path.push(Step::Index(index));
+                find_bad_reference(evaluation, item, path, failures);
+                path.pop();
+            }
+        }
+        Value::Ref(reference) => {
+            let description = match evaluation.check_defined(reference) {
+                Err(_) => "Cannot read reference.",
+                Ok(()) if !reference.scope.is_empty() => "Reference cannot be scoped.",
+                Ok(()) => return,
+            };
+            failures.push(Failure {
+                field: path.clone(),
+                code: "invalid reference",
+                description: description.to_owned(),
+                from_root: true,
+            });
+        }
+        _ => {}
+    }
 }
 
 pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let operand = match arguments.value(0) {
-        Value::String(_) => named_or_ref(arguments.value(0), Native::Collections, "Collection Ref")?,
         Value::Ref(reference) => reference.clone(),
-        other => return Err(wrong_type("Ref", other)).within("create"),
+        name => named_or_ref(name, Native::Collections, "Identifier").within("create")?,
     };
     let params = parameters(arguments, 1);
-    if operand.target == Target::Native(Native::Indexes) {
-        definitions::check_sources(evaluation, &params)?;
-    }
+    evaluation.check_defined(&operand).within("create")?;
+    check_references(evaluation, &params)?;
+    evaluation.check_own_scope(&operand).within("create")?;
     match &operand.target {
         Target::Native(native) => definitions::create(evaluation, *native, &params).within("create"),
-        Target::Document(..) | Target::Named(Native::Collections, _) => {
+        Target::Document(..) | Target::Named(Native::Collections, _) if !is_schema_document(&operand) => {
             create_document(evaluation, operand, &params).within("create")
         }
-        _ => Err(wrong_type("Collection Ref", arguments.value(0))).within("create"),
+        _ => Err(Errors::already_exists(&operand)).within("create"),
     }
 }
 
+/// A schema object that is no collection cannot be created by its ref: it is there already.
+fn is_schema_document(reference: &Ref) -> bool {
+    matches!(reference.kind(), Some(native) if native != Native::Collections)
+}
+
 fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<Fields>) -> Result<Value> {
-    evaluation.check_may_write(&operand)?;
     let named = match operand.target {
         Target::Document(..) => Some(operand.clone()),
         _ => None,
@@ -71,13 +137,7 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
     let name = collection.id();
     let found = evaluation.schema.collection(&name).map(|collection| collection.number);
     let number = found.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
-    let fields = document_fields(params)?;
-    permit_create(
-        evaluation,
-        &collection,
-        named.as_ref(),
-        &as_predicates_see(&fields, params),
-    )?;
+    permit_create(evaluation, &collection, named.as_ref(), &Value::Object(params.clone()))?;
     let id = match &named {
         Some(Ref {
             target: Target::Document(_, id),
@@ -92,12 +152,14 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
         reference: Ref::new(Target::Document(name, id as i64)),
     };
     if named.is_some() && evaluation.live(&place).is_some() {
-        return Err(Errors::new(Code::InstanceAlreadyExists, "Document already exists."));
+        return Err(Errors::already_exists(&place.reference));
     }
+    evaluation.check_present()?;
+    let fields = document_fields(params)?;
     let old = evaluation.current(&place);
     evaluation.write_version(&place, old.as_ref(), Some(fields.clone()))?;
     definitions::write_credentials(evaluation, &place, params)?;
-    Ok(shown(&place.reference, Timestamp::PENDING, fields))
+    Ok(shown_new(&place.reference, fields))
 }
 
 /// A document that is being written, as predicates are given it: with what its parameters say of its credentials.
@@ -175,9 +237,8 @@ pub fn check(failures: Vec<Failure>) -> Result<()> {
 
 /// The place of an existing document, and its current version.
 fn existing(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<(Place, Version)> {
-    evaluation.check_may_write(reference)?;
     let place = evaluation.resolve(reference)?;
-    let (ts, contents) = evaluation.live(&place).ok_or_else(Errors::document_not_found)?;
+    let (ts, contents) = evaluation.live(&place).ok_or_else(|| Errors::not_found(reference))?;
     let version = Version {
         ts,
         contents: Some(contents),
@@ -208,10 +269,14 @@ fn change(
     combine: fn(&Contents, &Fields) -> Fields,
 ) -> Result<Value> {
     let (reference, params) = (reference(arguments), parameters(arguments, 1));
-    if !matches!(reference.target, Target::Document(..)) {
-        return definitions::change(evaluation, &reference, &params, key == "replace", key);
+    evaluation.check_defined(&reference).within(key)?;
+    evaluation.check_own_scope(&reference).within(key)?;
+    check_references(evaluation, &params)?;
+    match reference.target {
+        Target::Document(..) => change_document(evaluation, &reference, &params, combine, key),
+        Target::Native(_) => Err(Errors::argument("Cannot update a schema meta collection.")).within(key),
+        _ => definitions::change(evaluation, &reference, &params, key == "replace", key),
     }
-    change_document(evaluation, &reference, &params, combine, key)
 }
 
 fn change_document(
@@ -221,47 +286,36 @@ fn change_document(
     combine: fn(&Contents, &Fields) -> Fields,
     key: &'static str,
 ) -> Result<Value> {
-    evaluation.resolve(reference).within(key)?;
-    // Whoever may not write learns nothing of what is there. Roles can depend on what that is. A denial has the position of
-    // the form itself.
-    let by_role = matches!(evaluation.authorization.rights, crate::authorization::Rights::Roles(_));
-    if !by_role {
-        evaluation.permit("write", reference, &[])?;
-    }
     let (place, old) = existing(evaluation, reference).within(key)?;
-    let Some(contents) = &old.contents else {
-        return Err(Errors::document_not_found()).within(key);
-    };
-    let new = document_fields(&combine(contents, params)).within(key)?;
-    if by_role {
-        let arguments = [
-            Value::Object(contents.fields().clone()),
-            as_predicates_see(&new, params),
-            Value::Ref(reference.clone()),
-        ];
-        evaluation.permit("write", reference, &arguments)?;
-    }
-    evaluation
-        .write_version(&place, Some(&old), Some(new.clone()))
-        .within(key)?;
-    definitions::write_credentials(evaluation, &place, params).within(key)?;
+    let contents = old.contents.clone().ok_or_else(Errors::document_not_found)?;
+    let combined = combine(&contents, params);
+    let arguments = [
+        Value::Object(contents.fields().clone()),
+        as_predicates_see(&Arc::new(Fields::new(combined.entries.clone())), params),
+        Value::Ref(reference.clone()),
+    ];
+    evaluation.permit("write", reference, &arguments)?;
+    evaluation.check_present()?;
+    let new = document_fields(&combined)?;
+    evaluation.write_version(&place, Some(&old), Some(new.clone()))?;
+    definitions::write_credentials(evaluation, &place, params)?;
     Ok(shown(reference, Timestamp::PENDING, new))
 }
 
 pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let reference = reference(arguments);
-    if !matches!(reference.target, Target::Document(..)) {
-        return definitions::delete(evaluation, &reference);
+    evaluation.check_defined(&reference).within("delete")?;
+    evaluation.check_own_scope(&reference).within("delete")?;
+    match reference.target {
+        Target::Document(..) => {}
+        Target::Native(_) => return Err(Errors::argument("Cannot delete a schema meta collection.")).within("delete"),
+        _ => return definitions::delete(evaluation, &reference),
     }
-    evaluation.check_may_write(&reference).within("delete")?;
-    let place = evaluation.resolve(&reference).within("delete")?;
-    evaluation
-        .permit("delete", &reference, &[Value::Ref(reference.clone())])
-        .within("delete")?;
-    // The position of this one error is that of the form itself (observed).
-    let (place, old) = existing(evaluation, &place.reference)?;
-    evaluation.write_version(&place, Some(&old), None).within("delete")?;
-    definitions::delete_credentials(evaluation, &place).within("delete")?;
+    let (place, old) = existing(evaluation, &reference)?;
+    evaluation.permit("delete", &reference, &[Value::Ref(reference.clone())])?;
+    evaluation.check_present()?;
+    evaluation.write_version(&place, Some(&old), None)?;
+    definitions::delete_credentials(evaluation, &place)?;
     let fields = old
         .contents
         .map(|contents| contents.fields().clone())
@@ -283,18 +337,22 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let ts = evaluation.moment(arguments.value(1)).within("ts")?;
     let action = action(arguments, "action")?;
     let params = parameters(arguments, 3);
-    let place = rewritable(evaluation, &reference, ts).within("insert")?;
+    evaluation.check_defined(&reference).within("insert")?;
+    if ts.0 > evaluation.now_micros {
+        let message = "Cannot write outside of snapshot time.";
+        return Err(Errors::new(Code::InvalidWriteTime, message));
+    }
+    let place = rewritable(evaluation, &reference, "insert")?;
+    check_references(evaluation, &params)?;
     let fields = match action {
         "delete" => None,
-        _ => Some(document_fields(&params).within("insert")?),
+        _ => Some(document_fields(&params)?),
     };
     let data = fields
         .as_ref()
         .map_or(Value::Null, |fields| Value::Object(fields.clone()));
     let arguments = history_arguments(&reference, ts, action, data.clone());
-    evaluation
-        .permit("history_write", &reference, &arguments)
-        .within("insert")?;
+    evaluation.permit("history_write", &reference, &arguments)?;
     let inserted = Version {
         ts,
         contents: fields.map(Contents::from),
@@ -302,8 +360,7 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     rewrite(evaluation, &place, |versions| {
         versions.retain(|version| version.ts != ts);
         versions.push(inserted);
-    })
-    .within("insert")?;
+    })?;
     let data = data.as_object().and_then(|fields| fields.get("data").cloned());
     Ok(Value::record([
         ("ts", ts.value()),
@@ -317,35 +374,28 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let reference = reference(arguments);
     let ts = evaluation.moment(arguments.value(1)).within("ts")?;
     let action = action(arguments, "action")?;
-    let place = rewritable(evaluation, &reference, ts).within("remove")?;
+    evaluation.check_defined(&reference).within("remove")?;
+    let place = rewritable(evaluation, &reference, "remove")?;
     let removed = evaluation.versions(&place).into_iter().find(|version| version.ts == ts);
     let removed = removed
         .and_then(|version| version.fields().cloned())
         .unwrap_or_default();
     let arguments = history_arguments(&reference, ts, action, Value::Object(removed));
-    evaluation
-        .permit("history_write", &reference, &arguments)
-        .within("remove")?;
+    evaluation.permit("history_write", &reference, &arguments)?;
     let is_deletion = action == "delete";
     rewrite(evaluation, &place, |versions| {
         versions.retain(|version| version.ts != ts || version.contents.is_none() != is_deletion);
-    })
-    .within("remove")?;
+    })?;
     Ok(Value::Null)
 }
 
-/// The past may be rewritten; the future not.
-fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, ts: Timestamp) -> Result<Place> {
-    evaluation.check_may_write(reference)?;
-    if ts.0 > evaluation.now_micros {
-        return Err(Errors::new(
-            Code::InvalidWriteTime,
-            "Cannot write outside of snapshot time.",
-        ));
-    }
+/// Of documents the past may be rewritten, of schema objects not.
+fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, key: &'static str) -> Result<Place> {
+    evaluation.check_own_scope(reference).within(key)?;
+    evaluation.check_present()?;
     match reference.target {
         Target::Document(..) => evaluation.resolve(reference),
-        _ => Err(wrong_type("Ref", &Value::Ref(reference.clone()))),
+        _ => Err(Errors::argument(format!("Cannot {key} event for specified ref."))),
     }
 }
 
@@ -387,6 +437,7 @@ fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&
 
 fn define(evaluation: &mut Evaluation<'_>, arguments: &Arguments, native: Native, key: &'static str) -> Result<Value> {
     let params = parameters(arguments, 0);
+    check_references(evaluation, &params)?;
     definitions::create(evaluation, native, &params).within(key)
 }
 
@@ -403,10 +454,7 @@ pub fn create_class(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> R
 }
 
 pub fn create_index(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let params = parameters(arguments, 0);
-    // A source that is not there is an error of the whole form (observed).
-    definitions::check_sources(evaluation, &params)?;
-    definitions::create(evaluation, Native::Indexes, &params).within("create_index")
+    define(evaluation, arguments, Native::Indexes, "create_index")
 }
 
 pub fn create_function(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

@@ -20,16 +20,9 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("mixed/asc", "refs as values are not yet sorted by id"),
     ("mixed/desc", "refs as values are not yet sorted by id"),
-    ("http/api_version_2.0", "refs are not yet shown as before version 2.7"),
-    ("http/api_version_2.1", "refs are not yet shown as before version 2.7"),
-    ("http/no_api_version", "refs are not yet shown as before version 2.7"),
     (
         "http/query_timeout_1ms",
         "a count of seven documents is done within the millisecond",
-    ),
-    (
-        "error/validation_multi",
-        "the types of an index's fields have other names",
     ),
 ];
 
