@@ -404,6 +404,7 @@ impl<'a> Decoder<'a> {
             } else {
                 scope.into()
             },
+            is_unknown: false,
         })
     }
 

@@ -549,11 +549,16 @@ fn create_at(
 }
 
 /// What compiled schemas are made of has changed.
+/// What follows in the query sees the schema as it is now.
 fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, database: DatabaseNumber) {
-    if native.has_names() {
-        let key = rows::schema_stamp(database);
-        let transaction = evaluation.view.writing();
-        transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
+    if !native.has_names() {
+        return;
+    }
+    let key = rows::schema_stamp(database);
+    let transaction = evaluation.view.writing();
+    transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
+    if database == evaluation.schema.database() {
+        evaluation.schema = evaluation.fauna.schema(&mut evaluation.view, database);
     }
 }
 
@@ -566,6 +571,10 @@ fn take_name(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
         return Err(Errors::already_exists(&place.reference));
     }
     evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
+    // Of an index and a database the original asks what there is by now.
+    if !matches!(native, Native::Indexes | Native::Databases) {
+        evaluation.names_given.push((*native, name.clone()));
+    }
     Ok(())
 }
 

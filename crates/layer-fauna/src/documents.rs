@@ -95,7 +95,7 @@ impl Evaluation<'_> {
             Target::Named(native, name) => self.number_of(&schema, *native, name).map(|id| (*native as u64, id)),
             Target::Native(_) => None,
         };
-        let Some((collection, id)) = place else {
+        let Some((collection, id)) = place.filter(|_| !reference.is_unknown) else {
             let (kind, name) = schema::describe(reference);
             return Err(Errors::invalid_ref(kind, &name));
         };
@@ -426,7 +426,7 @@ pub fn difference(old: &Fields, new: &Fields) -> Fields {
                     entries.push((key.clone(), Value::Object(Arc::new(inner))));
                 }
             }
-            (Some(old), new) if crate::order::equal(old, new) && old.type_name() == new.type_name() => {}
+            (Some(old), new) if crate::order::same(old, new) => {}
             _ => entries.push((key.clone(), value.clone())),
         }
     }

@@ -14,7 +14,7 @@ use crate::patience::Patience;
 use crate::rows::View;
 use crate::schema::Schema;
 use crate::service::Fauna;
-use crate::value::{Closure, Timestamp, Value};
+use crate::value::{Closure, Native, Timestamp, Value};
 
 /// Expressions within each other while they are evaluated, through calls of functions too.
 const DEPTH_MAX: usize = 8_000;
@@ -48,6 +48,8 @@ pub struct Evaluation<'a> {
     pub at: Option<Timestamp>,
     /// Inside `at`, where nothing may be written.
     pub in_the_past: bool,
+    /// The names that this query has given.
+    pub names_given: Vec<(Native, Arc<str>)>,
     pub now_micros: u64,
     pub cost: Cost,
     pub patience: Patience,
@@ -116,6 +118,7 @@ impl<'a> Evaluation<'a> {
             allowed: Effect::Write,
             at: None,
             in_the_past: false,
+            names_given: Vec::new(),
             now_micros,
             cost: Cost::default(),
             patience: Patience::unlimited(),

@@ -137,12 +137,36 @@ fn compare_refs(left: &Ref, right: &Ref) -> Ordering {
         .then_with(|| place(left).cmp(&place(right)))
 }
 
-/// Equal as `equals` sees it: 1 is 1.0, the keys of objects are in no order.
+/// Equal as the operands of `equals` are: of two numbers the doubles nearest to them, so 1 is 1.0; of everything else, what is in it.
 pub fn equal(left: &Value, right: &Value) -> bool {
+    let bits = |number: f64| {
+        if number.is_nan() {
+            f64::NAN.to_bits()
+        } else {
+            number.to_bits()
+        }
+    };
     match (left, right) {
+        (Value::Int(left), Value::Double(right)) => bits(*left as f64) == bits(*right),
+        (Value::Double(left), Value::Int(right)) => bits(*left) == bits(*right as f64),
+        (Value::Double(left), Value::Double(right)) => bits(*left) == bits(*right),
+        _ => same(left, right),
+    }
+}
+
+/// The same value inside and out: 1 is not 1.0, the keys of objects are in no order.
+pub fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Int(_), Value::Double(_)) | (Value::Double(_), Value::Int(_)) => false,
+        (Value::Double(left), Value::Double(right)) => left == right,
         (Value::String(left), Value::String(right)) => left == right,
         (Value::Array(left), Value::Array(right)) => {
-            left.values.len() == right.values.len() && left.values.iter().zip(&right.values).all(|(l, r)| equal(l, r))
+            left.values.len() == right.values.len() && left.values.iter().zip(&right.values).all(|(l, r)| same(l, r))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let has =
+                |(key, value): &(std::sync::Arc<str>, Value)| right.get(key).is_some_and(|other| same(value, other));
+            left.entries.len() == right.entries.len() && left.entries.iter().all(has)
         }
         _ => compare(left, right).is_eq(),
     }

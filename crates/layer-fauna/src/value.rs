@@ -178,6 +178,8 @@ pub struct Ref {
     pub target: Target,
     /// The databases to walk down from the request's own. Empty: its own.
     pub scope: Arc<[Arc<str>]>,
+    /// Made from a name that only this query has given: names are looked up in the schema as it was before the query.
+    pub is_unknown: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -193,6 +195,7 @@ impl Ref {
         Ref {
             target,
             scope: no_scope(),
+            is_unknown: false,
         }
     }
 

@@ -55,7 +55,9 @@ pub fn gte(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
 }
 
 pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let reference = named_or_ref(arguments.value(0), Native::Functions, "User Function Ref").within("call")?;
+    let reference =
+        named_or_ref(evaluation, arguments.value(0), Native::Functions, "User Function Ref").within("call")?;
+    evaluation.check_defined(&reference).within("call")?;
     let schema = evaluation.schema_in(&reference.scope).within("call")?;
     let function = schema.function(&reference.id()).cloned();
     let function = function

@@ -417,25 +417,31 @@ pub fn difference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Res
     })
 }
 
+/// Of a page its cursors and its data as a whole are the values.
 pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (wanted, container) = (arguments.value(0), arguments.value(1));
+    let is_wanted = |value: &Value| order::same(value, wanted);
     let found = match container {
-        Value::Array(_) | Value::Page(_) => elements(container).iter().any(|value| order::equal(value, wanted)),
-        Value::Object(fields) => fields.entries.iter().any(|(_, value)| order::equal(value, wanted)),
-        Value::Document(document) => {
-            let object = document.as_object();
-            object
-                .as_object()
-                .is_some_and(|fields| fields.entries.iter().any(|(_, value)| order::equal(value, wanted)))
-        }
-        container if is_set(container) => set_contains(evaluation, container, wanted).within("in")?,
         Value::Ref(reference) => [
             Some(Value::String(reference.id())),
             reference.collection().map(Value::Ref),
+            reference.database().map(Value::Ref),
         ]
-        .into_iter()
+        .iter()
         .flatten()
-        .any(|part| order::equal(&part, wanted)),
+        .any(is_wanted),
+        Value::Set(_) => set_contains(evaluation, container, wanted)?,
+        Value::Array(items) => items.values.iter().any(is_wanted),
+        Value::Page(page) => {
+            let cursors = [&page.before, &page.after].into_iter().flatten();
+            cursors.chain([&Value::Array(page.data.clone())]).any(is_wanted)
+        }
+        Value::Document(document) => {
+            let collection = document.reference.collection().map(Value::Ref);
+            let fields = fields_of(container).unwrap_or_default();
+            collection.iter().any(is_wanted) || fields.entries.iter().any(|(_, value)| is_wanted(value))
+        }
+        Value::Object(fields) => fields.entries.iter().any(|(_, value)| is_wanted(value)),
         Value::Query(_) => false,
         _ => {
             let message = "Object, Array, Page, Set, or Ref expected, Scalar provided.";
@@ -450,7 +456,7 @@ fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, wanted: &Val
     let mut found = false;
     let of = evaluation.readable(&set)?;
     evaluation.each_element(&of, &mut |_, element| {
-        found = order::equal(&element.value(), wanted);
+        found = order::same(&element.value(), wanted);
         Ok(if found {
             ControlFlow::Break(())
         } else {

@@ -156,7 +156,7 @@ pub fn matching_legacy(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -
 }
 
 fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>, key: &'static str) -> Result<Value> {
-    let index = named_or_ref(index, Native::Indexes, "Index Ref").within(key)?;
+    let index = named_or_ref(evaluation, index, Native::Indexes, "Index Ref").within(key)?;
     evaluation.index(&index).within(key)?;
     set(Set::Match {
         index,
@@ -182,19 +182,7 @@ fn reference(arguments: &Arguments, index: usize) -> Ref {
 
 pub fn documents(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let collection = reference(arguments, 0);
-    match &collection.target {
-        Target::Native(_) => {}
-        Target::Named(Native::Collections, name) => {
-            let schema = evaluation.schema_in(&collection.scope).within("documents")?;
-            if schema.collection(name).is_none() {
-                return Err(Errors::invalid_ref("collection", name)).within("documents");
-            }
-        }
-        _ => {
-            let errors = crate::evaluation::wrong_type("Collection Ref", arguments.value(0));
-            return Err(errors).within("documents");
-        }
-    }
+    evaluation.check_defined(&collection).within("documents")?;
     set(Set::Documents(collection))
 }
 

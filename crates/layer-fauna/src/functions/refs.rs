@@ -8,9 +8,9 @@ use crate::references::{member, scope_of_database};
 use crate::value::{Native, Ref, Target, Value};
 
 /// A ref to something of this kind, or its name.
-pub fn named_or_ref(value: &Value, native: Native, expected: &str) -> Result<Ref> {
+pub fn named_or_ref(evaluation: &Evaluation<'_>, value: &Value, native: Native, expected: &str) -> Result<Ref> {
     match value {
-        Value::String(name) => Ok(Ref::named(native, name.clone())),
+        Value::String(name) => Ok(looked_up(evaluation, native, name)),
         Value::Ref(reference) if reference.names(native) => Ok(reference.clone()),
         other => Err(wrong_type(expected, other)),
     }
@@ -77,32 +77,42 @@ pub fn own(evaluation: &mut Evaluation<'_>, collection: &Ref) -> Result<Value> {
     own.ok_or_else(|| Errors::new(Code::InvalidExpression, "Invalid ref."))
 }
 
-fn named(native: Native, arguments: &Arguments) -> Result<Value> {
-    Ok(scoped(Ref::named(native, arguments.text(0)), arguments.optional(1)))
+/// The ref that a name stands for.
+fn looked_up(evaluation: &Evaluation<'_>, native: Native, name: &Arc<str>) -> Ref {
+    let given = &evaluation.names_given;
+    Ref {
+        is_unknown: given.iter().any(|(kind, known)| *kind == native && known == name),
+        ..Ref::named(native, name.clone())
+    }
 }
 
-pub fn database(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::Databases, arguments)
+fn named(evaluation: &Evaluation<'_>, native: Native, arguments: &Arguments) -> Result<Value> {
+    let name = arguments.value(0).as_str().cloned().unwrap_or_else(|| "".into());
+    Ok(scoped(looked_up(evaluation, native, &name), arguments.optional(1)))
 }
 
-pub fn index(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::Indexes, arguments)
+pub fn database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::Databases, arguments)
 }
 
-pub fn collection(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::Collections, arguments)
+pub fn index(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::Indexes, arguments)
 }
 
-pub fn function(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::Functions, arguments)
+pub fn collection(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::Collections, arguments)
 }
 
-pub fn role(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::Roles, arguments)
+pub fn function(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::Functions, arguments)
 }
 
-pub fn access_provider(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    named(Native::AccessProviders, arguments)
+pub fn role(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::Roles, arguments)
+}
+
+pub fn access_provider(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    named(evaluation, Native::AccessProviders, arguments)
 }
 
 fn built_in(native: Native, arguments: &Arguments) -> Result<Value> {

@@ -105,7 +105,7 @@ fn find_bad_reference(
 pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let operand = match arguments.value(0) {
         Value::Ref(reference) => reference.clone(),
-        name => named_or_ref(name, Native::Collections, "Identifier").within("create")?,
+        name => named_or_ref(evaluation, name, Native::Collections, "Identifier").within("create")?,
     };
     let params = parameters(arguments, 1);
     evaluation.check_defined(&operand).within("create")?;

@@ -108,3 +108,8 @@ fn sources_of_indexes() {
 fn attribute_based_access() {
     run("abac");
 }
+
+#[test]
+fn rules_of_the_original() {
+    run("rules");
+}
