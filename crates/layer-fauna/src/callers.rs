@@ -17,7 +17,7 @@ use crate::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::schema::{AccessProvider, Schema};
 use crate::secrets::{self, Claim};
 use crate::service::Fauna;
-use crate::value::{Native, Ref, Target, Value};
+use crate::value::{Native, Ref, Target, Timestamp, Value};
 
 /// Who asks, as far as the secret alone tells.
 #[derive(Clone, Debug)]
@@ -54,11 +54,18 @@ fn databases_of(token: &Token) -> Option<(Option<u16>, u64)> {
 }
 
 impl Fauna {
-    /// Everything that is needed to evaluate for a caller.
-    pub fn evaluation<'v>(&'v self, mut view: View<'v>, caller: &Caller, patience: Patience) -> Result<Evaluation<'v>> {
+    /// Everything that is needed to evaluate for a caller, as of a time (`None`: as of the latest commit).
+    pub fn evaluation<'v>(
+        &'v self,
+        mut view: View<'v>,
+        caller: &Caller,
+        patience: Patience,
+        at: Option<Timestamp>,
+    ) -> Result<Evaluation<'v>> {
         let schema = self.schema(&mut view, caller.database);
         let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
         evaluation.patience = patience;
+        evaluation.at = at;
         let authorization = self.authorization(&mut evaluation, caller)?;
         evaluation.authorization = authorization;
         match evaluation.interrupted.take() {
@@ -138,7 +145,7 @@ impl Fauna {
         }
         match secrets::claim(secret)? {
             Claim::Key(id) => {
-                let row = view.get(&Key::global(b'K').number(id).0)?;
+                let row = view.get_latest(&Key::global(b'K').number(id).0)?;
                 if *row.get(16..48)? != secrets::hash(secret) || !self.is_alive(view, &row, Native::Keys, id) {
                     return None;
                 }
@@ -151,7 +158,7 @@ impl Fauna {
                 })
             }
             Claim::Token(id) => {
-                let row = view.get(&Key::global(b'T').number(id).0)?;
+                let row = view.get_latest(&Key::global(b'T').number(id).0)?;
                 if *row.get(8..40)? != secrets::hash(secret) || !self.is_alive(view, &row, Native::Tokens, id) {
                     return None;
                 }
@@ -166,7 +173,7 @@ impl Fauna {
     /// The document of a key or a token is there and has not expired.
     fn is_alive(&self, view: &mut View<'_>, row: &[u8], native: Native, id: u64) -> bool {
         let home = DatabaseNumber(rows::number_at(row, 0));
-        let document = view.get(&rows::document(home, native as u64, id).0);
+        let document = view.get_latest(&rows::document(home, native as u64, id).0);
         let now = view.now_micros();
         document.is_some_and(|row| !crate::indexes::is_expired(&row, now))
     }
@@ -175,7 +182,7 @@ impl Fauna {
     fn is_registered(&self, view: &mut View<'_>, database: DatabaseNumber) -> bool {
         let mut number = database.0;
         while number != ROOT.0 {
-            match view.get(&Key::global(b'R').number(number).0) {
+            match view.get_latest(&Key::global(b'R').number(number).0) {
                 Some(row) => number = rows::number_at(&row, 0),
                 None => return false,
             }
@@ -197,7 +204,7 @@ impl Fauna {
         }
         let mut database = caller.database;
         for name in path.unwrap_or("").split('/').filter(|name| !name.is_empty()) {
-            let row = view.get(&rows::name(database, Native::Databases as u8, name).0);
+            let row = view.get_latest(&rows::name(database, Native::Databases as u8, name).0);
             database = DatabaseNumber(rows::number_at(&row.ok_or_else(unauthorized)?, 0));
         }
         let schema = self.schema(view, database);

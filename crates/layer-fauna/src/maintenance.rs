@@ -41,11 +41,11 @@ impl Fauna {
 
     /// Nothing while something keeps the partition: what is left to do waits.
     fn first(&self, prefix: &Key) -> Option<(Vec<u8>, Vec<u8>)> {
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             self.work_is_left();
             return None;
         };
-        View::Reader(&reader).rows(&prefix.0, &prefix.end(), false, 1).pop()
+        View::Reader(&moment).rows(&prefix.0, &prefix.end(), false, 1).pop()
     }
 
     /// Clears the rows below one prefix that was left for later.

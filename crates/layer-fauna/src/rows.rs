@@ -21,9 +21,10 @@
 //! Numbers are eight bytes, most significant first. A time that only the commit knows is `Timestamp::PENDING` until then, so
 //! that it sorts after every known one.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use quartet_engine::{OptimisticTransaction, Reader, RowValue, Stamp, Visit};
+use quartet_engine::{Hold, OptimisticTransaction, Reader, RowValue, Stamp, Visit};
 use quartet_model::Version;
 
 use crate::value::Timestamp;
@@ -34,31 +35,89 @@ pub struct DatabaseNumber(pub u64);
 
 pub const ROOT: DatabaseNumber = DatabaseNumber(0);
 
+/// The state that a query sees which only reads.
+///
+/// Documents and entries have times, so such a query sees them as of the newest durable version. Rows without a time (the
+/// stamp of a schema, keys, tokens, the registry of databases) are there only as the latest commit left them. The newest
+/// change among those that were looked at is noted: while it is durable they were the same at the durable version, so that all
+/// that was read is one state. Otherwise the query is to be evaluated at the latest commit, and its answer held.
+pub struct Moment {
+    pub reader: Reader,
+    newest: Cell<Version>,
+}
+
+impl Moment {
+    pub fn of(reader: Reader) -> Moment {
+        Moment {
+            reader,
+            newest: Cell::new(Version::ZERO),
+        }
+    }
+
+    fn note(&self, changed: Version) {
+        self.newest.set(self.newest.get().max(changed));
+    }
+
+    /// Something that was looked at is newer than what is durable.
+    pub fn is_ahead(&self) -> bool {
+        self.newest.get() > self.reader.durable
+    }
+
+    /// What an answer depends on that shows only what was looked at without a time.
+    pub fn hold(&self) -> Hold {
+        match self.is_ahead() {
+            true => self.reader.hold,
+            false => Version::ZERO,
+        }
+    }
+}
+
 /// What an evaluation reads, and writes if it may.
 pub enum View<'a> {
-    Reader(&'a Reader),
+    Reader(&'a Moment),
     Transaction(&'a mut OptimisticTransaction),
 }
 
 impl View<'_> {
     pub fn get(&mut self, key: &[u8]) -> Option<RowValue> {
         match self {
-            View::Reader(reader) => reader.get_row(key),
+            View::Reader(moment) => moment.reader.get_row(key),
             View::Transaction(transaction) => transaction.get_row(key),
         }
+    }
+
+    /// Reads a row that has no time of its own. One that is not there may have been there a moment ago.
+    pub fn get_latest(&mut self, key: &[u8]) -> Option<RowValue> {
+        let row = self.get(key);
+        if let View::Reader(moment) = self {
+            moment.note(match &row {
+                Some(RowValue::Stored(row)) => row.version(),
+                _ => Version::MAX,
+            });
+        }
+        row
+    }
+
+    /// Reads a row that is written again and again but never cleared: if it is not there, it never was.
+    pub fn get_stamp(&mut self, key: &[u8]) -> Option<RowValue> {
+        let row = self.get(key);
+        if let (View::Reader(moment), Some(RowValue::Stored(row))) = (self, &row) {
+            moment.note(row.version());
+        }
+        row
     }
 
     /// Reads what concurrent changes may change without harm.
     pub fn scan_unjudged(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         match self {
-            View::Reader(reader) => reader.scan(start, end, reverse, visit),
+            View::Reader(moment) => moment.reader.scan(start, end, reverse, visit),
             View::Transaction(transaction) => transaction.scan_unjudged(start, end, reverse, visit),
         }
     }
 
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         match self {
-            View::Reader(reader) => reader.scan(start, end, reverse, visit),
+            View::Reader(moment) => moment.reader.scan(start, end, reverse, visit),
             View::Transaction(transaction) => transaction.scan(start, end, reverse, visit),
         }
     }
@@ -89,7 +148,7 @@ impl View<'_> {
 
     pub fn now_micros(&self) -> u64 {
         match self {
-            View::Reader(reader) => reader.now_micros,
+            View::Reader(moment) => moment.reader.now_micros,
             View::Transaction(transaction) => transaction.now_micros(),
         }
     }

@@ -25,7 +25,7 @@ use crate::parse;
 use crate::patience::{Patience, busy};
 use crate::rate_limits::RateLimits;
 use crate::render;
-use crate::rows::{self, DatabaseNumber, View};
+use crate::rows::{self, DatabaseNumber, Moment, View};
 use crate::schema::Schema;
 use crate::secrets;
 use crate::streams::is_stream;
@@ -215,9 +215,14 @@ impl Fauna {
         self.work_left.swap(false, Ordering::Relaxed)
     }
 
+    /// The state as of now.
+    pub fn moment(&self) -> std::result::Result<Moment, Busy> {
+        Ok(Moment::of(self.engine.reader(self.space)?))
+    }
+
     /// The compiled schema of a database, as the view sees it.
     pub fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
-        let row = view.get(&rows::schema_stamp(database).0);
+        let row = view.get_stamp(&rows::schema_stamp(database).0);
         let stamp = row.as_deref().unwrap_or_default();
         if let Some(known) = self.schemas.lock().get(&database.0)
             && known.stamp == stamp
@@ -244,8 +249,8 @@ impl Fauna {
             return Err(Unanswered::TakesLong);
         }
         if jwt::is_token(&secret) {
-            let reader = self.engine.reader(self.space)?;
-            if !self.keys_are_ready(&mut View::Reader(&reader), &secret) {
+            let moment = self.moment()?;
+            if !self.keys_are_ready(&mut View::Reader(&moment), &secret) {
                 return Err(Unanswered::TakesLong);
             }
         }
@@ -258,16 +263,20 @@ impl Fauna {
     pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
         let headers = RequestHeaders::new(request.headers);
         let secret = headers.secret().unwrap_or_default();
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             return Ok(false);
         };
-        let mut view = View::Reader(&reader);
+        let mut view = View::Reader(&moment);
         if jwt::is_token(&secret) && !self.keys_are_ready(&mut view, &secret) {
             return Ok(false);
         }
         match self.authenticate(&mut view, &secret) {
             Ok(_) => Ok(true),
-            Err(_) => Err(headers::complete(self.unauthorized(), &headers, &self.trace())),
+            Err(_) => Err(headers::complete(
+                self.unauthorized(moment.hold()),
+                &headers,
+                &self.trace(),
+            )),
         }
     }
 
@@ -317,7 +326,7 @@ impl Fauna {
             return refusal(&errors, self.engine.now_micros());
         }
         let Some(secret) = headers.secret() else {
-            return self.unauthorized();
+            return self.unauthorized(Version::ZERO);
         };
         let started = self.engine.now_micros();
         let credential = self.rate_limits.are_set().then(|| base_hash(&secret));
@@ -331,9 +340,9 @@ impl Fauna {
         }
         if may_take_long
             && jwt::is_token(&secret)
-            && let Ok(reader) = self.engine.reader(self.space)
+            && let Ok(moment) = self.moment()
         {
-            self.make_keys_ready(&mut View::Reader(&reader), &secret);
+            self.make_keys_ready(&mut View::Reader(&moment), &secret);
         }
         let outcome = match self.parse(&secret, headers, body, allowed) {
             Err(errors) => self.refused(&secret, errors),
@@ -375,39 +384,48 @@ impl Fauna {
     /// decoded for those who may not ask.
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
-            let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
-            self.authenticate(&mut View::Reader(&reader), secret)?;
+            let moment = self.moment().map_err(|Busy| busy())?;
+            self.authenticate(&mut View::Reader(&moment), secret)?;
         }
         parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()))
     }
 
     /// A query that could not be parsed is refused only to those who may ask.
     fn refused(&self, secret: &str, errors: Errors) -> Outcome {
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             return self.outcome_of_busy();
         };
-        let mut view = View::Reader(&reader);
+        let mut view = View::Reader(&moment);
         let errors = match self.authenticate(&mut view, secret) {
             Ok(_) => errors,
             Err(unauthorized) => unauthorized,
         };
-        Outcome::failed(errors, reader.now_micros)
+        Outcome {
+            hold: moment.hold(),
+            ..Outcome::failed(errors, moment.reader.now_micros)
+        }
     }
 
     fn outcome_of_busy(&self) -> Outcome {
         Outcome::failed(busy(), self.engine.now_micros())
     }
 
-    /// Runs a query that writes nothing on the newest durable state.
+    /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds the answer back, if the caller
+    /// has seen something newer or it looks at something newer that has no history.
     fn read(&self, plan: &Plan<'_>) -> Outcome {
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             return self.outcome_of_busy();
         };
+        let reader = &moment.reader;
         let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
         let is_settled = reader.hold == Version::ZERO;
         let mut cost = Cost::default();
-        let at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
-        let value = self.evaluate(View::Reader(&reader), plan, at, &mut cost);
+        let mut at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
+        let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        if at.is_some() && moment.is_ahead() {
+            at = None;
+            value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        }
         Outcome {
             value,
             micros: match at {
@@ -416,7 +434,7 @@ impl Fauna {
             },
             cost,
             retries: 0,
-            hold: if wants_newer { reader.hold } else { Version::ZERO },
+            hold: if at.is_none() { reader.hold } else { Version::ZERO },
         }
     }
 
@@ -464,8 +482,7 @@ impl Fauna {
 
     fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
-        let mut evaluation = self.evaluation(view, &caller, plan.patience)?;
-        evaluation.at = at;
+        let mut evaluation = self.evaluation(view, &caller, plan.patience, at)?;
         let value = evaluation.evaluate(&plan.query.root);
         *cost = evaluation.cost;
         match evaluation.interrupted.take() {
@@ -499,28 +516,28 @@ impl Fauna {
         reply
     }
 
-    fn unauthorized(&self) -> Reply {
-        refusal(
-            &Errors::protocol(Code::Unauthorized, "Unauthorized"),
-            self.engine.now_micros(),
-        )
+    fn unauthorized(&self, hold: Hold) -> Reply {
+        let errors = Errors::protocol(Code::Unauthorized, "Unauthorized");
+        Reply {
+            hold,
+            ..refusal(&errors, self.engine.now_micros())
+        }
     }
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             return self.reply(self.outcome_of_busy(), 0, ApiVersion::V4);
         };
-        let mut view = View::Reader(&reader);
         let secret = headers.secret().unwrap_or_default();
-        match self.authenticate(&mut view, &secret) {
+        match self.authenticate(&mut View::Reader(&moment), &secret) {
             Ok(_) => Reply {
                 status: 200,
-                headers: vec![("x-txn-time", reader.version.0.to_string().into())],
+                headers: vec![("x-txn-time", moment.reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
-                hold: Version::ZERO,
+                hold: moment.hold(),
                 unanswered: None,
             },
-            Err(_) => self.unauthorized(),
+            Err(_) => self.unauthorized(moment.hold()),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::jwt;
 use crate::parse;
 use crate::patience::{Patience, busy};
 use crate::render;
-use crate::rows::{self, Key, View};
+use crate::rows::{self, Key, Moment, View};
 use crate::schema::{Index, Schema};
 use crate::service::{Fauna, Reply, Request, refusal};
 use crate::sets::{as_set, reference};
@@ -74,6 +74,8 @@ pub struct Stream {
     fields: Vec<Field>,
     changed: Changed,
     watches: Vec<WatchId>,
+    /// What opening it depended on.
+    opened: Hold,
     /// Everything up to here has been told.
     told: Timestamp,
     unsent: std::collections::VecDeque<String>,
@@ -98,7 +100,11 @@ impl Fauna {
             return None;
         }
         let request_headers = RequestHeaders::new(request.headers);
-        let opened = self.open_stream(&request_headers, query, request.body, wake);
+        let moment = self.moment();
+        let hold = moment.as_ref().map_or(CommitVersion::ZERO, |moment| moment.reader.hold);
+        let opened = moment
+            .map_err(|Busy| busy())
+            .and_then(|moment| self.open_stream(moment, &request_headers, query, request.body, wake));
         let now = self.engine.now_micros();
         let finish = |mut reply: Reply| {
             reply.headers.push(("x-txn-time", now.to_string().into()));
@@ -115,12 +121,16 @@ impl Fauna {
                 };
                 Ok((finish(reply), stream))
             }
-            Err(errors) => Err(finish(refusal(&errors, now))),
+            Err(errors) => Err(finish(Reply {
+                hold,
+                ..refusal(&errors, now)
+            })),
         })
     }
 
     fn open_stream(
         self: &Arc<Self>,
+        moment: Moment,
         headers: &RequestHeaders<'_>,
         query: &str,
         body: &[u8],
@@ -132,16 +142,15 @@ impl Fauna {
             .ok_or_else(|| Errors::protocol(Code::Unauthorized, "Unauthorized"))?;
         let fields = fields(headers::parameter(query, "fields").as_deref())?;
         let changed: Changed = Arc::default();
-        let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
-        let mut view = View::Reader(&reader);
-        let patience = Patience::new(true, reader.now_micros, headers.query_timeout_ms());
+        let mut view = View::Reader(&moment);
+        let patience = Patience::new(true, moment.reader.now_micros, headers.query_timeout_ms());
         if jwt::is_token(&secret) {
             self.make_keys_ready(&mut view, &secret);
         }
         let caller = self.authenticate(&mut view, &secret)?;
         let parsed = crate::service::parse_body(body)
             .and_then(|json| parse::query(&json, Effect::Read, headers.api_version()))?;
-        let mut evaluation = self.evaluation(view, &caller, patience)?;
+        let mut evaluation = self.evaluation(view, &caller, patience, None)?;
         evaluation.allowed = Effect::Read;
         let value = evaluation.evaluate(&parsed.root)?;
         let target = target(&mut evaluation, &value)?;
@@ -153,6 +162,7 @@ impl Fauna {
             fields,
             changed,
             watches: Vec::new(),
+            opened: Hold::ZERO,
             told: Timestamp(0),
             unsent: Default::default(),
             ended: false,
@@ -160,6 +170,7 @@ impl Fauna {
         stream.watch(wake).map_err(|Busy| busy())?;
         // Watching first, then looking: nothing falls between.
         let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
+        stream.opened = reader.hold;
         stream.told = Timestamp(reader.version.0.max(reader.now_micros.saturating_sub(1)));
         let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
         stream.unsent.push_back(start);
@@ -288,6 +299,9 @@ impl Stream {
     }
 
     pub fn step(&mut self) -> StreamStep {
+        if !self.fauna.engine.is_durable(self.opened) {
+            return StreamStep::Wait(self.opened);
+        }
         if let Some(event) = self.unsent.pop_front() {
             return StreamStep::Send(event);
         }
@@ -299,16 +313,16 @@ impl Stream {
             return StreamStep::Idle;
         }
         let fauna = self.fauna.clone();
-        let Ok(reader) = fauna.engine.reader(fauna.space) else {
+        let Ok(moment) = fauna.moment() else {
             self.changed.lock().extend(changed);
             return StreamStep::Busy;
         };
-        if reader.hold != CommitVersion::ZERO {
+        if moment.reader.hold != CommitVersion::ZERO {
             self.changed.lock().extend(changed);
-            return StreamStep::Wait(reader.hold);
+            return StreamStep::Wait(moment.reader.hold);
         }
-        let until = Timestamp(reader.version.0);
-        let told = self.tell(View::Reader(&reader), &changed, until);
+        let until = Timestamp(moment.reader.version.0);
+        let told = self.tell(View::Reader(&moment), &changed, until);
         self.told = self.told.max(until);
         if let Err(errors) = told {
             self.end(&errors, until);
@@ -321,7 +335,7 @@ impl Stream {
         let lost = || Errors::new(Code::PermissionDenied, "Authorization lost during stream evaluation.");
         let caller = fauna.authenticate(&mut view, &self.secret).map_err(|_| lost())?;
         let mut evaluation = fauna
-            .evaluation(view, &caller, Patience::unlimited())
+            .evaluation(view, &caller, Patience::unlimited(), None)
             .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {

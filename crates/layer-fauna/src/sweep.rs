@@ -58,13 +58,13 @@ impl Fauna {
     /// Does a piece of the walk, unless it rests.
     pub fn sweep(&self) {
         let mut walk = self.walk.lock();
-        let Ok(reader) = self.engine.reader(self.space) else {
+        let Ok(moment) = self.moment() else {
             return;
         };
-        if reader.now_micros < walk.rest_until {
+        if moment.reader.now_micros < walk.rest_until {
             return;
         }
-        let mut view = View::Reader(&reader);
+        let mut view = View::Reader(&moment);
         let database = DatabaseNumber(walk.database);
         let schema = self.schema(&mut view, database);
         let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));

@@ -36,13 +36,14 @@ pub fn note_form(transaction: &mut OptimisticTransaction) {
 impl Fauna {
     /// Brings the indexes of all databases into the form that this version reads. Nobody may be using them yet.
     pub(crate) fn upgrade_indexes(&self) -> std::result::Result<(), Busy> {
-        let reader = self.engine.reader(self.space)?;
+        let moment = self.moment()?;
+        let reader = &moment.reader;
         if reader.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
             return Ok(());
         }
-        let mut outdated = databases(&reader);
-        outdated.retain(|database| has_indexes(&reader, *database));
-        drop(reader);
+        let mut outdated = databases(reader);
+        outdated.retain(|database| has_indexes(reader, *database));
+        drop(moment);
         for database in &outdated {
             self.rewrite_indexes(*database)?;
         }
@@ -53,14 +54,14 @@ impl Fauna {
     }
 
     fn rewrite_indexes(&self, database: DatabaseNumber) -> std::result::Result<(), Busy> {
-        let reader = self.engine.reader(self.space)?;
-        let schema = self.schema(&mut View::Reader(&reader), database);
+        let moment = self.moment()?;
+        let schema = self.schema(&mut View::Reader(&moment), database);
         let mut documents = Vec::new();
         for collection in schema.indexed_collections() {
-            let ids = ids_ever(&reader, database, collection);
+            let ids = ids_ever(&moment.reader, database, collection);
             documents.extend(ids.into_iter().map(|id| (collection, id)));
         }
-        drop(reader);
+        drop(moment);
         for some in documents.chunks(DOCUMENTS_AT_ONCE) {
             let written = self.engine.run(self.space, ATTEMPTS, |transaction| {
                 self.index_anew(transaction, database, some)

@@ -99,6 +99,17 @@ def agree(documents: list, entries: list) -> list[str]:
     return [f"index: lacks {one}" for one in missing] + [f"index: has {one}" for one in extra]
 
 
+def one_generation(names: list, value: int, role: int, keys: list[int]) -> list[str]:
+    """The collection's name, its document, the role and the key are changed together."""
+    same = names == [f"generation_{value}"] and role == value and keys == [value]
+    return [] if same else [f"torn: names {names}, document {value}, role {role}, keys {keys}"]
+
+
+def undone(seen: int, now: int) -> list[str]:
+    """What somebody has seen is there after a crash."""
+    return [] if now >= seen else [f"undone: generation {seen} was seen, now it is {now}"]
+
+
 def feed(history: list[tuple[int, int]], start: int, told: list[tuple[int, int]]) -> list[str]:
     """A stream over a document: (txn, value) of its versions."""
     last = told[-1][0] if told else 0
@@ -122,7 +133,12 @@ def self_check() -> None:
     assert register(writes, [read], history) == []
     assert elements({1}, {1, 2}, [1, 2]) == walk({1}, {1, 2}, [1, 2]) == total([1, 2], 3) == counts([(1, 1), (2, 1)]) == []
     assert skew({1: 1}) == agree([1, 2], [2, 1]) == feed([(1, 1), (2, 2), (3, 3)], 1, [(2, 2)]) == added(1, 9, {7: 5, 8: 1}, [(5, 7)]) == []
+    assert one_generation(["generation_3"], 3, 3, [3]) == undone(3, 3) == []
     broken = {
+        "torn: names": one_generation(["generation_4"], 3, 3, [3]),
+        "torn: names ['generation_3'], document 3, role 4": one_generation(["generation_3"], 3, 4, [3]),
+        "torn: names ['generation_3'], document 3, role 3, keys [4]": one_generation(["generation_3"], 3, 3, [4]),
+        "undone": undone(4, 3),
         "lost:": register(writes, [], history[:1]),
         "phantom: value": register(writes, [], [*history, (30, 9)]),
         "lost update": register([*writes, Write(4, 30, 6, 7, expected=1)], [], [*history, (30, 4)]),

@@ -358,4 +358,84 @@ class Rivals(Workload):
         self.checked["rivalries"] += len(self.keys)
 
 
-ALL = [Bank, Elements, Register, Counts, Rivals]
+class Generations(Workload):
+    """A collection's name, a document, a role and a key change together: every query meets one generation of all of them."""
+
+    KEYS = {"select": "data", "from": page({"keys": None})}
+    MARKED = {"contains_path": ["data", "generation"], "in": {"get": var("x")}}
+    NAMES = {"map": {"lambda": "x", "expr": {"select": "name", "from": {"get": var("x")}}}}
+
+    def __init__(self, setup: Client):
+        super().__init__(setup)
+        make_collection(setup, "generation_0")
+        setup.ask(create("generation_0", 1, value=0))
+        setup.ask({"create_role": obj(name="generation", data=obj(n=0), privileges=[])})
+        self.acknowledged, self.seen = 0, 0
+
+    def begin(self, client: Client, round: int) -> None:
+        super().begin(client, round)
+        # The key of the last change may have been lost with its answer.
+        marked = {"filter": {"lambda": "x", "expr": self.MARKED}, "collection": self.KEYS}
+        client.ask({"foreach": {"lambda": "x", "expr": {"delete": var("x")}}, "collection": marked})
+        self.key = client.ask({"create_key": obj(role={"role": "generation"}, data=obj(generation=self.now(client)))}).value
+        self.rotate(client, random.Random(round))
+
+    def now(self, client: Client) -> int:
+        return client.ask({"select": ["data", "n"], "from": {"get": {"role": "generation"}}}).value
+
+    def steps(self) -> list:
+        return [self.rotate, self.look, self.enter, self.enter]
+
+    def rotate(self, client: Client, chance: random.Random) -> None:
+        old = self.key["data"]["generation"]
+        name, new = f"generation_{old}", old + 1
+        is_current = {"equals": [field("value", {"get": var("r")}), new]}
+        read = obj(resource=collection(name), actions=obj(read={"query": {"lambda": "r", "expr": is_current}}))
+        changes = [
+            update(name, 1, value=new),
+            {"update": {"role": "generation"}, "params": obj(data=obj(n=new), privileges=[read])},
+            {"delete": self.key["ref"]},
+            {"update": collection(name), "params": obj(name=f"generation_{new}")},
+            {"create_key": obj(role={"role": "generation"}, data=obj(generation=new))},
+        ]
+        answer = self.ask(client, {"do": changes})
+        if answer:
+            self.key, self.acknowledged = answer.value, new
+
+    def look(self, client: Client, chance: random.Random) -> None:
+        least = self.acknowledged
+        names = {**self.NAMES, "collection": {"select": "data", "from": page({"collections": None})}}
+        named = {"filter": {"lambda": "x", "expr": {"startswith": var("x"), "search": "generation_"}}, "collection": names}
+        marked = {"filter": {"lambda": "x", "expr": self.MARKED}, "collection": self.KEYS}
+        document = {"ref": {"collection": {"select": 0, "from": var("names")}}, "id": "1"}
+        all = obj(
+            names=var("names"),
+            value=field("value", {"get": document}),
+            role={"select": ["data", "n"], "from": {"get": {"role": "generation"}}},
+            keys=each(marked, {"select": ["data", "generation"], "from": {"get": var("x")}}),
+        )
+        seen = client.ask(let(all, names=named)).value
+        self.found("generation", checks.one_generation(**seen))
+        self.found("generation", [] if seen["value"] >= least else [f"stale: generation {seen['value']} after {least}"])
+        self.seen = max(self.seen, seen["value"])
+
+    def enter(self, client: Client, chance: random.Random) -> None:
+        """A key opens its own generation, or no longer anything."""
+        key = self.key
+        own = key["data"]["generation"]
+        try:
+            with Client(client.connection.port, key["secret"]) as inside:
+                value = inside.ask(field("value", {"get": ref(f"generation_{own}", 1)})).value
+            self.found("key", [] if value == own else [f"torn: the key of generation {own} has read {value}"])
+        except Refused as refused:
+            self.found("key", [] if refused.status == 401 else [f"torn: the key of generation {own}: {refused}"])
+            own += 1
+        self.seen = max(self.seen, own)
+
+    def verify(self, client: Client) -> None:
+        self.look(client, random.Random(0))
+        now = self.now(client)
+        self.found("recovery", checks.undone(self.seen, now) + checks.undone(self.acknowledged, now))
+
+
+ALL = [Bank, Elements, Register, Counts, Rivals, Generations]

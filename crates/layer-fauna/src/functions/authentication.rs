@@ -39,7 +39,7 @@ fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<Ref> 
 /// The credentials of a document.
 pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option<Ref> {
     let place = evaluation.resolve(identity).ok()?;
-    let row = evaluation.view.get(&credentials_key(&place).0)?;
+    let row = evaluation.view.get_latest(&credentials_key(&place).0)?;
     Some(Ref::new(Target::Numbered(
         Native::Credentials,
         rows::number_at(&row, 0) as i64,
@@ -193,7 +193,7 @@ fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {
     let Some(Claim::Key(id)) = secrets::claim(secret) else {
         return None;
     };
-    let row = evaluation.view.get(&Key::global(b'K').number(id).0)?;
+    let row = evaluation.view.get_latest(&Key::global(b'K').number(id).0)?;
     let here = rows::number_at(&row, 0) == evaluation.schema.database;
     if !here || row.get(16..48)? != secrets::hash(secret) {
         return None;

@@ -6,6 +6,7 @@ mod own;
 mod scripts;
 mod streams;
 mod sweep;
+mod torn;
 mod transactions;
 mod upgrade;
 mod world;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
-use quartet_env::{FaultyDisk, ManualClock};
+use quartet_env::{Disk, FaultyDisk, ManualClock};
 use quartet_layer_fauna::{Fauna, Reply, Request, RootSecret};
 use quartet_model::{DatabaseId, LayerId};
 use serde_json::Value;
@@ -21,17 +21,14 @@ impl World {
     }
 
     pub fn with(now_micros: u64, durability: Durability) -> World {
+        World::on(Arc::new(FaultyDisk::new()), now_micros, durability)
+    }
+
+    pub fn on(disk: Arc<dyn Disk>, now_micros: u64, durability: Durability) -> World {
         let clock = Arc::new(ManualClock::new(now_micros));
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let options = EngineOptions::default();
-        let engine = Engine::open(
-            Arc::new(FaultyDisk::new()),
-            clock.clone(),
-            options,
-            failure,
-            &mut |_| {},
-        )
-        .unwrap();
+        let engine = Engine::open(disk, clock.clone(), options, failure, &mut |_| {}).unwrap();
         let space = Space {
             database: DatabaseId(1),
             layer: LayerId::Fauna,
