@@ -65,7 +65,7 @@ impl Fauna {
         let schema = self.schema(&mut view, caller.database);
         let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
         evaluation.patience = patience;
-        evaluation.at = at;
+        (evaluation.at, evaluation.present) = (at, at);
         let authorization = self.authorization(&mut evaluation, caller)?;
         evaluation.authorization = authorization;
         match evaluation.interrupted.take() {

@@ -1034,7 +1034,7 @@ fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields
     match native {
         Native::Databases => forget_database(evaluation, DatabaseNumber(place.id)),
         Native::Collections => {
-            for kind in [b'D', b'H', b'C'] {
+            for kind in [b'D', b'H', b'W', b'C'] {
                 clear_later(evaluation, &Key::of(database, kind).number(place.id));
             }
             forget_indexes_of(evaluation, place.id)?;

@@ -183,6 +183,24 @@ impl Evaluation<'_> {
         versions
     }
 
+    /// The versions that may still be asked for, oldest first: of those that are older than the collection keeps them only
+    /// the one that was there then.
+    pub fn history(&mut self, place: &Place) -> Vec<Version> {
+        let minimum = self.minimum(&place.schema, place.collection);
+        let mut versions = self.versions(place);
+        let older = versions.iter().take_while(|version| version.ts.0 <= minimum).count();
+        versions.drain(..older.saturating_sub(1));
+        if older > 0 && versions[0].contents.is_none() {
+            versions.remove(0);
+        }
+        versions
+    }
+
+    /// The earliest time of which a collection may be read.
+    pub fn minimum(&self, schema: &Schema, collection: u64) -> u64 {
+        self.now_micros.saturating_sub(self.history_micros(schema, collection))
+    }
+
     /// The versions after `since`, oldest first, behind the one that stood then.
     pub fn versions_since(&mut self, place: &Place, since: Timestamp) -> Vec<Version> {
         let current = self.current(place);
@@ -232,9 +250,7 @@ impl Evaluation<'_> {
         let (Some(at), true) = (self.at, self.in_the_past) else {
             return Ok(());
         };
-        let minimum = self
-            .now_micros
-            .saturating_sub(self.history_micros(place_schema, collection));
+        let minimum = self.minimum(place_schema, collection);
         if at.0 >= minimum {
             return Ok(());
         }

@@ -46,6 +46,8 @@ pub struct Evaluation<'a> {
     pub allowed: Effect,
     /// Reads see the versions up to this time; `None`: all.
     pub at: Option<Timestamp>,
+    /// What `at` is outside of the form `at`.
+    pub present: Option<Timestamp>,
     /// Inside `at`, where nothing may be written.
     pub in_the_past: bool,
     /// The names that this query has given.
@@ -117,6 +119,7 @@ impl<'a> Evaluation<'a> {
             authorization,
             allowed: Effect::Write,
             at: None,
+            present: None,
             in_the_past: false,
             names_given: Vec::new(),
             now_micros,
@@ -243,13 +246,16 @@ impl<'a> Evaluation<'a> {
         self.in_past(at, |evaluation| evaluation.evaluate(body)).within("expr")
     }
 
-    /// Evaluates as of a time.
+    /// Evaluates as of a time. That of the query itself is the present, in which one may write.
     pub fn in_past<T>(&mut self, at: Timestamp, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (outer_at, outer_past) = (self.at, self.in_the_past);
-        self.at = Some(outer_at.map_or(at, |outer| if outer_past { at } else { outer.min(at) }));
-        self.in_the_past = true;
+        let outer = (self.at, self.in_the_past);
+        self.in_the_past = at.0 != self.now_micros;
+        self.at = match self.in_the_past {
+            false => self.present,
+            true => Some(self.present.map_or(at, |present| present.min(at))),
+        };
         let answer = body(self);
-        (self.at, self.in_the_past) = (outer_at, outer_past);
+        (self.at, self.in_the_past) = outer;
         answer
     }
 

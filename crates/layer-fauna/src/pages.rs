@@ -224,7 +224,7 @@ impl Evaluation<'_> {
             return self.set_events(&Set::Documents(document.clone()));
         }
         let place = self.resolve(document)?;
-        let versions = self.versions(&place);
+        let versions = self.history(&place);
         let mut events = Vec::new();
         let mut former: Option<Arc<Fields>> = None;
         for version in versions {
@@ -317,6 +317,10 @@ impl Evaluation<'_> {
             let Some(document) = reference(&schema, collection, id) else {
                 continue;
             };
+            let minimum = self.minimum(&schema, collection);
+            if removed.is_some_and(|removed| removed <= minimum) {
+                continue;
+            }
             let data = (!values.is_empty()).then(|| Value::array(values));
             let mut push = |micros: u64, action| {
                 let version = Version {
@@ -340,7 +344,7 @@ impl Evaluation<'_> {
         let place = self.resolve(document)?;
         let mut present = false;
         let mut events = Vec::new();
-        for version in self.versions(&place) {
+        for version in self.history(&place) {
             let is_present = version.contents.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };

@@ -3,6 +3,7 @@
 //! ```text
 //!   1 database D collection id               the current version of a document: its time, its end (0: none), its fields
 //!   1 database H collection id time          a former version, or the mark of a deletion
+//!   1 database W collection id time          that its history was rewritten then: see `Rewriting`
 //!   1 database N kind name                   the id of the schema object of that name
 //!   1 database E index terms values document an entry: its time, its end, the values
 //!   1 database L index terms time values doc an entry that left at that time: when it came, the values
@@ -222,6 +223,41 @@ pub fn entry_document(collection: u64, id: u64) -> [u8; DOCUMENT_BYTES] {
 pub fn document_of_entry(key: &[u8]) -> (u64, u64) {
     let tail = key.len().saturating_sub(DOCUMENT_BYTES);
     (number_at(key, tail + 8), number_at(key, tail))
+}
+
+/// Where it is noted that the history of a document was rewritten, and when.
+pub fn rewritten(database: DatabaseNumber, collection: u64, id: u64) -> Key {
+    Key::of(database, b'W').number(collection).number(id)
+}
+
+/// What a version is after its document's history was rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rewritten {
+    Create,
+    Update,
+    Delete,
+}
+
+/// One version that a rewriting concerns. In its row: 1 if it was taken out, the action, the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Rewriting {
+    pub is_removal: bool,
+    pub action: Rewritten,
+    pub ts: Timestamp,
+}
+
+/// What the row of a rewriting says.
+pub fn rewritings(row: &[u8]) -> impl Iterator<Item = Rewriting> {
+    row.chunks_exact(10).map(|bytes| Rewriting {
+        is_removal: bytes[0] == 1,
+        action: match bytes[1] {
+            0 => Rewritten::Create,
+            1 => Rewritten::Update,
+            _ => Rewritten::Delete,
+        },
+        ts: Timestamp(number_at(bytes, 2)),
+    })
 }
 
 pub fn name(database: DatabaseNumber, kind: u8, name: &str) -> Key {

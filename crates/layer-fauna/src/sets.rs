@@ -403,6 +403,7 @@ impl Evaluation<'_> {
 
     fn singleton(&mut self, document: &Ref, range: &Range) -> Result<Vec<Element>> {
         let place = self.resolve(document)?;
+        self.check_retained(&place.schema, place.collection)?;
         let Some((added, _)) = self.live(&place) else {
             return Ok(Vec::new());
         };

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Busy, Hold, Home, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
-use crate::documents::{Place, Version, difference};
+use crate::documents::{Place, Version, difference, native_of};
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::{Evaluation, wrong_type};
 use crate::expression::Effect;
@@ -21,11 +21,11 @@ use crate::jwt;
 use crate::parse;
 use crate::patience::{Patience, busy};
 use crate::render;
-use crate::rows::{self, Key, Moment, View};
+use crate::rows::{self, Key, Moment, Rewritten, View};
 use crate::schema::{Index, Schema};
 use crate::service::{Fauna, Reply, Request, refusal};
 use crate::sets::{as_set, reference};
-use crate::value::{Fields, Ref, Set, Target, Timestamp, Value};
+use crate::value::{Fields, Native, Ref, Set, Target, Timestamp, Value};
 
 /// What a stream does next.
 pub enum StreamStep {
@@ -254,6 +254,7 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
 
 /// What happened once.
 struct Happening {
+    /// When it was committed.
     ts: Timestamp,
     kind: &'static str,
     action: &'static str,
@@ -267,6 +268,7 @@ impl Stream {
             Watched::Document(place) => vec![
                 rows::document(place.database(), place.collection, place.id),
                 rows::history(place.database(), place.collection, place.id),
+                rows::rewritten(place.database(), place.collection, place.id),
             ],
             Watched::Documents { schema, collection } => vec![
                 Key::of(schema.database(), b'D').number(*collection),
@@ -339,7 +341,10 @@ impl Stream {
             .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {
-            Watched::Document(place) => self.versions(&mut evaluation, place, &mut happenings),
+            Watched::Document(place) => {
+                self.versions(&mut evaluation, place, &mut happenings);
+                self.rewritings(&mut evaluation, place, &mut happenings);
+            }
             Watched::Documents { schema, collection } => {
                 let skip = Key::of(schema.database(), b'D').0.len() + 8;
                 let ids: BTreeSet<u64> = changed.iter().map(|key| rows::number_at(key, skip)).collect();
@@ -360,10 +365,13 @@ impl Stream {
         }
         happenings.retain(|happening| happening.ts > self.told && happening.ts <= until);
         happenings.sort_by_key(|happening| (happening.ts, happening.action == "add"));
-        happenings
-            .dedup_by(|one, other| (one.ts, one.action, &one.document) == (other.ts, other.action, &other.document));
+        if !matches!(self.target, Watched::Document(_)) {
+            happenings.dedup_by(|one, other| {
+                (one.ts, one.action, &one.document) == (other.ts, other.action, &other.document)
+            });
+        }
         for happening in happenings {
-            if evaluation.may_read(&happening.document) {
+            if self.may_be_told(&mut evaluation, &happening)? {
                 let event = self.event(&happening);
                 self.unsent.push_back(event);
             }
@@ -371,23 +379,89 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether the caller may know of it, as things were then.
+    fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &Happening) -> Result<bool> {
+        evaluation.at = Some(happening.ts);
+        let document = &happening.document;
+        let set = match &self.target {
+            Watched::Document(_) if happening.kind == "version" => return Ok(evaluation.may_read(document)),
+            Watched::Document(_) => return Ok(evaluation.permit_history(document).is_ok()),
+            Watched::Documents { schema, collection } => {
+                let name = schema
+                    .collection_of(*collection)
+                    .map(|collection| collection.name.clone());
+                let native = native_of(*collection).map(Ref::native);
+                let named = || name.map(|name| Ref::named(Native::Collections, name));
+                native.or_else(named).map(Set::Documents)
+            }
+            Watched::Entries { index, terms, .. } => Some(Set::Match {
+                index: Ref::named(Native::Indexes, index.name.clone()),
+                terms: Some(Value::array(terms.clone())),
+            }),
+        };
+        let permitted = match set {
+            Some(set) => evaluation.permitted(&Arc::new(set))?,
+            None => None,
+        };
+        Ok(permitted.is_some_and(|permitted| !permitted.is_checked || evaluation.may_read(document)))
+    }
+
+    /// What was put into the past of a document, or taken out of it.
+    fn rewritings(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
+        let prefix = rows::rewritten(place.database(), place.collection, place.id);
+        let start = prefix.clone().number(self.told.0.saturating_add(1));
+        for (key, row) in evaluation.view.rows(&start.0, &prefix.end(), false, usize::MAX) {
+            let committed = Timestamp(rows::number_at(&key, prefix.0.len()));
+            for one in rows::rewritings(&row) {
+                let version = match one.is_removal {
+                    true => None,
+                    false => evaluation
+                        .version_at(place, one.ts)
+                        .filter(|version| version.ts == one.ts),
+                };
+                let fields = version.as_ref().and_then(Version::fields).cloned().unwrap_or_default();
+                happenings.push(Happening {
+                    ts: committed,
+                    kind: "history_rewrite",
+                    action: match one.action {
+                        Rewritten::Create => "create",
+                        Rewritten::Update => "update",
+                        Rewritten::Delete => "delete",
+                    },
+                    members: vec![(Field::Document, versioned(&place.reference, one.ts, &fields))],
+                    document: place.reference.clone(),
+                });
+            }
+        }
+    }
+
     fn versions(&self, evaluation: &mut Evaluation<'_>, place: &Place, happenings: &mut Vec<Happening>) {
+        // A version of the present is at the time of its commit; one that was put into the past is told as that.
+        let inserted = self.put_in(evaluation, place);
         let mut former: Option<Version> = None;
         for version in evaluation.versions_since(place, self.told) {
+            if inserted.contains(&version.ts) {
+                former = Some(version);
+                continue;
+            }
             let before = former.as_ref().and_then(Version::fields).cloned();
             let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
             let empty = Fields::default();
             let (action, shown, diff, prev) = match (&before, version.fields()) {
-                (None, Some(new)) => ("create", document(version.ts, new), document(version.ts, new), None),
+                (None, Some(new)) => (
+                    "create",
+                    document(version.ts, new),
+                    document(version.ts, new),
+                    document(version.ts, &empty),
+                ),
                 (Some(old), Some(new)) => {
                     let changes = difference(old, new);
-                    let back = difference(new, old);
-                    let prev = document(former.as_ref().map_or(version.ts, |former| former.ts), &back);
+                    let prev = document(former.as_ref().map_or(version.ts, |former| former.ts), old);
                     (
                         "update",
                         document(version.ts, new),
                         document(version.ts, &changes),
-                        Some(prev),
+                        prev,
                     )
                 }
                 (Some(old), None) => {
@@ -396,12 +470,11 @@ impl Stream {
                         "delete",
                         document(ts, old),
                         document(version.ts, &empty),
-                        Some(document(ts, old)),
+                        document(ts, old),
                     )
                 }
                 (None, None) => continue,
             };
-            let prev = prev.unwrap_or(Value::Null);
             happenings.push(Happening {
                 ts: version.ts,
                 kind: "version",
@@ -411,6 +484,22 @@ impl Stream {
             });
             former = Some(version);
         }
+    }
+
+    /// The times after what has been told at which versions were put into the past.
+    fn put_in(&self, evaluation: &mut Evaluation<'_>, place: &Place) -> Vec<Timestamp> {
+        let prefix = rows::rewritten(place.database(), place.collection, place.id);
+        let start = prefix.clone().number(self.told.0.saturating_add(1));
+        let rows = evaluation.view.rows(&start.0, &prefix.end(), false, usize::MAX);
+        let put_in = |row: &[u8]| {
+            let mut concerned: Vec<_> = rows::rewritings(row).collect();
+            let is_removal = concerned.iter().any(|one| one.is_removal);
+            concerned.pop().filter(|_| !is_removal)
+        };
+        rows.iter()
+            .filter_map(|(_, row)| put_in(row))
+            .map(|one| one.ts)
+            .collect()
     }
 
     fn presence(
@@ -465,7 +554,7 @@ impl Stream {
             _ => Vec::new(),
         };
         let shown = Value::record([
-            ("ref", Value::named(crate::value::Native::Indexes, index.name.clone())),
+            ("ref", Value::named(Native::Indexes, index.name.clone())),
             ("terms", Value::array(terms)),
             ("values", Value::array(values)),
         ]);

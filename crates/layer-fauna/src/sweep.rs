@@ -11,7 +11,7 @@ use std::sync::Arc;
 use quartet_engine::OptimisticTransaction;
 
 use crate::authorization::{Authorization, Rights};
-use crate::documents::{Place, native_of};
+use crate::documents::{HISTORY_MICROS_MIN, Place, native_of};
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::indexes::is_expired;
@@ -25,7 +25,7 @@ const ROWS_AT_ONCE: usize = 512;
 /// Time between the end of one walk and the beginning of the next.
 const REST_MICROS: u64 = 60_000_000;
 /// The kinds of rows that are looked at, in this order.
-const KINDS: [u8; 3] = [b'D', b'H', b'L'];
+const KINDS: [u8; 4] = [b'D', b'H', b'L', b'W'];
 
 /// How far the walk has come.
 #[derive(Default)]
@@ -44,7 +44,7 @@ struct Found {
     expired: Vec<(u64, u64)>,
     /// Those of documents with outdated versions, perhaps.
     aged: BTreeSet<(u64, u64)>,
-    /// Rows of entries that left long ago.
+    /// Rows of entries that left long ago, and of rewritings.
     entries: Vec<Vec<u8>>,
 }
 
@@ -160,6 +160,9 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
             found.expired.push(document);
         }
         b'H' if rows::number_at(rest, 16) < cutoff(document.0) => drop(found.aged.insert(document)),
+        b'W' if rows::number_at(rest, 16) < evaluation.now_micros.saturating_sub(HISTORY_MICROS_MIN) => {
+            found.entries.push(key.to_vec());
+        }
         b'L' => {
             // After the index come its terms, which begin with their length: 0xff stands for a hash.
             let terms = match rest.get(8) {

@@ -68,6 +68,7 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
                 Ok(place) => place,
                 Err(_) => return Ok(false),
             };
+            evaluation.check_retained(&place.schema, place.collection)?;
             Ok(evaluation.live(&place).is_some() && evaluation.may_read(reference))
         }
         set => {

@@ -10,7 +10,7 @@ use crate::definitions;
 use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
-use crate::rows;
+use crate::rows::{self, Rewritten};
 use crate::time::Time;
 use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
 
@@ -355,13 +355,18 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     evaluation.permit("history_write", &reference, &arguments)?;
     let inserted = Version {
         ts,
-        contents: fields.map(Contents::from),
+        contents: fields.clone().map(Contents::from),
     };
-    rewrite(evaluation, &place, |versions| {
-        versions.retain(|version| version.ts != ts);
-        versions.push(inserted);
-    })?;
-    let data = data.as_object().and_then(|fields| fields.get("data").cloned());
+    let before = evaluation.versions(&place);
+    let mut after: Vec<Version> = before.iter().filter(|version| version.ts != ts).cloned().collect();
+    after.push(inserted);
+    after.sort_by_key(|version| version.ts);
+    rewrite(evaluation, &place, &before, &after, ts)?;
+    // What is put in is shown by itself: an update like a creation, whatever was there before (as in the original).
+    let (action, data) = match &fields {
+        None => ("delete", None),
+        Some(fields) => ("create", fields.get("data").cloned()),
+    };
     Ok(Value::record([
         ("ts", ts.value()),
         ("action", Value::string(action)),
@@ -376,16 +381,19 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let action = action(arguments, "action")?;
     evaluation.check_defined(&reference).within("remove")?;
     let place = rewritable(evaluation, &reference, "remove")?;
-    let removed = evaluation.versions(&place).into_iter().find(|version| version.ts == ts);
+    let before = evaluation.versions(&place);
+    let removed = before.iter().find(|version| version.ts == ts);
     let removed = removed
         .and_then(|version| version.fields().cloned())
         .unwrap_or_default();
     let arguments = history_arguments(&reference, ts, action, Value::Object(removed));
     evaluation.permit("history_write", &reference, &arguments)?;
     let is_deletion = action == "delete";
-    rewrite(evaluation, &place, |versions| {
-        versions.retain(|version| version.ts != ts || version.contents.is_none() != is_deletion);
-    })?;
+    let stays = |version: &&Version| version.ts != ts || version.contents.is_none() != is_deletion;
+    let after: Vec<Version> = before.iter().filter(stays).cloned().collect();
+    if after.len() < before.len() {
+        rewrite(evaluation, &place, &before, &after, ts)?;
+    }
     Ok(Value::Null)
 }
 
@@ -399,22 +407,28 @@ fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, key: &'static st
     }
 }
 
-fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&mut Vec<Version>)) -> Result<()> {
-    let before = evaluation.versions(place);
-    let mut after = before.clone();
-    change(&mut after);
-    after.sort_by_key(|version| version.ts);
-    evaluation.rewrite_entries(place, &before, &after)?;
+/// Replaces the versions of a document, of which that at `ts` is the only one that differs.
+fn rewrite(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    before: &[Version],
+    after: &[Version],
+    ts: Timestamp,
+) -> Result<()> {
+    evaluation.rewrite_entries(place, before, after)?;
     let prefix = rows::history(place.database(), place.collection, place.id);
     let current = rows::document(place.database(), place.collection, place.id);
+    let told = rows::rewritten(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
+    let stamp = rows::stamp(told.0.len() - 8);
     let transaction = evaluation.view.writing();
-    for version in &before {
+    transaction.set_stamped(&told.0, &[stamp], rewriting(before, after, ts), Vec::new());
+    for version in before {
         transaction.clear(&prefix.clone().number(version.ts.0).0);
     }
     transaction.clear(&current.0);
     let (last, former) = match after.split_last() {
         Some((last, former)) if last.contents.is_some() => (Some(last), former),
-        _ => (None, after.as_slice()),
+        _ => (None, after),
     };
     for version in former {
         evaluation.put_former(place, version);
@@ -433,6 +447,31 @@ fn rewrite(evaluation: &mut Evaluation<'_>, place: &Place, change: impl FnOnce(&
             .set_stamped(&current.0, &[], row.bytes, row.stamps);
     }
     Ok(())
+}
+
+/// What streams tell of a rewriting: the time and the action of the version that was put in or taken out, and of the one after
+/// it, which follows another now. What was taken out comes first, what was put in last.
+fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
+    let is_removal = !after.iter().any(|version| version.ts == ts);
+    let told = |versions: &[Version], index: usize| {
+        let former = index.checked_sub(1).and_then(|former| versions.get(former));
+        let is_there = |version: Option<&Version>| version.is_some_and(|version| version.contents.is_some());
+        let action = match (is_there(former), is_there(versions.get(index))) {
+            (_, false) => Rewritten::Delete,
+            (true, true) => Rewritten::Update,
+            (false, true) => Rewritten::Create,
+        };
+        [&[action as u8][..], &versions[index].ts.0.to_be_bytes()].concat()
+    };
+    let next = after.iter().position(|version| version.ts > ts);
+    let next = next.map(|index| [&[0][..], &told(after, index)].concat());
+    let among = if is_removal { before } else { after };
+    let own = among.iter().position(|version| version.ts == ts);
+    let own = own.map(|index| [&[u8::from(is_removal)][..], &told(among, index)].concat());
+    match is_removal {
+        true => own.into_iter().chain(next).flatten().collect(),
+        false => next.into_iter().chain(own).flatten().collect(),
+    }
 }
 
 fn define(evaluation: &mut Evaluation<'_>, arguments: &Arguments, native: Native, key: &'static str) -> Result<Value> {

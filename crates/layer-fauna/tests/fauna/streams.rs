@@ -111,3 +111,107 @@ fn a_key_that_is_deleted_ends_its_streams() {
     put(&world, 1, 1);
     assert_eq!(told(&world, &mut stream), ["error permission denied", "end"]);
 }
+
+/// The events that are to be told now, whole.
+fn events(stream: &mut Stream) -> Vec<Value> {
+    let mut events = Vec::new();
+    while let StreamStep::Send(event) = stream.step() {
+        events.push(serde_json::from_str(&event).unwrap());
+    }
+    events
+}
+
+/// `prev` told what had changed alone; it is the whole document as it was before.
+#[test]
+fn prev_is_the_whole_document_before() {
+    let world = world();
+    let data = r#"{"object":{"data":{"object":{"x":1,"kept":2}}}}"#;
+    world.resource("secret", &format!(r#"{{"create":{REF},"params":{data}}}"#));
+    let mut stream = open(&world, "secret", REF, "/stream?fields=prev,diff");
+    events(&mut stream);
+    put(&world, 1, 5);
+    let told = events(&mut stream);
+    let event = &told[0]["event"];
+    assert_eq!(event["prev"]["data"], serde_json::json!({"x": 1, "kept": 2}));
+    assert_eq!(event["diff"]["data"], serde_json::json!({"x": 5}));
+    assert!(event["prev"]["ts"].as_u64() < event["diff"]["ts"].as_u64());
+}
+
+/// The past that is rewritten is told once it is: the version put in or taken out, and the one that follows another now.
+#[test]
+fn rewritten_history_is_told() {
+    let world = world();
+    put(&world, 1, 1);
+    let mut stream = open(&world, "secret", REF, "/stream");
+    events(&mut stream);
+    let ts = 1_700_000_000_000_000u64;
+    let insert = format!(
+        r#"{{"insert":{REF},"ts":{ts},"action":"create","params":{{"object":{{"data":{{"object":{{"x":0}}}}}}}}}}"#
+    );
+    world.resource("secret", &insert);
+    let shown = |events: Vec<Value>| -> Vec<(String, String, Value, bool)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let one = |event: Value| {
+            let document = &event["event"]["document"];
+            let is_rewritten = document["ts"].as_u64() == Some(ts);
+            (
+                text(&event["type"]),
+                text(&event["event"]["action"]),
+                document["data"]["x"].clone(),
+                is_rewritten,
+            )
+        };
+        events.into_iter().map(one).collect()
+    };
+    let rewrite =
+        |action: &str, x: Value, is_rewritten| ("history_rewrite".to_owned(), action.to_owned(), x, is_rewritten);
+    assert_eq!(
+        shown(events(&mut stream)),
+        [rewrite("update", 1.into(), false), rewrite("create", 0.into(), true)]
+    );
+    world.resource("secret", &format!(r#"{{"remove":{REF},"ts":{ts},"action":"create"}}"#));
+    assert_eq!(
+        shown(events(&mut stream)),
+        [rewrite("create", Value::Null, true), rewrite("create", 1.into(), false)]
+    );
+    // What did not happen is not told, and what happens is told as ever.
+    world.resource("secret", &format!(r#"{{"remove":{REF},"ts":{ts},"action":"create"}}"#));
+    put(&world, 1, 2);
+    assert_eq!(told(&world, &mut stream), ["version update"]);
+}
+
+/// What may be seen is judged event by event, by the document as it was then.
+#[test]
+fn events_are_filtered_by_what_may_be_read() {
+    let world = world();
+    let key = |privileges: &str, name: &str| {
+        world.resource(
+            "secret",
+            &format!(r#"{{"create_role":{{"object":{{"name":"{name}","privileges":[{privileges}]}}}}}}"#),
+        );
+        let key = world.resource(
+            "secret",
+            &format!(r#"{{"create_key":{{"object":{{"role":{{"role":"{name}"}}}}}}}}"#),
+        );
+        key["secret"].as_str().unwrap().to_owned()
+    };
+    let even = r#"{"object":{"resource":{"collection":"c"},"actions":{"object":{"read":{"query":{"lambda":"r","expr":{"equals":[0,{"modulo":[{"select":["data","x"],"from":{"get":{"var":"r"}}},2]}]}}}}}}}"#;
+    let readers = key(even, "readers");
+    let listers = key(
+        r#"{"object":{"resource":{"collection":"c"},"actions":{"object":{"unrestricted_read":true}}}}"#,
+        "listers",
+    );
+    let nobody = key("", "nobody");
+    let set = r#"{"documents":{"collection":"c"}}"#;
+    let mut of_document = open(&world, &readers, REF, "/stream");
+    let mut of_set = open(&world, &readers, set, "/stream");
+    let mut of_all = open(&world, &listers, set, "/stream");
+    let mut of_none = open(&world, &nobody, set, "/stream");
+    for (id, x) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
+        put(&world, id, x);
+    }
+    assert_eq!(told(&world, &mut of_document), ["start ", "version update"]);
+    assert_eq!(told(&world, &mut of_set), ["start ", "set add"]);
+    assert_eq!(told(&world, &mut of_all), ["start ", "set add", "set add", "set add"]);
+    assert_eq!(told(&world, &mut of_none), ["start "]);
+}
