@@ -173,7 +173,7 @@ impl Evaluation<'_> {
         false
     }
 
-    /// True if the predicate says exactly true.
+    /// True if the predicate says exactly true of the present, whatever time is read at.
     pub fn holds(&mut self, predicate: &Closure, arguments: &[Value]) -> bool {
         let rights = std::mem::replace(&mut self.authorization.rights, Rights::Predicate);
         let allowed = std::mem::replace(&mut self.allowed, Effect::Read);
@@ -181,7 +181,10 @@ impl Evaluation<'_> {
             [single] => single.clone(),
             several => Value::array(several.to_vec()),
         };
+        let (at, in_the_past) = (self.at, self.in_the_past);
+        (self.at, self.in_the_past) = (self.present, false);
         let answer = self.apply(predicate, argument);
+        (self.at, self.in_the_past) = (at, in_the_past);
         self.authorization.rights = rights;
         self.allowed = allowed;
         matches!(answer, Ok(Value::Bool(true)))

@@ -28,6 +28,12 @@ impl Edge {
         }
     }
 
+    /// The edge before what begins with values and a document. Without values the document itself is the group.
+    fn before_document(bytes: Vec<u8>) -> Edge {
+        let has_values = bytes.len() > DOCUMENT_BYTES;
+        Edge::before(bytes, if has_values { DOCUMENT_BYTES } else { 0 })
+    }
+
     /// The edge behind what this one stands before.
     pub fn behind(mut self) -> Edge {
         self.is_behind = true;
@@ -91,8 +97,7 @@ impl Range {
 
     /// The part behind an element in the direction of reading.
     pub fn after(&self, element: &[u8], backwards: bool) -> Range {
-        let edge = Edge::before(element.to_vec(), DOCUMENT_BYTES.min(element.len()));
-        self.beyond(edge, backwards)
+        self.beyond(Edge::before_document(element.to_vec()), backwards)
     }
 
     /// The part behind a whole group.
@@ -186,7 +191,7 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
     match cursor.get(shape.reversals.len()) {
         Some(Value::Ref(reference)) => {
             bytes.extend(document_key(reference, schema));
-            Edge::before(bytes, DOCUMENT_BYTES)
+            Edge::before_document(bytes)
         }
         _ => Edge::before(bytes, 0),
     }
@@ -227,6 +232,13 @@ mod tests {
         assert!(range.contains(&element(4)) && !range.contains(&element(5)));
         assert!(range.widened().contains(&element(u64::MAX)));
         assert!(!range.widened().contains(b"w"));
+    }
+
+    #[test]
+    fn a_document_without_values_is_a_group_of_its_own() {
+        let of = |id| rows::entry_document(3, id);
+        let range = Range::default().after(&of(5), true);
+        assert!(range.widened().contains(&of(4)) && !range.widened().contains(&of(5)));
     }
 
     #[test]

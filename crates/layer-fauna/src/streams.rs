@@ -381,7 +381,7 @@ impl Stream {
 
     /// Whether the caller may know of it, as things were then.
     fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &Happening) -> Result<bool> {
-        evaluation.at = Some(happening.ts);
+        (evaluation.at, evaluation.present) = (Some(happening.ts), Some(happening.ts));
         let document = &happening.document;
         let set = match &self.target {
             Watched::Document(_) if happening.kind == "version" => return Ok(evaluation.may_read(document)),
