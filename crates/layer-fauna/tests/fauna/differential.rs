@@ -728,12 +728,9 @@ impl Program {
         }
         let found: Vec<Json> = page.unwrap()["data"].as_array().unwrap().iter().map(normal).collect();
         assert_eq!(found, wanted, "whole");
-        let (size, backwards) = (1 + self.chance.below(3), self.chance.below(2) == 0);
-        assert_eq!(
-            self.walk(caller, &query, at, size, backwards),
-            wanted,
-            "by {size}, backwards: {backwards}"
-        );
+        let backwards = self.chance.below(2) == 0;
+        let walked = self.walk(caller, &query, at, size, backwards);
+        assert_eq!(walked, wanted, "by {size}, backwards: {backwards}");
         let count = json!({ "count": query });
         let count = match at {
             Some(at) => json!({ "at": at, "expr": count }),

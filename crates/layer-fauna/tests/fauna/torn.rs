@@ -75,6 +75,10 @@ impl Disk for StoppableDisk {
     fn sync_directory(&self) -> io::Result<()> {
         self.disk.sync_directory()
     }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.disk.available_bytes()
+    }
 }
 
 impl File for StoppableFile {
@@ -92,6 +96,10 @@ impl File for StoppableFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.file.allocated_bytes()
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
@@ -265,7 +273,7 @@ fn a_stream_starts_when_what_it_saw_is_durable() {
     let (_, mut stream) = place.world.fauna.stream(request, Arc::new(|| {})).unwrap().unwrap();
     assert!(matches!(stream.step(), StreamStep::Wait(_)));
     place.stopped.set(false);
-    let reader = place.world.fauna.engine.reader(place.world.fauna.space);
+    let reader = place.world.fauna.engine.reader(place.world.fauna.space).unwrap();
     assert!(place.world.fauna.engine.wait_durable(reader.hold));
     assert!(matches!(stream.step(), StreamStep::Send(start) if start.contains("start")));
 }
