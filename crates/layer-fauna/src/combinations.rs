@@ -166,6 +166,7 @@ impl Evaluation<'_> {
         loop {
             let chunk = self.unchecked(set, &rest, backwards, wanted)?;
             self.step(chunk.len())?;
+            self.make(chunk.iter().map(|element| element.key.len()).sum())?;
             let last = chunk.last().filter(|_| chunk.len() == wanted);
             let last = last.map(|last| last.key.clone());
             for element in chunk {

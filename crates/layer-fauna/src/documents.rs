@@ -276,6 +276,7 @@ impl Evaluation<'_> {
                 let expiry = expiry_micros(place, Timestamp::PENDING, fields.get("ttl"), now);
                 let row = codec::encode_version(Timestamp::PENDING, expiry, fields, place.schema.as_ref());
                 self.cost.bytes_written += row.bytes.len() as u64;
+                self.check_written()?;
                 let transaction = self.view.writing();
                 transaction.forget_write(&mark.0);
                 transaction.set_stamped(&key.0, &[], row.bytes, row.stamps);

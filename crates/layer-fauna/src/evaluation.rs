@@ -27,6 +27,10 @@ const VALUE_DEPTH_MAX: u32 = 1_000;
 const ERRORS_MAX: usize = 100;
 /// What all values of a query may come to.
 const WORK_BYTES_MAX: u64 = 1 << 30;
+/// What a query may copy and make anew, of texts, arrays and entries, however little of it is kept.
+const MADE_BYTES_MAX: u64 = 256 << 20;
+/// What a transaction may write.
+const WRITTEN_BYTES_MAX: u64 = 64 << 20;
 
 /// What a query has cost so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +39,7 @@ pub struct Cost {
     pub bytes_read: u64,
     pub bytes_written: u64,
     work_bytes: u64,
+    made_bytes: u64,
 }
 
 pub struct Evaluation<'a> {
@@ -177,9 +182,29 @@ impl<'a> Evaluation<'a> {
             return Err(stack_overflow());
         }
         if size.bytes > VALUE_BYTES_MAX || self.cost.work_bytes > WORK_BYTES_MAX {
-            return Err(Errors::new(Code::BadRequest, "Query result exceeds the size limit."));
+            return Err(too_large());
         }
         Ok(())
+    }
+
+    /// To be asked before so many bytes are made anew, or copied.
+    pub fn make(&mut self, bytes: usize) -> Result<()> {
+        self.cost.made_bytes = self.cost.made_bytes.saturating_add(bytes as u64);
+        match self.cost.made_bytes > MADE_BYTES_MAX {
+            true => Err(self.interrupt(too_large())),
+            false => Ok(()),
+        }
+    }
+
+    /// To be asked after something was written.
+    pub fn check_written(&mut self) -> Result<()> {
+        match self.cost.bytes_written > WRITTEN_BYTES_MAX {
+            true => {
+                let message = "Transaction size exceeds the limit.";
+                Err(self.interrupt(Errors::protocol(Code::BadRequest, message)))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Elements do not depend on each other: the errors of all are told.
@@ -401,6 +426,10 @@ fn check(kind: Kind, value: Value) -> Result<Value> {
 
 pub fn wrong_type(expected: &str, value: &Value) -> Errors {
     Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))
+}
+
+fn too_large() -> Errors {
+    Errors::new(Code::BadRequest, "Query result exceeds the size limit.")
 }
 
 fn stack_overflow() -> Errors {

@@ -94,6 +94,10 @@ impl Evaluation<'_> {
         for terms in &terms {
             for values in &values {
                 let entry = entry(index, &place.schema, terms.clone(), values.clone());
+                let bytes = entry.terms_key.len() + entry.values_key.len();
+                self.make(bytes)?;
+                // The order of texts is what costs most of an entry.
+                self.step(1 + bytes / 16)?;
                 if seen.insert((entry.terms_key.clone(), entry.values_key.clone())) {
                     entries.push(entry);
                 }
@@ -279,6 +283,7 @@ impl Evaluation<'_> {
         };
         row.array(&entry.values, place.schema.as_ref());
         self.cost.bytes_written += (key.0.len() + row.bytes.len()) as u64;
+        self.check_written()?;
         let stamps: Vec<Stamp> = entry
             .stamps
             .iter()

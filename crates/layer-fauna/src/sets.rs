@@ -21,6 +21,8 @@ use crate::value::{Closure, Native, Ref, Set, Target, Timestamp, Value};
 /// Elements that derived sets ask of their parts at once.
 const CHUNK: usize = 256;
 pub const CHUNK_MAX: usize = 4096;
+/// What entries that are read at once may come to: more could not be shown.
+const ENTRIES_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Element {
@@ -237,7 +239,7 @@ impl Evaluation<'_> {
         if self.at.is_some() {
             self.check_index_retained(&schema, &index)?;
         }
-        let mut elements = self.entries_now(&schema, &index, &key, range, backwards, limit);
+        let mut elements = self.entries_now(&schema, &index, &key, range, backwards, limit)?;
         if let Some(at) = self.at {
             elements.extend(self.entries_then(&schema, &index, &key, range, at));
             merge_sorted(&mut elements, backwards, limit);
@@ -262,7 +264,7 @@ impl Evaluation<'_> {
         range: &Range,
         backwards: bool,
         limit: usize,
-    ) -> Vec<Element> {
+    ) -> Result<Vec<Element>> {
         let prefix = entries_prefix(schema.database(), index, terms_key);
         let (start, end) = range.within(&prefix);
         let (at, now, skip) = (self.at, self.now_micros, prefix.0.len());
@@ -275,7 +277,7 @@ impl Evaluation<'_> {
                 let values = indexes::entry_values(row, 16, schema);
                 elements.extend(element(schema, &key[skip..], values, added));
             }
-            match elements.len() < limit {
+            match elements.len() < limit && bytes <= ENTRIES_BYTES_MAX {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -285,7 +287,10 @@ impl Evaluation<'_> {
             false => self.view.scan_unjudged(&start, &end, backwards, &mut visit),
         }
         self.cost.bytes_read += bytes as u64;
-        elements
+        match bytes <= ENTRIES_BYTES_MAX {
+            true => Ok(elements),
+            false => Err(Errors::new(Code::BadRequest, "Query result exceeds the size limit.")),
+        }
     }
 
     /// The entries that were there at a time and have left since.

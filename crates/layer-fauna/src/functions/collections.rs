@@ -291,11 +291,16 @@ fn cursor_at(element: &Value) -> Value {
     }
 }
 
-pub fn append(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+/// What a value takes in an array, itself shared.
+const ITEM_BYTES: usize = std::mem::size_of::<Value>();
+
+pub fn append(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make((arguments.many(0).len() + arguments.many(1).len()) * ITEM_BYTES)?;
     Ok(Value::array([arguments.many(1), arguments.many(0)].concat()))
 }
 
-pub fn prepend(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn prepend(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make((arguments.many(0).len() + arguments.many(1).len()) * ITEM_BYTES)?;
     Ok(Value::array([arguments.many(0), arguments.many(1)].concat()))
 }
 
@@ -327,7 +332,8 @@ fn identity(value: &Value) -> String {
     }
 }
 
-pub fn distinct(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn distinct(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     let container = arguments.value(0);
     if is_set(container) {
         return Ok(Value::Set(Arc::new(Set::Distinct(container.clone()))));
@@ -345,6 +351,7 @@ fn combine(
     as_set: fn(Vec<Value>) -> Set,
     join: fn(Vec<Value>, &[Value]) -> Vec<Value>,
 ) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     let (first, rest) = arguments.one_or_more(0);
     if arguments.many(0).iter().all(is_set) {
         let set = as_set(arguments.many(0).to_vec());

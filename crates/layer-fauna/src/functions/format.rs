@@ -7,6 +7,8 @@ use crate::number::java_double;
 use crate::time::{Date, Time};
 use crate::value::Value;
 
+/// Longer results are refused.
+const RESULT_BYTES_MAX: usize = 16 << 20;
 /// Wider and more precise is refused.
 const WIDTH_MAX: usize = 1024;
 
@@ -23,12 +25,15 @@ struct Specifier {
     date: Option<char>,
 }
 
-pub fn format(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn format(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let values = arguments.many(1);
     let mut out = String::new();
     let mut chars = arguments.text(0).chars().peekable();
     let mut next = 0;
     while let Some(c) = chars.next() {
+        if out.len() > RESULT_BYTES_MAX {
+            return Err(Errors::argument("Result string exceeds the size limit.")).within("format");
+        }
         if c != '%' {
             out.push(c);
             continue;
@@ -44,6 +49,7 @@ pub fn format(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
                     .get(index)
                     .ok_or_else(|| Errors::argument("format specifiers count must be <= arguments size"));
                 let value = value.within("format")?;
+                evaluation.make(value.size().bytes as usize)?;
                 let text = one(&specifier, value).within_index(index).within("values")?;
                 out.push_str(&padded(text, &specifier));
             }

@@ -74,7 +74,7 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::array(found))
 }
 
-pub fn replace(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (text, pattern, with) = (arguments.text(0), arguments.text(1), arguments.text(2));
     let regex = compile(pattern)?;
     let only_first = matches!(arguments.optional(3), Some(Value::Bool(true)));
@@ -91,6 +91,7 @@ pub fn replace(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
         }
     }
     out.push_str(&text[at..]);
+    evaluation.make(out.len())?;
     Ok(Value::string(out))
 }
 
@@ -98,6 +99,9 @@ pub fn replace(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 fn expand(with: &str, captures: &fancy_regex::Captures<'_>, out: &mut String) -> Result<()> {
     let mut chars = with.chars().peekable();
     while let Some(c) = chars.next() {
+        if out.len() > RESULT_BYTES_MAX {
+            return Err(Errors::argument("Result string exceeds the size limit."));
+        }
         match c {
             '\\' => out.extend(chars.next()),
             '$' if chars.peek() == Some(&'{') => {

@@ -33,13 +33,14 @@ fn answer(text: impl Into<std::sync::Arc<str>>) -> Result<Value> {
     Ok(Value::string(text))
 }
 
-pub fn concat(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn concat(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let separator = arguments.optional(1).map_or("", |_| arguments.text(1));
     let parts: Vec<&str> = texts(arguments, 0).collect();
     let bytes: usize = parts.iter().map(|part| part.len() + separator.len()).sum();
     if bytes > 16 << 20 {
         return Err(Errors::argument("Result string exceeds the size limit."));
     }
+    evaluation.make(bytes)?;
     answer(parts.join(separator))
 }
 
@@ -54,7 +55,8 @@ pub fn casefold(text: &str) -> String {
     normalizer.normalize(&fold(&once)).into_owned()
 }
 
-pub fn casefold_function(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn casefold_function(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     let normalizer = arguments.optional(1).map_or("NFKCCaseFold", |_| arguments.text(1));
     let fold: fn(&str) -> String = match normalizer {
         "NFKCCaseFold" => casefold,
@@ -115,12 +117,13 @@ pub fn start_of(text: &str, start: Option<i64>) -> usize {
     }
 }
 
-pub fn replace(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (text, find, with) = (arguments.text(0), arguments.text(1), arguments.text(2));
     let count = text.matches(find).count();
     if text.len() + count.saturating_mul(with.len()) > 16 << 20 {
         return Err(Errors::argument("Result string exceeds the size limit."));
     }
+    evaluation.make(text.len() + count * with.len())?;
     answer(text.replace(find, with))
 }
 
@@ -128,16 +131,19 @@ pub fn length(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::Int(code_points(arguments.text(0)) as i64))
 }
 
-pub fn lowercase(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn lowercase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.text(0).len())?;
     answer(arguments.text(0).to_lowercase())
 }
 
-pub fn uppercase(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn uppercase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.text(0).len())?;
     answer(arguments.text(0).to_uppercase())
 }
 
 /// The first letter of each word large, the others small; words are those of Unicode's segmentation.
-pub fn titlecase(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn titlecase(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     let mapper = TitlecaseMapper::new();
     let words = arguments.text(0).split_word_bounds();
     let titled =
@@ -154,15 +160,18 @@ fn is_white_space(c: char) -> bool {
     }
 }
 
-pub fn trim_start(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn trim_start(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     answer(arguments.text(0).trim_start_matches(is_white_space))
 }
 
-pub fn trim_end(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn trim_end(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     answer(arguments.text(0).trim_end_matches(is_white_space))
 }
 
-pub fn trim(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn trim(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    evaluation.make(arguments.value(0).size().bytes as usize)?;
     answer(arguments.text(0).trim_matches(is_white_space))
 }
 
@@ -205,6 +214,7 @@ pub fn ngram(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
             for size in min..=max {
                 let end = start.saturating_add(size as usize);
                 if let Some(&end) = bounds.get(end) {
+                    evaluation.make(end - bounds[start])?;
                     grams.push(Value::string(&text[bounds[start]..end]));
                 }
             }
@@ -222,11 +232,12 @@ fn repetitions(number: i64) -> usize {
     number.clamp(0, REPEAT_MAX) as usize
 }
 
-pub fn repeat(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn repeat(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let count = repetitions(arguments.integer(1).unwrap_or(2));
     if arguments.text(0).len().saturating_mul(count) > 16 << 20 {
         return Err(Errors::argument("Result string exceeds the size limit."));
     }
+    evaluation.make(arguments.text(0).len() * count)?;
     answer(arguments.text(0).repeat(count))
 }
 
@@ -234,8 +245,9 @@ pub fn space(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     answer(" ".repeat(repetitions(arguments.integer(0).unwrap_or(0))))
 }
 
-pub fn substring(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn substring(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let text = arguments.text(0);
+    evaluation.make(text.len())?;
     let total = code_points(text) as i64;
     let start = match arguments.integer(1).unwrap_or(0) {
         start @ ..0 => start.saturating_add(total),
