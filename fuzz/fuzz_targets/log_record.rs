@@ -1,5 +1,6 @@
 //! Opening a log whose only segment is any bytes answers, and never panics; so does reading any bytes as effects.
-//! The bytes are tried as they are, and behind the header of a real segment, which a random input would hardly hit.
+//! The bytes are tried as they are, and behind the header of a real segment, which a random input would hardly hit; and as
+//! the statement of how far the log reached.
 #![no_main]
 
 use std::sync::Arc;
@@ -44,5 +45,7 @@ fuzz_target!(|data: &[u8]| {
     let file = headed.open(SEGMENT).unwrap();
     file.set_len(SEGMENT_HEADER_BYTES).unwrap();
     file.write_at(SEGMENT_HEADER_BYTES, data).unwrap();
+    drop(open(&headed));
+    headed.create("log-reach").unwrap().write_at(0, data).unwrap();
     drop(open(&headed));
 });

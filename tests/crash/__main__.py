@@ -1,4 +1,4 @@
-"""`python -m crash [--cycles N] [--seconds S] [--seed X]`: SIGKILL, recover, compare with the ledger; again.
+"""`python -m crash [--cycles N] [--seconds S] [--seed X] [--power]`: SIGKILL, recover, compare with the ledger; again.
 
     write -> kill at a random moment -> start on the same data -> check -> write ...
 
@@ -7,31 +7,45 @@ recovery everything acknowledged must be there (else lost), nothing may be there
 which was never sent (phantom), nothing twice (duplicate), a transaction wholly
 or not at all (torn); a request in flight may count once or not at all.
 
-SIGKILL keeps what the kernel has in its page cache, so this checks the server's
-order of log and acknowledgement and its recovery, not the disk: lost power is
-the simulator's business. Written keys are checked in their own cycle and a
-sample of them again later; every EPOCH cycles all of them, then all are flushed,
-so that a cycle stays short. Before the first cycle `self_check` shows that
-each kind of fault is noticed.
+SIGKILL keeps what the kernel has in its page cache, so it checks the server's
+order of log and acknowledgement and its recovery, not the disk. `--power` cuts
+the power instead: the data lie on a disk that drops what was not synced
+(`harness.small_disk`). Before that a server that never syncs must be caught by
+it, or the cuts prove nothing. Where no file system may be mounted, it is skipped.
+
+Segments of the log are so small, and one connection asks for checkpoints so
+often, that in nearly every cycle both are begun and removed. Written keys are
+checked in their own cycle and a sample of them again later; every EPOCH cycles
+all of them, then all are flushed, so that a cycle stays short. Before the first
+cycle `self_check` shows that each kind of fault is noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from harness import small_disk
 from harness.resp import Closed, Connection
 from harness.server import Server
+from harness.small_disk import PowerDisk
 
 EPOCH = 25
 WRITERS = 6
 ALONE = 5  # every fifth cycle has one writer: a connection that is alone syncs on its own thread
 SAMPLE = 200
+SEGMENT_BYTES = 8 << 10
+DISK_MEGABYTES = 192
+# A server that never syncs must be caught within so many cuts.
+PROOF_CYCLES = 5
 
 
 @dataclass
@@ -130,6 +144,38 @@ class Writer(threading.Thread):
         expect(replies[-1], ["OK", 1])
         ledger.pairs.append(ledger.pair_in_flight)
         ledger.pair_in_flight = None
+
+
+class Saver(threading.Thread):
+    """Asks for one checkpoint after another."""
+
+    def __init__(self, port: int):
+        super().__init__(daemon=True)
+        self.port = port
+
+    def run(self) -> None:
+        try:
+            with Connection(self.port, timeout_seconds=20) as connection:
+                while True:
+                    connection.do("SAVE")
+        except (Closed, ConnectionError):
+            pass
+
+
+def newest(data: str, prefix: str) -> str:
+    return max((name for name in os.listdir(data) if name.startswith(prefix) and name[-1].isdigit()), default="")
+
+
+@dataclass
+class Renewed:
+    """How often the log and the checkpoints were renewed within a cycle."""
+
+    segments: int = 0
+    checkpoints: int = 0
+
+    def count(self, before: list[str], after: list[str]) -> None:
+        self.segments += before[0] != after[0]
+        self.checkpoints += before[1] != after[1]
 
 
 def expect(reply, wanted) -> None:
@@ -244,20 +290,26 @@ def check_older(port: int, survivors: dict[str, str], names: list[str]) -> list[
     return [f"lost: {name}, seen after an earlier recovery" for name, reply in zip(names, replies) if reply != survivors[name]]
 
 
-def one_cycle(server: Server, cycle: int, chance: random.Random, base: dict[str, int], survivors: dict[str, str]) -> tuple[int, list[str]]:
+def one_cycle(server: Server, end, cycle: int, chance: random.Random, base: dict[str, int], survivors: dict[str, str], renewed: Renewed) -> tuple[int, list[str]]:
+    """`end` is how the server comes to its end."""
+    files = [newest(server.data, "log-"), newest(server.data, "checkpoint-")]
     ledgers = [Ledger(number, cycle) for number in range(1 if cycle % ALONE == 0 else WRITERS)]
     writers = [Writer(server.port, ledger, chance.randrange(1 << 30)) for ledger in ledgers]
-    for writer in writers:
-        writer.start()
+    saver = Saver(server.port)
+    for thread in [*writers, saver]:
+        thread.start()
     time.sleep(chance.uniform(0.002, 0.25))
     if not server.alive():
         return 0, ["the server ended by itself:\n" + "".join(server.output[-40:])]
-    server.kill()
-    for writer in writers:
-        writer.join(30)
+    end()
+    for thread in [*writers, saver]:
+        thread.join(30)
+    if not os.path.isdir(server.data):
+        return 0, ["lost: the data directory"]
+    renewed.count(files, [newest(server.data, "log-"), newest(server.data, "checkpoint-")])
     server.start()
     if chance.random() < 0.1:  # Crash right after a recovery: recovering twice equals recovering once.
-        server.kill()
+        end()
         server.start()
     seen = observe(server.port, cycle)
     found = [f"unexpected: {writer.unexpected}" for writer in writers if writer.unexpected]
@@ -269,42 +321,104 @@ def one_cycle(server: Server, cycle: int, chance: random.Random, base: dict[str,
     return sum(ledger.acknowledged() for ledger in ledgers), found
 
 
+@dataclass
+class Outcome:
+    cycles: int = 0
+    acknowledged: int = 0
+    problems: list[str] = field(default_factory=list)
+    renewed: Renewed = field(default_factory=Renewed)
+    seconds: float = 0.0
+
+
+def run_cycles(server: Server, end, options, cycles: int) -> Outcome:
+    """Until there is a problem, or time is up."""
+    chance, base, survivors, outcome = random.Random(options.seed), {}, {}, Outcome()
+    started = time.monotonic()
+    while outcome.cycles < cycles and (not options.seconds or time.monotonic() - started < options.seconds):
+        outcome.cycles += 1
+        count, outcome.problems = one_cycle(server, end, outcome.cycles, chance, base, survivors, outcome.renewed)
+        outcome.acknowledged += count
+        if outcome.problems:
+            break
+        if outcome.cycles % EPOCH == 0:
+            with Connection(server.port, timeout_seconds=60) as connection:
+                expect(connection.do("FLUSHALL"), "OK")
+            base.clear(), survivors.clear()
+            print(f"crash: {outcome.cycles} cycles, {outcome.acknowledged} acknowledged writes checked", flush=True)
+    outcome.seconds = time.monotonic() - started
+    if not outcome.problems and outcome.cycles >= 10 and min(outcome.renewed.segments, outcome.renewed.checkpoints) < outcome.cycles / 2:
+        outcome.problems.append(f"the log and the checkpoints were renewed too seldom: {outcome.renewed}")
+    return outcome
+
+
+def with_kills(options) -> Outcome:
+    server = Server(durability=options.durability, options=["--log-segment-bytes", str(SEGMENT_BYTES)]).start()
+    outcome = Outcome(problems=["the harness failed"])
+    try:
+        outcome = run_cycles(server, server.kill, options, options.cycles)
+    finally:
+        server.own_data = server.own_data and not outcome.problems
+        server.close()
+    return report(outcome, options, server.data)
+
+
+def with_power_cuts(options) -> Outcome:
+    proof = cut_power(options, PROOF_CYCLES, preload=never_syncing())
+    assert any(problem.startswith("lost") for problem in proof.problems), f"a server that never syncs was not caught: {proof}"
+    print(f"crash: a server that never syncs was caught at cut {proof.cycles}: {proof.problems[0]}", flush=True)
+    return report(cut_power(options, options.cycles), options, "a disk that is gone")
+
+
+def cut_power(options, cycles: int, preload: str | None = None) -> Outcome:
+    with PowerDisk(DISK_MEGABYTES) as disk:
+        arguments = ["--log-segment-bytes", str(SEGMENT_BYTES)]
+        server = Server(durability=options.durability, data=str(disk.path / "data"), options=arguments).start()
+        if preload is not None:  # What an honest server has begun, so that the first thing missed is not the directory.
+            server.stop()
+            server.preload = preload
+            server.start()
+        try:
+            return run_cycles(server, lambda: disk.cut(server.process), options, cycles)
+        finally:
+            server.close()
+
+
+def never_syncing() -> str:
+    library = os.path.join(tempfile.mkdtemp(prefix="quartet-never-sync-"), "never_sync.so")
+    source = os.path.join(os.path.dirname(__file__), "never_sync.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def report(outcome: Outcome, options, data: str) -> Outcome:
+    kinds = Counter(problem.split(":")[0] for problem in outcome.problems)
+    ends = "power cuts" if options.power else "kills"
+    print(f"crash: {outcome.cycles} {ends} in {outcome.seconds:.0f} s ({outcome.seconds / max(outcome.cycles, 1):.2f} s each), "
+          f"{outcome.acknowledged} acknowledged writes checked, segments begun in {outcome.renewed.segments} of them, "
+          f"checkpoints written in {outcome.renewed.checkpoints}, "
+          f"{kinds['lost']} lost, {kinds['phantom']} phantom, {kinds['duplicate']} duplicate, {kinds['torn']} torn")  # fmt: skip
+    for problem in outcome.problems[:20]:
+        print("  " + problem)
+    if outcome.problems:
+        print(f"  cycle {outcome.cycles}, seed {options.seed}; the data is kept in {data}")
+    return outcome
+
+
 def main() -> int:
     options = argparse.ArgumentParser(prog="crash")
     options.add_argument("--cycles", type=int, default=200)
     options.add_argument("--seconds", type=float, default=180.0, help="stop earlier after this time; 0 for no bound")
     options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     options.add_argument("--durability", default="always")
+    options.add_argument("--power", action="store_true", help="cut the power of the disk instead of killing the server")
     options = options.parse_args()
     self_check()
+    if options.power and (reason := small_disk.why_not()):
+        print(f"crash: POWER CUTS ARE SKIPPED: {reason}", flush=True)
+        return 0
     print(f"crash: seed {options.seed}, up to {options.cycles} cycles", flush=True)
-    chance, base, survivors = random.Random(options.seed), {}, {}
-    server = Server(durability=options.durability).start()
-    started, cycles, acknowledged, problems = time.monotonic(), 0, 0, []
-    try:
-        while cycles < options.cycles and (not options.seconds or time.monotonic() - started < options.seconds):
-            cycles += 1
-            count, problems = one_cycle(server, cycles, chance, base, survivors)
-            acknowledged += count
-            if problems:
-                break
-            if cycles % EPOCH == 0:
-                with Connection(server.port, timeout_seconds=60) as connection:
-                    expect(connection.do("FLUSHALL"), "OK")
-                base.clear(), survivors.clear()
-                print(f"crash: {cycles} cycles, {acknowledged} acknowledged writes checked", flush=True)
-    finally:
-        server.own_data = server.own_data and not problems
-        server.close()
-    spent = time.monotonic() - started
-    kinds = Counter(problem.split(":")[0] for problem in problems)
-    print(f"crash: {cycles} cycles in {spent:.0f} s ({spent / max(cycles, 1):.2f} s each), {acknowledged} acknowledged writes checked, "
-          f"{kinds['lost']} lost, {kinds['phantom']} phantom, {kinds['duplicate']} duplicate, {kinds['torn']} torn")  # fmt: skip
-    for problem in problems[:20]:
-        print("  " + problem)
-    if problems:
-        print(f"  cycle {cycles}, seed {options.seed}; the data is kept in {server.data}")
-    return 1 if problems or acknowledged == 0 else 0
+    outcome = with_power_cuts(options) if options.power else with_kills(options)
+    return 1 if outcome.problems or outcome.acknowledged == 0 else 0
 
 
 sys.exit(main())

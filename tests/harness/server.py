@@ -41,7 +41,7 @@ class Server:
     `fauna_port` may change with each start.
 
     `options` go to the command line of the target as they are. `fixed_port` is for clients that know only one port of Redis.
-    `open_files` is the limit on open files that the process is given, soft and hard.
+    `open_files` is the limit on open files that the process is given, soft and hard; `preload` a library that it loads first.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class Server:
         options: Sequence[str] = (),
         fixed_port: int = 0,
         open_files: int | None = None,
+        preload: str | None = None,
     ):
+        self.preload = preload
         self.open_files = open_files
         self.fixed_port = fixed_port
         self.target = target
@@ -168,6 +170,8 @@ class Server:
         # A token of the caller's own is none of the server's.
         tokens = re.compile("UPSTASH_REDIS_REST_TOKEN|KV_REST_API_(READ_ONLY_)?TOKEN|SRH_TOKEN")
         environment = {name: value for name, value in os.environ.items() if not tokens.fullmatch(name)}
+        if self.preload is not None:
+            environment["LD_PRELOAD"] = self.preload
         self.process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
