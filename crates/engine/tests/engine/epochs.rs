@@ -24,9 +24,14 @@ fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
     let mut hold = Version::ZERO;
     let mut home = engine.home();
     for number in 0..count {
-        let set: Result<_, ExecuteError<()>> =
-            home.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
-        hold = set.unwrap().1;
+        // A failure that hits the making of the next segment refuses one transaction, as a full disk does.
+        hold = loop {
+            let set: Result<_, ExecuteError<()>> =
+                home.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
+            if !matches!(set, Err(ExecuteError::DiskFull(_))) {
+                break set.unwrap().1;
+            }
+        };
     }
     (hold, engine.statistics().epochs.load(Ordering::SeqCst))
 }
