@@ -573,6 +573,10 @@ impl Worker {
         }
         if !is_full && self.was_full {
             tracing::info!("the disk has room again: writes go on");
+            // Never while one is being written: its file would be emptied.
+            if self.checkpoint.is_none() {
+                checkpoints::reserve(self.disk.as_ref(), self.shared.room.kept_bytes());
+            }
         }
         self.was_full = is_full;
     }

@@ -122,6 +122,17 @@ fn deleting_makes_room_on_a_full_disk() {
     wait_until("the checkpoint gave back what was deleted", || !engine.is_disk_full());
     let hold = set(&engine, ALWAYS, b"again", &[1; 2000]);
     assert!(engine.wait_durable(hold));
+    let reserved = || {
+        world
+            .disk
+            .open("checkpoint.partial")
+            .unwrap()
+            .allocated_bytes()
+            .unwrap()
+    };
+    wait_until("room for the next checkpoint is reserved", || {
+        reserved() == SEGMENT_BYTES / 4
+    });
     let expected = engine.state_hash(None);
     engine.close().unwrap();
     assert_eq!(world.open().state_hash(None), expected);
