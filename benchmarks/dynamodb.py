@@ -75,7 +75,7 @@ class HttpServer(Server):
         durability = {"memory": "none", "disk": "always"}[self.mode]
         return [str(QUARTET), "serve", "--data", self.directory, "--durability", durability,
                 "--listen-dynamodb", f"127.0.0.1:{self.port}", "--dynamodb-access-keys", f"{KEY}:{SECRET}",
-                "--listen-redis", "off", "--listen-fauna", "off", "--listen-http", "off"]
+                "--listen-redis", "off", "--listen-fauna", "off", "--listen-keyvalue", "off", "--listen-http", "off"]
 
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""

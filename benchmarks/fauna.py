@@ -57,7 +57,7 @@ class FaunaServer(Server):
 
     def command(self):
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", self.mode,
-                "--listen-fauna", f"127.0.0.1:{self.port}", "--listen-redis", "off", "--listen-http", "off",
+                "--listen-fauna", f"127.0.0.1:{self.port}", "--listen-redis", "off", "--listen-keyvalue", "off", "--listen-http", "off",
                 "--listen-dynamodb", "off"]
 
     def url(self, db=0):

@@ -58,7 +58,7 @@ class Server:
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
                 "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
-                "--listen-dynamodb", "off", "--listen-fauna", "off"]
+                "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off"]
 
     def start(self):
         """Starts the process and waits for its first reply. Returns how long that took, in seconds."""

@@ -78,7 +78,7 @@ class Direct:
         self.http_port = free_port()
         command = [str(QUARTET), "serve", "--dev", "--data", self.data.name, "--durability", "interval",
                    "--listen-http", f"127.0.0.1:{self.http_port}", "--listen-redis", "off", "--listen-dynamodb", "off",
-                   "--listen-fauna", "off"]
+                   "--listen-fauna", "off", "--listen-keyvalue", "off"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.process.stdout:
             if line.strip() == "ready":

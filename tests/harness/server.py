@@ -67,6 +67,7 @@ class Server:
         self.http_port = 0
         self.dynamodb_port = 0
         self.fauna_port = 0
+        self.keyvalue_port = 0
         self.output: list[str] = []
 
     @property
@@ -108,7 +109,7 @@ class Server:
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]
         command += ["--listen-redis", f"127.0.0.1:{self.fixed_port}"]
-        for listener in ("http", "dynamodb", "fauna"):
+        for listener in ("http", "dynamodb", "fauna", "keyvalue"):
             command += [f"--listen-{listener}", "127.0.0.1:0"]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]
@@ -134,6 +135,8 @@ class Server:
                 self.dynamodb_port = int(found.group(1))
             if found := re.match(r"fauna\s+https?://[^:]+:(\d+)", line):
                 self.fauna_port = int(found.group(1))
+            if found := re.match(r"keyvalue\s+\S+@[^:]+:(\d+)", line):
+                self.keyvalue_port = int(found.group(1))
             if line.strip() == "ready":
                 ready.set()
         ready.set()

@@ -53,6 +53,11 @@ pub struct Options {
     pub watches_max: usize,
 }
 
+impl Options {
+    /// No transaction can be allowed to be larger: it must fit a frame.
+    pub const TRANSACTION_BYTES_MAX: usize = 128 << 20;
+}
+
 impl Default for Options {
     /// The limits of FoundationDB.
     fn default() -> Options {

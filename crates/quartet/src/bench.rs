@@ -37,6 +37,8 @@ pub fn start_embedded(protocol: Protocol) -> Result<EmbeddedServer> {
             "127.0.0.1:0",
             "--listen-dynamodb",
             "127.0.0.1:0",
+            "--listen-keyvalue",
+            "127.0.0.1:0",
             "--data",
         ])
         .arg(data.path())

@@ -50,7 +50,8 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-fn replace(path: &Path, line: &str) -> std::io::Result<()> {
+/// The same without a checksum, for a file that others read.
+pub fn replace(path: &Path, line: &str) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
     let mut file = fs::OpenOptions::new()
         .write(true)

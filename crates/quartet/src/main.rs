@@ -5,6 +5,7 @@ mod admin;
 mod allocator;
 mod bench;
 mod check;
+mod cluster_file;
 mod credential_file;
 mod root_key;
 mod serve;

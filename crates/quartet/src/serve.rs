@@ -5,6 +5,7 @@ use quartet_server::{Credentials, Data, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access_key;
+use crate::cluster_file;
 use crate::root_key;
 use crate::settings::ServeArguments;
 
@@ -35,7 +36,7 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
     }
-    if let Some(key) = new_key {
+    if let Some(key) = &new_key {
         println!("root key, shown this once: {key}");
     }
     if let Some((id, secret)) = new_access_key {
@@ -43,6 +44,9 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     }
     for (name, address) in &server.listeners {
         println!("{name:<9}{address}");
+    }
+    if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
+        cluster_file::write(&folder, address, new_key.as_deref(), arguments.is_dev())?;
     }
     println!("ready");
     wait_for_the_end(&server)?;

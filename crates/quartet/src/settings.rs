@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Data, Listen, RestTokens, Settings, TlsFiles};
+use quartet_server::{Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -64,6 +64,15 @@ pub struct ServeArguments {
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
+    /// Address of the key-value protocol, for clients of FoundationDB; or "off" [default: 127.0.0.1:4500]
+    #[arg(long, env = "QUARTET_LISTEN_KEYVALUE")]
+    listen_keyvalue: Option<String>,
+    /// Seconds that a version of the key-value layer stays readable [default: 5]
+    #[arg(long, env = "QUARTET_KEYVALUE_READ_SECONDS")]
+    keyvalue_read_seconds: Option<u64>,
+    /// Most bytes that a transaction of the key-value layer may write, with its conflict ranges [default: 10000000]
+    #[arg(long, env = "QUARTET_KEYVALUE_TRANSACTION_BYTES_MAX")]
+    keyvalue_transaction_bytes_max: Option<usize>,
     /// FaunaDB's operations in a second for each key or token: READ,WRITE,COMPUTE [default: no limit]
     #[arg(long, env = "QUARTET_FAUNA_RATE_LIMITS")]
     fauna_rate_limits: Option<String>,
@@ -134,6 +143,11 @@ impl ServeArguments {
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             dynamodb_regions: self.dynamodb_regions.or(file.dynamodb_regions),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
+            listen_keyvalue: self.listen_keyvalue.or(file.listen_keyvalue),
+            keyvalue_read_seconds: self.keyvalue_read_seconds.or(file.keyvalue_read_seconds),
+            keyvalue_transaction_bytes_max: self
+                .keyvalue_transaction_bytes_max
+                .or(file.keyvalue_transaction_bytes_max),
             fauna_rate_limits: self.fauna_rate_limits.or(file.fauna_rate_limits),
             fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
             tls_certificate: self.tls_certificate.or(file.tls_certificate),
@@ -178,6 +192,8 @@ impl ServeArguments {
             http: listen("listen-http", &self.listen_http, "127.0.0.1:8080")?,
             dynamodb: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
             fauna: listen("listen-fauna", &self.listen_fauna, "127.0.0.1:8443")?,
+            keyvalue: listen("listen-keyvalue", &self.listen_keyvalue, "127.0.0.1:4500")?,
+            keyvalue_limits: self.keyvalue_limits(),
             fauna_rate_limits: self.fauna_rate_limits.as_deref().map(rate_limits).transpose()?,
             fauna_issuer_roots: self.fauna_issuer_roots.clone(),
             tls: tls_files(&self.tls_certificate, &self.tls_key)?,
@@ -199,6 +215,19 @@ impl ServeArguments {
             purge: crate::allocator::purge,
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
+    }
+}
+
+impl ServeArguments {
+    fn keyvalue_limits(&self) -> KeyValueLimits {
+        let mut limits = KeyValueLimits::default();
+        if let Some(seconds) = self.keyvalue_read_seconds {
+            limits.read_window_micros = seconds.saturating_mul(1_000_000);
+        }
+        if let Some(bytes) = self.keyvalue_transaction_bytes_max {
+            limits.transaction_bytes_max = bytes.min(KeyValueLimits::TRANSACTION_BYTES_MAX);
+        }
+        limits
     }
 }
 

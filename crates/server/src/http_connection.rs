@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
+use crate::Arrival;
 use crate::connection::{ACCEPT_RETRY, OUTPUT_BYTES_PER_SECOND_MIN};
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
@@ -162,7 +163,7 @@ pub struct Dealer {
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
     pub stranger_bytes: Arc<StrangerBytes>,
-    pub threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
+    pub threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
 impl Dealer {
@@ -187,7 +188,7 @@ impl Dealer {
             };
             match admitted {
                 // A thread that is gone is one that was stopped.
-                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(accepted))),
+                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(Arrival::Http(accepted)))),
                 Ok(None) => {}
                 Err(error) => {
                     errors.note(&error);

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use quartet_engine::{Busy, Durability, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
+use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::commands::scripting::budget::LongScripts;
 use quartet_layer_redis::gate::Directory;
 use quartet_layer_redis::{Identity, Redis};
@@ -137,6 +138,17 @@ impl LayerMaker {
         layer.key_sets.fetch = Some(Box::new(move |uri| fetch(uri)));
         layer.rate_limits = RateLimits::new(self.settings.fauna_rate_limits);
         Ok(layer)
+    }
+
+    pub fn default_keyvalue(&self) -> KeyValue {
+        self.keyvalue(self.default_space(LayerId::KeyValue))
+    }
+
+    pub fn keyvalue(&self, space: Space) -> KeyValue {
+        let mut instance = [0; 8];
+        resources::fill_random(&mut instance);
+        let instance = u64::from_le_bytes(instance);
+        KeyValue::new(self.engine.clone(), space, self.settings.keyvalue_limits, instance)
     }
 
     pub fn default_space(&self, layer: LayerId) -> Space {

@@ -16,6 +16,7 @@ mod fauna;
 mod http;
 mod http_connection;
 mod issuer_keys;
+mod keyvalue;
 mod layers;
 mod memory;
 mod metrics;
@@ -47,6 +48,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
+pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use settings::{Credentials, Data, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
@@ -58,6 +60,7 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
 use crate::http_connection::{HttpAccepted, HttpLayer};
+use crate::keyvalue::{KeyValueAccepted, KeyValueDoor};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::neighbours::Neighbours;
@@ -83,6 +86,7 @@ pub struct Server {
     /// Name and connection string of each listener.
     pub listeners: Vec<(&'static str, String)>,
     stop_requested: Arc<StopRequest>,
+    keyvalue_address: Option<SocketAddr>,
 }
 
 /// Somebody asked the whole process to stop: SHUTDOWN, a signal.
@@ -116,7 +120,13 @@ struct Worker {
     /// Wakes the connections of this thread.
     porter: Arc<Porter>,
     connections: mpsc::UnboundedReceiver<connection::Accepted>,
-    http_connections: mpsc::UnboundedReceiver<HttpAccepted>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+}
+
+/// A connection of any protocol but Redis', on its way to its I/O thread.
+pub enum Arrival {
+    Http(HttpAccepted),
+    KeyValue(KeyValueAccepted),
 }
 
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
@@ -124,10 +134,11 @@ struct Listening {
     redis: Option<TcpListener>,
     desks: Vec<connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
+    keyvalue: Option<(TcpListener, Arc<KeyValueDoor>)>,
     limit: Arc<ConnectionLimit>,
     stranger_bytes: Arc<StrangerBytes>,
     tls: Option<Tls>,
-    http_threads: Vec<mpsc::UnboundedSender<HttpAccepted>>,
+    threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
 impl Server {
@@ -171,6 +182,7 @@ impl Server {
             threads: Vec::new(),
             listeners: Vec::new(),
             stop_requested,
+            keyvalue_address: None,
         };
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
@@ -208,18 +220,28 @@ impl Server {
             let pages = HttpPages::new(layer.clone(), tenants.clone(), &settings, stopped.clone());
             http.push((listener, Arc::new(pages)));
         }
+        let door = Arc::new(KeyValueDoor::new(tenants.clone()));
+        let mut keyvalue = None;
+        if let Some(address) = settings.keyvalue.address() {
+            let listener = listen(address, "keyvalue")?;
+            server.keyvalue_address = Some(listener.local_addr()?);
+            let cluster = settings.cluster_string(listener.local_addr()?);
+            server.listeners.push(("keyvalue", cluster));
+            keyvalue = Some((listener, door.clone()));
+        }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         let listening = Listening {
             redis: redis_listener,
             http,
+            keyvalue,
             limit,
             stranger_bytes: StrangerBytes::new(),
             tls: settings.tls.as_ref().map(Tls::load).transpose()?,
             desks: Vec::new(),
-            http_threads: Vec::new(),
+            threads: Vec::new(),
         };
         server.serve(listening, layer.clone(), &settings, &stopped)?;
-        let cycles = cycles(layer, tenants, http_layers);
+        let cycles = cycles(layer, tenants, http_layers, door);
         let measured = server.engine.clone();
         let (watched, purge) = (stopped.clone(), settings.purge);
         server.spawn("memory", move || memory::watch(measured, purge, watched))?;
@@ -235,19 +257,19 @@ impl Server {
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let (mut receivers, mut http_receivers) = (Vec::new(), Vec::new());
+        let (mut receivers, mut arrivals) = (Vec::new(), Vec::new());
         for _ in 0..settings.io_threads() {
             let (connections, receiver) = mpsc::unbounded_channel();
             let porter = Arc::<Porter>::default();
             receivers.push((receiver, porter.clone()));
             listening.desks.push(connection::Desk { connections, porter });
             let (sender, receiver) = mpsc::unbounded_channel();
-            listening.http_threads.push(sender);
-            http_receivers.push(receiver);
+            listening.threads.push(sender);
+            arrivals.push(receiver);
         }
         let mut listening = Some(listening);
-        let receivers = receivers.into_iter().zip(http_receivers);
-        for (index, ((connections, porter), http_connections)) in receivers.enumerate() {
+        let receivers = receivers.into_iter().zip(arrivals);
+        for (index, ((connections, porter), arrivals)) in receivers.enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 tenants: self.tenants.clone(),
@@ -256,7 +278,7 @@ impl Server {
                 listening: listening.take(),
                 porter,
                 connections,
-                http_connections,
+                arrivals,
             };
             self.spawn(&format!("io-{index}"), || worker.run())?;
         }
@@ -276,6 +298,11 @@ impl Server {
             .spawn(move || runtime.block_on(make()))?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    /// Where the key-value protocol is spoken.
+    pub fn keyvalue_address(&self) -> Option<SocketAddr> {
+        self.keyvalue_address
     }
 
     /// Completes when a client or a signal handler asks the server to stop.
@@ -320,8 +347,16 @@ impl Worker {
                     let serving = connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
                     tasks.spawn(neighbours.with(serving));
                 }
-                Some(accepted) = self.http_connections.recv() => {
-                    tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters.clone(), self.stop.clone())));
+                Some(arrival) = self.arrivals.recv() => {
+                    let (waiters, stop) = (waiters.clone(), self.stop.clone());
+                    match arrival {
+                        Arrival::Http(accepted) => {
+                            tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters, stop)))
+                        }
+                        Arrival::KeyValue(accepted) => {
+                            tasks.spawn(neighbours.with(keyvalue::serve(accepted, waiters, stop)))
+                        }
+                    };
                 }
                 Some(_) = tasks.join_next() => {}
                 // Nobody accepts any more, and everybody who was accepted is gone.
@@ -349,7 +384,16 @@ impl Worker {
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
                 stranger_bytes: listening.stranger_bytes.clone(),
-                threads: listening.http_threads.clone(),
+                threads: listening.threads.clone(),
+            };
+            tasks.spawn(dealer.accept(listener, self.stop.clone()));
+        }
+        if let Some((listener, door)) = listening.keyvalue {
+            let dealer = keyvalue::Dealer {
+                door,
+                tls: listening.tls,
+                limit: listening.limit,
+                threads: listening.threads,
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
@@ -357,12 +401,18 @@ impl Worker {
 }
 
 /// What is done again and again, whoever asks.
-fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, http_layers: Vec<Arc<dyn HttpLayer>>) -> Vec<Cycle> {
+fn cycles(
+    layer: Arc<Redis>,
+    tenants: Arc<Tenants>,
+    http_layers: Vec<Arc<dyn HttpLayer>>,
+    door: Arc<KeyValueDoor>,
+) -> Vec<Cycle> {
     let (idle, used) = ((layer.clone(), tenants.clone()), tenants.clone());
     vec![
         Cycle::new("expiry", EXPIRY_CYCLE, move || {
             layer.expire_due();
             http_layers.iter().for_each(|layer| layer.maintain());
+            door.maintain();
             tenants.maintain();
         }),
         Cycle::new("idle", IDLE_CYCLE, move || {

@@ -46,6 +46,8 @@ pub struct Settings {
     pub http: Listen,
     pub dynamodb: Listen,
     pub fauna: Listen,
+    pub keyvalue: Listen,
+    pub keyvalue_limits: quartet_layer_keyvalue::Options,
     /// FaunaDB's operations in a second for each credential; `None`: as many as anybody likes.
     pub fauna_rate_limits: Option<Operations>,
     /// Certificates of issuers of FaunaDB's access providers, trusted instead of the public ones; such issuers may have
@@ -146,6 +148,7 @@ impl Settings {
             ("redis", self.redis, open),
             ("http", self.http, open),
             ("fauna", self.fauna, open),
+            ("keyvalue", self.keyvalue, open),
             ("dynamodb", self.dynamodb, self.access_keys.is_empty()),
         ];
         for (name, listen, open) in listeners {
@@ -205,6 +208,14 @@ impl Settings {
         format!("UPSTASH_REDIS_REST_URL={url} UPSTASH_REDIS_REST_TOKEN={token}")
     }
 
+    /// The line of a cluster file by which clients of FoundationDB find the server; the root key stands for itself.
+    pub fn cluster_string(&self, address: SocketAddr) -> String {
+        match self.credentials {
+            Credentials::None => format!("quartet:dev@{address}"),
+            Credentials::Key { .. } => format!("quartet:<root key>@{address}"),
+        }
+    }
+
     /// What a user pastes into a client; the root key stands for itself.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self.credentials {
@@ -232,6 +243,8 @@ mod tests {
             redis: redis.parse().unwrap(),
             http: Listen::Off,
             fauna: Listen::Off,
+            keyvalue: Listen::Off,
+            keyvalue_limits: quartet_layer_keyvalue::Options::default(),
             dynamodb: Listen::Off,
             fauna_rate_limits: None,
             fauna_issuer_roots: None,

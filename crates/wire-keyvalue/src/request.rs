@@ -350,6 +350,12 @@ impl<'a> RangeRequest<'a> {
 }
 
 impl<'a> Commit<'a> {
+    /// It may leave more behind than it found.
+    pub fn grows(&self) -> bool {
+        let clears = |mutation: &Mutation<'_>| matches!(mutation.kind, MutationKind::Clear | MutationKind::ClearRange);
+        !self.mutations.iter().all(clears)
+    }
+
     /// Each list is its length in bytes and then its parts, so nothing is allocated for what is not there.
     fn parse(input: &mut Input<'a>) -> Result<Commit<'a>, Malformed> {
         let mut commit = Commit {

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use quartet_engine::{BriefWaits, Busy};
 use quartet_layer_dynamodb::DynamoDb;
 use quartet_layer_fauna::Fauna;
+use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::DEFAULT_USER;
 use quartet_layer_redis::gate::{Directory, Door};
@@ -54,6 +55,7 @@ pub struct OpenDatabase {
     fauna: OnceLock<Arc<Fauna>>,
     /// Held while a layer is made that nobody may use yet.
     making: Mutex<()>,
+    keyvalue: OnceLock<Arc<KeyValue>>,
     /// Requests over HTTP that are being answered.
     in_use: AtomicUsize,
     used_micros: AtomicU64,
@@ -125,6 +127,7 @@ impl Tenants {
                 dynamodb: OnceLock::new(),
                 fauna: OnceLock::new(),
                 making: Mutex::default(),
+                keyvalue: OnceLock::new(),
                 in_use: AtomicUsize::new(0),
                 used_micros: AtomicU64::new(0),
             })
@@ -306,6 +309,7 @@ impl OpenDatabase {
             && is_own(self.redis.get().map(Arc::strong_count))
             && is_own(self.dynamodb.get().map(Arc::strong_count))
             && is_own(self.fauna.get().map(Arc::strong_count))
+            && is_own(self.keyvalue.get().map(Arc::strong_count))
     }
 
     /// Nobody is left who could write: streams, which only read, do not count.
@@ -321,6 +325,9 @@ impl OpenDatabase {
             layer.expire_due();
         }
         if let Some(layer) = self.dynamodb.get() {
+            layer.maintain();
+        }
+        if let Some(layer) = self.keyvalue.get() {
             layer.maintain();
         }
         if let Some(layer) = self.fauna.get()
@@ -353,6 +360,11 @@ impl Entered {
         }
         let made = Arc::new(maker.fauna_of(&self.open.database)?);
         Ok(self.open.fauna.get_or_init(|| made).clone())
+    }
+
+    pub fn keyvalue(&self, maker: &LayerMaker) -> &Arc<KeyValue> {
+        let space = || self.open.database.space(LayerId::KeyValue);
+        self.open.keyvalue.get_or_init(|| Arc::new(maker.keyvalue(space())))
     }
 }
 

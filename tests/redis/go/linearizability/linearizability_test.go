@@ -147,7 +147,7 @@ func (s *server) start(t *testing.T) {
 		binary = filepath.Join("..", "..", "..", "..", "target", "release", "quartet")
 	}
 	s.process = exec.Command(binary, "serve", "--dev", "--data", s.data, "--listen-redis", "127.0.0.1:0", "--listen-http", "off",
-		"--listen-dynamodb", "off", "--listen-fauna", "off", "--durability", "always")
+		"--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off", "--durability", "always")
 	out, err := s.process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,117 @@
+//! A set of keys as ranges that neither overlap nor touch.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RangeSet {
+    /// Start to end, both ends of each range.
+    ranges: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Bytes of all ranges that were ever added: what a transaction's size counts.
+    pub added_bytes: usize,
+}
+
+impl RangeSet {
+    /// Adds `start..end`. Nothing happens if it is empty.
+    pub fn add(&mut self, start: &[u8], end: &[u8]) {
+        if start >= end {
+            return;
+        }
+        self.added_bytes += start.len() + end.len();
+        let (mut start, mut end) = (start.to_vec(), end.to_vec());
+        let mut touching = Vec::new();
+        for (other_start, other_end) in self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(&end[..]))).rev() {
+            if *other_end < start {
+                break;
+            }
+            touching.push(other_start.clone());
+        }
+        for other_start in touching {
+            if let Some(other_end) = self.ranges.remove(&other_start) {
+                start = start.min(other_start);
+                end = end.max(other_end);
+            }
+        }
+        self.ranges.insert(start, end);
+    }
+
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.add(key, &crate::key_after(key));
+    }
+
+    /// Takes `start..end` out.
+    pub fn remove(&mut self, start: &[u8], end: &[u8]) {
+        if start >= end {
+            return;
+        }
+        let overlapping: Vec<Vec<u8>> = self
+            .ranges
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end)))
+            .rev()
+            .take_while(|(_, other_end)| other_end.as_slice() > start)
+            .map(|(other_start, _)| other_start.clone())
+            .collect();
+        for other_start in overlapping {
+            let Some(other_end) = self.ranges.remove(&other_start) else {
+                continue;
+            };
+            if end < other_end.as_slice() {
+                self.ranges.insert(end.to_vec(), other_end);
+            }
+            if other_start.as_slice() < start {
+                self.ranges.insert(other_start, start.to_vec());
+            }
+        }
+    }
+
+    /// The range that holds `key`.
+    pub fn containing(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        (key < end.as_slice()).then_some((start.as_slice(), end.as_slice()))
+    }
+
+    /// The range that ends the keys before `key`: one that has some of them just before it.
+    pub fn containing_before(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).next_back()?;
+        (key <= end.as_slice()).then_some((start.as_slice(), end.as_slice()))
+    }
+
+    pub fn overlaps(&self, start: &[u8], end: &[u8]) -> bool {
+        let last = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end))).next_back();
+        start < end && last.is_some_and(|(_, other_end)| other_end.as_slice() > start)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges.iter().map(|(start, end)| (start.as_slice(), end.as_slice()))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn holds_what_was_added_and_not_removed(steps in proptest::collection::vec((any::<bool>(), 0u8..20, 0u8..20), 0..40)) {
+            let (mut set, mut model) = (RangeSet::default(), [false; 20]);
+            for (adds, start, end) in steps {
+                if adds { set.add(&[start], &[end]) } else { set.remove(&[start], &[end]) }
+                for key in start..end.max(start) {
+                    model[usize::from(key)] = adds;
+                }
+            }
+            for key in 0..20u8 {
+                prop_assert_eq!(set.containing(&[key]).is_some(), model[usize::from(key)]);
+                prop_assert_eq!(set.overlaps(&[key], &[key, 0]), model[usize::from(key)]);
+            }
+            let ranges: Vec<_> = set.iter().collect();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        }
+    }
+}

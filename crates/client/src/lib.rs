@@ -1,0 +1,68 @@
+//! A client of the key-value protocol: transactions that see their own writes, retries, watches.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), quartet_client::ErrorCode> {
+//! use quartet_client::{Cluster, Database};
+//!
+//! let database = Database::open(Cluster::read(None)?);
+//! let count = database
+//!     .run(async |transaction| {
+//!         let count = transaction.get(b"count", false).await?;
+//!         let count = count.map_or(0, |bytes| bytes.len()) + 1;
+//!         transaction.set(b"count", &vec![0; count]);
+//!         Ok(count)
+//!     })
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The transaction lives here: it reads at a version of the server's, lays its own writes over what it reads, and gathers
+//! what it read and wrote; a commit sends everything at once. Semantics, limits and numbers of errors are FoundationDB's at
+//! API version 520 and later.
+//!
+//! | file          | what it is                                                            |
+//! |---------------|-----------------------------------------------------------------------|
+//! | `cluster`     | the cluster file: where the server is, and what to show it             |
+//! | `connection`  | one TCP connection, shared by all transactions, made anew when lost    |
+//! | `database`    | read versions in batches, defaults of transactions, the retry loop     |
+//! | `transaction` | the operations of one transaction, and its life from begin to commit   |
+//! | `attempt`     | what a reset ends: the read version, what was read, what waits          |
+//! | `reading`     | reads that merge what is stored with what the transaction has written   |
+//! | `writes`      | what the transaction has written, as reads must see it                 |
+//! | `conflicts`   | sets of key ranges                                                     |
+//! | `options`     | what can be set on a transaction                                       |
+//! | `special`     | keys that are computed here                                            |
+
+mod attempt;
+mod cluster;
+mod conflicts;
+mod connection;
+mod database;
+mod options;
+mod reading;
+mod special;
+mod transaction;
+mod writes;
+
+pub use cluster::Cluster;
+pub use database::Database;
+pub use options::{DatabaseOption, TransactionOption};
+pub use quartet_model::AtomicOperation;
+pub use quartet_wire_keyvalue::{ErrorCode, MutationKind};
+pub use reading::{RangeOptions, Rows, Selector};
+pub use transaction::{ConflictKind, Transaction};
+
+pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
+pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
+pub(crate) const KEY_BYTES_MAX: usize = 10_000;
+pub(crate) const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
+pub(crate) const VALUE_BYTES_MAX: usize = 100_000;
+
+/// The first key after `key`.
+pub(crate) fn key_after(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}

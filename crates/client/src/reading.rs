@@ -1,0 +1,418 @@
+//! Reads that lay the transaction's own writes over what is stored.
+//!
+//! A read looks at the writes as they were when it was called: it holds them by an `Arc`, and a later write makes its own
+//! copy. A range is read in pieces: each piece of the stored rows is complete between its first and last key, so own writes in
+//! between can be merged in, and cleared stretches are never asked for.
+
+use std::sync::Arc;
+
+use quartet_wire_keyvalue::{ErrorCode, RangeReply, RangeRequest, Reply, Request, Selector as WireSelector};
+
+use crate::attempt::Attempt;
+use crate::connection::Failure;
+use crate::writes::{Writes, Written};
+use crate::{SYSTEM_KEYS_END, key_after};
+
+/// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    pub key: Vec<u8>,
+    pub or_equal: bool,
+    pub offset: i32,
+}
+
+impl Selector {
+    pub fn last_less_than(key: &[u8]) -> Selector {
+        Selector::new(key, false, 0)
+    }
+
+    pub fn last_less_or_equal(key: &[u8]) -> Selector {
+        Selector::new(key, true, 0)
+    }
+
+    pub fn first_greater_than(key: &[u8]) -> Selector {
+        Selector::new(key, true, 1)
+    }
+
+    pub fn first_greater_or_equal(key: &[u8]) -> Selector {
+        Selector::new(key, false, 1)
+    }
+
+    pub fn new(key: &[u8], or_equal: bool, offset: i32) -> Selector {
+        Selector {
+            key: key.to_vec(),
+            or_equal,
+            offset,
+        }
+    }
+
+    fn wire(&self) -> WireSelector<'_> {
+        WireSelector {
+            key: &self.key,
+            or_equal: self.or_equal,
+            offset: self.offset,
+        }
+    }
+
+    /// The key that the offset counts from, as if nothing could be equal.
+    fn base(&self) -> Vec<u8> {
+        if self.or_equal { key_after(&self.key) } else { self.key.clone() }
+    }
+}
+
+/// How much of a range to read at once, and from which end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeOptions {
+    /// Most rows; 0: no limit.
+    pub rows_max: usize,
+    /// The row that reaches this many bytes is the last; 0: no limit.
+    pub bytes_max: usize,
+    pub reverse: bool,
+}
+
+/// Rows of a range, in the order they were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    pub rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A limit ended it: there may be more.
+    pub more: bool,
+}
+
+/// What a row counts for beside its key and value.
+const ROW_BYTES: usize = 8;
+/// Longest piece of a range that is asked for at once.
+const PIECE_BYTES: u32 = 512 << 10;
+
+/// What one read sees.
+pub(crate) struct View {
+    pub attempt: Arc<Attempt>,
+    pub writes: Arc<Writes>,
+    /// The first key out of reach.
+    pub end: &'static [u8],
+    pub bypass_unreadable: bool,
+    /// What is read becomes part of what the commit is judged by.
+    pub conflicts: bool,
+}
+
+impl View {
+    /// The stored value of a key.
+    pub async fn stored(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
+        if let Some(known) = self.attempt.values.lock().get(key) {
+            return Ok(known.clone());
+        }
+        let version = self.attempt.version().await?;
+        let request = Request::Get {
+            version: version.version,
+            key,
+        };
+        let body = self.attempt.connection.ask_at(version, &request).await.map_err(code_of)?;
+        let value = Reply::value(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?.map(<[u8]>::to_vec);
+        self.attempt.values.lock().insert(key.to_vec(), value.clone());
+        Ok(value)
+    }
+
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
+        self.check_readable(key, &key_after(key))?;
+        match self.writes.of_key(key) {
+            Some(Written::Unreadable(_)) if !self.bypass_unreadable => Err(ErrorCode::ACCESSED_UNREADABLE),
+            Some(written) if !written.needs_stored() => Ok(written.value(None)),
+            written => {
+                if self.conflicts {
+                    self.attempt.read_conflicts.lock().add_key(key);
+                }
+                let stored = self.stored(key).await?;
+                Ok(match written {
+                    Some(written) => written.value(stored.as_deref()),
+                    None => stored,
+                })
+            }
+        }
+    }
+
+    pub async fn get_key(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
+        let key = self.resolve(selector).await?;
+        if self.conflicts {
+            let base = selector.base();
+            match selector.offset >= 1 {
+                true => self.depend_on(&base, &key_after(&key)),
+                false => self.depend_on(&key, &base),
+            }
+        }
+        Ok(key)
+    }
+
+    /// The key that a selector names among stored rows and own writes: `""` before the first, `end` after the last.
+    async fn resolve(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
+        if self.writes.is_empty() {
+            let version = self.attempt.version().await?;
+            let request = Request::GetKey {
+                version: version.version,
+                selector: selector.wire(),
+                system: self.end == SYSTEM_KEYS_END,
+            };
+            return self.attempt.connection.ask_at(version, &request).await.map_err(code_of);
+        }
+        let base = selector.base();
+        let reverse = selector.offset < 1;
+        let steps = i64::from(selector.offset);
+        let wanted = if reverse { 1 - steps } else { steps };
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let options = RangeOptions {
+            rows_max: wanted,
+            bytes_max: 0,
+            reverse,
+        };
+        let (start, end) = if reverse { (&b""[..], &base[..]) } else { (&base[..], self.end) };
+        let rows = self.merged(start, end, options).await?.rows;
+        Ok(match rows.into_iter().nth(wanted - 1) {
+            Some((key, _)) => key,
+            None if reverse => Vec::new(),
+            None => self.end.to_vec(),
+        })
+    }
+
+    pub async fn get_range(&self, begin: &Selector, end: &Selector, options: RangeOptions) -> Result<Rows, ErrorCode> {
+        if begin.offset >= end.offset && begin.base() >= end.base() {
+            return Ok(Rows::default());
+        }
+        let (start, stop, rows) = if self.writes.is_empty() && self.is_plain(begin) && self.is_plain(end) {
+            let (start, stop) = (begin.base(), end.base());
+            let rows = self.merged(&start, &stop, options).await?;
+            (start, stop, rows)
+        } else {
+            let start = self.bound(begin).await?;
+            let stop = self.bound(end).await?;
+            let rows = self.merged(&start, &stop, options).await?;
+            (start, stop, rows)
+        };
+        if self.conflicts {
+            self.depend_on_range((begin, &start), (end, &stop), &rows, options.reverse);
+        }
+        Ok(rows)
+    }
+
+    fn is_plain(&self, selector: &Selector) -> bool {
+        selector.offset == 1 && selector.key.as_slice() <= self.end
+    }
+
+    /// Where a range begins or ends. The first key at or after a key needs no looking up.
+    async fn bound(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
+        match self.is_plain(selector) {
+            true => Ok(selector.base()),
+            false => self.resolve(selector).await,
+        }
+    }
+
+    /// What a range read depends on: everything from where it began to where it stopped, and what the selectors passed.
+    fn depend_on_range(
+        &self,
+        (begin, start): (&Selector, &[u8]),
+        (end, stop): (&Selector, &[u8]),
+        read: &Rows,
+        reverse: bool,
+    ) {
+        let mut first = start.to_vec().min(begin.base());
+        let mut last = stop.to_vec().max(end.base());
+        if begin.offset < 1 {
+            first = start.to_vec();
+        }
+        (first, last) = covered((&first, &last), read, reverse);
+        self.depend_on(&first, last.as_slice().min(self.end));
+    }
+
+    /// Rows of `start..end`, stored and own.
+    async fn merged(&self, start: &[u8], end: &[u8], options: RangeOptions) -> Result<Rows, ErrorCode> {
+        let mut gathered = Gathered::new(options);
+        let whole = (start, end);
+        let (mut start, mut end) = (start.to_vec(), end.to_vec());
+        while start < end {
+            let (stop, piece) = self.piece(&start, &end, &gathered).await?;
+            let (from, to) = match options.reverse {
+                false => (start.clone(), stop.clone()),
+                true => (stop.clone(), end.clone()),
+            };
+            let is_full = self.merge_piece(&from, &to, piece, &mut gathered)?;
+            match options.reverse {
+                false => start = stop,
+                true => end = stop,
+            }
+            if is_full {
+                break;
+            }
+        }
+        let rows = gathered.rows;
+        let (first, last) = covered(whole, &rows, options.reverse);
+        self.check_readable(&first, &last)?;
+        Ok(rows)
+    }
+
+    /// The next stored rows, in order, and the key up to which there are no others.
+    async fn piece(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        gathered: &Gathered,
+    ) -> Result<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>), ErrorCode> {
+        let reverse = gathered.options.reverse;
+        let cleared = match reverse {
+            false => self.writes.cleared_at(start),
+            true => self.writes.cleared_before(end),
+        };
+        if let Some((cleared_start, cleared_end)) = cleared {
+            let stop = if reverse { cleared_start.max(start) } else { cleared_end.min(end) };
+            return Ok((stop.to_vec(), Vec::new()));
+        }
+        let version = self.attempt.version().await?;
+        let request = RangeRequest {
+            version: version.version,
+            begin: WireSelector::first_at_or_after(start),
+            end: WireSelector::first_at_or_after(end),
+            rows_max: gathered.rows_to_ask(&self.writes),
+            bytes_max: gathered.bytes_to_ask(),
+            reverse,
+            system: self.end == SYSTEM_KEYS_END,
+        };
+        let body = self.attempt.connection.ask_at(version, &Request::GetRange(request)).await;
+        let body = body.map_err(code_of)?;
+        let reply = RangeReply::parse(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+        let rows: Vec<_> = reply.rows().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        let stop = match (reply.more, rows.last(), reverse) {
+            (true, Some((key, _)), false) => key_after(key),
+            (true, Some((key, _)), true) => key.clone(),
+            (_, _, false) => end.to_vec(),
+            (_, _, true) => start.to_vec(),
+        };
+        Ok((stop, rows))
+    }
+
+    /// Merges the stored rows of `start..end`, which are all there are, with own writes. True if a limit was reached.
+    fn merge_piece(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        stored: Vec<(Vec<u8>, Vec<u8>)>,
+        gathered: &mut Gathered,
+    ) -> Result<bool, ErrorCode> {
+        let reverse = gathered.options.reverse;
+        let mut own: Box<dyn Iterator<Item = (&Vec<u8>, &Written)>> = match reverse {
+            false => Box::new(self.writes.keys_in(start, end)),
+            true => Box::new(self.writes.keys_in(start, end).rev()),
+        };
+        let mut next_own = own.next();
+        let mut stored = stored.into_iter();
+        let mut next_stored = stored.next();
+        loop {
+            let own_first = match (&next_own, &next_stored) {
+                (None, None) => return Ok(false),
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (Some((own_key, _)), Some((key, _))) if reverse => *own_key >= key,
+                (Some((own_key, _)), Some((key, _))) => *own_key <= key,
+            };
+            let row = if own_first {
+                let Some((key, written)) = next_own.take() else {
+                    continue;
+                };
+                next_own = own.next();
+                let base = next_stored.take_if(|(stored_key, _)| stored_key == key);
+                if base.is_some() {
+                    next_stored = stored.next();
+                }
+                if matches!(written, Written::Unreadable(_)) && !self.bypass_unreadable {
+                    return Err(ErrorCode::ACCESSED_UNREADABLE);
+                }
+                let base = base.map(|(_, value)| value);
+                written.value(base.as_deref()).map(|value| (key.clone(), value))
+            } else {
+                let row = next_stored.take();
+                next_stored = stored.next();
+                row.filter(|(key, _)| self.writes.cleared_at(key).is_none())
+            };
+            if let Some((key, value)) = row {
+                if gathered.push(key, value) {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Fails if something of `start..end` depends on the versionstamp.
+    fn check_readable(&self, start: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
+        if self.bypass_unreadable || self.writes.is_empty() {
+            return Ok(());
+        }
+        if self.writes.is_unreadable(start, end) { Err(ErrorCode::ACCESSED_UNREADABLE) } else { Ok(()) }
+    }
+
+    /// The commit is to be judged by what is stored in `start..end`, but for what the transaction itself decided before.
+    fn depend_on(&self, start: &[u8], end: &[u8]) {
+        let mut conflicts = self.attempt.read_conflicts.lock();
+        if self.writes.is_empty() {
+            return conflicts.add(start, end);
+        }
+        for (start, end) in self.writes.depended_on(start, end) {
+            conflicts.add(&start, &end);
+        }
+    }
+}
+
+pub(crate) fn code_of(failure: Failure) -> ErrorCode {
+    match failure.code {
+        // What was being read is gone with the connection; a new attempt waits for the next one.
+        ErrorCode::CONNECTION_FAILED => ErrorCode::TRANSACTION_TOO_OLD,
+        code => code,
+    }
+}
+
+/// Rows on their way to the caller, within limits.
+struct Gathered {
+    options: RangeOptions,
+    rows: Rows,
+    bytes: usize,
+}
+
+impl Gathered {
+    fn new(options: RangeOptions) -> Gathered {
+        Gathered {
+            options,
+            rows: Rows::default(),
+            bytes: 0,
+        }
+    }
+
+    /// True if this was the last one.
+    fn push(&mut self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.bytes += key.len() + value.len() + ROW_BYTES;
+        self.rows.rows.push((key, value));
+        let RangeOptions { rows_max, bytes_max, .. } = self.options;
+        self.rows.more = rows_max > 0 && self.rows.rows.len() >= rows_max || bytes_max > 0 && self.bytes >= bytes_max;
+        self.rows.more
+    }
+
+    /// Own writes may hide stored rows, so with such a piece larger than what is missing is asked for.
+    fn rows_to_ask(&self, writes: &Writes) -> u32 {
+        if self.options.rows_max == 0 {
+            return 0;
+        }
+        let missing = self.options.rows_max - self.rows.rows.len();
+        let spare = if writes.is_empty() { 0 } else { 16 };
+        u32::try_from(missing + spare).unwrap_or(0)
+    }
+
+    fn bytes_to_ask(&self) -> u32 {
+        let missing = self.options.bytes_max.saturating_sub(self.bytes);
+        match self.options.bytes_max {
+            0 => PIECE_BYTES,
+            _ => u32::try_from(missing).unwrap_or(PIECE_BYTES).clamp(1, PIECE_BYTES),
+        }
+    }
+}
+
+/// The part of a range that its rows tell of: less than all of it if a limit ended them.
+fn covered((start, end): (&[u8], &[u8]), read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
+    match read.rows.last() {
+        Some((key, _)) if read.more && !reverse => (start.to_vec(), key_after(key)),
+        Some((key, _)) if read.more => (key.clone(), end.to_vec()),
+        _ => (start.to_vec(), end.to_vec()),
+    }
+}

@@ -1,0 +1,943 @@
+//! The operations of one transaction, and its life from its first operation to its commit.
+//!
+//! ```text
+//!   active --commit--> committing --+--> committed --reset--> active
+//!     ^                             +--> failed  --on_error--> active
+//! ```
+//!
+//! Every operation takes effect when it is called, in the order of the calls; a future only waits for the outcome. Writes have
+//! no outcome: the first that could not be done is kept, and what is asked later, the commit too, answers with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use quartet_wire_keyvalue::{Commit, ErrorCode, Mutation, MutationKind, Reply, Request};
+use tokio::task::AbortHandle;
+
+use crate::attempt::{Attempt, Outcome};
+use crate::conflicts::RangeSet;
+use crate::connection::Failure;
+use crate::database::CountedWatch;
+use crate::options::Options;
+use crate::reading::{RangeOptions, Rows, Selector, View, code_of};
+use crate::special::{self, Told};
+use crate::writes::Writes;
+use crate::{
+    Database, KEY_BYTES_MAX, SYSTEM_KEY_BYTES_MAX, SYSTEM_KEYS_END, TransactionOption, USER_KEYS_END, VALUE_BYTES_MAX,
+};
+
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+/// The server asks to be left alone for longer.
+const BACKOFF_MAX_BUSY: Duration = Duration::from_secs(30);
+/// What a mutation and a conflict range count for beside their bytes.
+const MUTATION_BYTES: usize = 24;
+const CONFLICT_BYTES: usize = 32;
+const STAMP_BYTES: usize = 10;
+const STAMP_OFFSET_BYTES: usize = 4;
+const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
+
+/// Clones are the same transaction.
+#[derive(Clone)]
+pub struct Transaction {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    database: Database,
+    state: Mutex<State>,
+}
+
+struct State {
+    attempt: Arc<Attempt>,
+    options: Options,
+    phase: Phase,
+    writes: Arc<Writes>,
+    mutations: Vec<(MutationKind, Vec<u8>, Vec<u8>)>,
+    /// What was declared, beyond what the mutations write.
+    write_conflicts: RangeSet,
+    bytes: usize,
+    /// The first failure of an operation without an outcome.
+    failed: Option<ErrorCode>,
+    cancelled: bool,
+    timed_out: bool,
+    timer: Option<AbortHandle>,
+    has_begun: bool,
+    retries: u32,
+    backoff: Duration,
+    /// What the last commit was refused for.
+    conflicting: RangeSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Active,
+    Committing,
+    Committed(Option<u64>),
+    Failed,
+}
+
+/// What a conflict range says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    Read,
+    Write,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.stop_timer();
+        if !matches!(state.phase, Phase::Committed(_) | Phase::Committing) {
+            state.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
+        }
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(database: Database) -> Transaction {
+        let options = database.inner.defaults.lock().clone();
+        let attempt = Attempt::new(database.inner.connection.clone());
+        let has_timeout = options.timeout.is_some();
+        let transaction = Transaction {
+            inner: Arc::new(Inner {
+                database,
+                state: Mutex::new(State::new(attempt, options)),
+            }),
+        };
+        if has_timeout {
+            transaction.start_timer();
+        }
+        transaction
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock()
+    }
+
+    pub fn database(&self) -> &Database {
+        &self.inner.database
+    }
+
+    pub fn set_option(&self, option: TransactionOption) -> Result<(), ErrorCode> {
+        let mut state = self.state();
+        if option == TransactionOption::ReadYourWritesDisable && state.has_begun {
+            return Err(ErrorCode::CLIENT_INVALID_OPERATION);
+        }
+        state.options.set(option);
+        drop(state);
+        if matches!(option, TransactionOption::Timeout(_)) {
+            self.start_timer();
+        }
+        Ok(())
+    }
+
+    /// The first failure of an operation that had no outcome is what later ones answer. For options that cannot be.
+    pub fn fail(&self, code: ErrorCode) {
+        self.state().failed.get_or_insert(code);
+    }
+
+    // ---- versions
+
+    pub fn set_read_version(&self, version: i64) {
+        let mut state = self.state();
+        let given = match u64::try_from(version) {
+            Ok(version) if version > 0 => state.attempt.give_version(version),
+            _ => Err(ErrorCode::VERSION_INVALID),
+        };
+        if let Err(code) = given {
+            state.failed.get_or_insert(code);
+        }
+    }
+
+    pub fn get_read_version(&self) -> impl Future<Output = Result<u64, ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let known = match state.phase {
+            Phase::Committed(_) => state.attempt.known_version(),
+            _ => None,
+        };
+        let checked = if known.is_some() { Ok(()) } else { state.check() };
+        let attempt = state.attempt.clone();
+        async move {
+            checked?;
+            match known {
+                Some(version) => Ok(version),
+                None => attempt.until_ended(attempt.told_version()).await,
+            }
+        }
+    }
+
+    /// Where it committed; −1 if it wrote nothing, or has not committed.
+    pub fn committed_version(&self) -> i64 {
+        match self.state().phase {
+            Phase::Committed(Some(version)) => i64::try_from(version).unwrap_or(i64::MAX),
+            _ => -1,
+        }
+    }
+
+    /// The ten bytes that a commit puts where versionstamps were asked for. To be called before the commit.
+    pub fn versionstamp(&self) -> impl Future<Output = Result<[u8; STAMP_BYTES], ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let (checked, attempt) = (state.check(), state.attempt.clone());
+        async move {
+            checked?;
+            match attempt.outcome().await? {
+                Outcome::Committed(Some(version)) => {
+                    let mut stamp = [0; STAMP_BYTES];
+                    stamp[..8].copy_from_slice(&version.to_be_bytes());
+                    Ok(stamp)
+                }
+                Outcome::Committed(None) => Err(ErrorCode::NO_COMMIT_VERSION),
+                Outcome::Failed(_) => Err(ErrorCode::TRANSACTION_INVALID_VERSION),
+            }
+        }
+    }
+
+    // ---- reads
+
+    pub fn get(&self, key: &[u8], snapshot: bool) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
+        let key = key.to_vec();
+        let begun = self.begin_read(snapshot, &key, |state| state.check_readable_key(&key));
+        async move {
+            let (view, told) = begun?;
+            let attempt = view.attempt.clone();
+            let _under_way = attempt.begin_read();
+            let value = async {
+                if let Some(told) = told {
+                    return special::get(&view.attempt, &told, &key).await;
+                }
+                if key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END) {
+                    return Ok(None);
+                }
+                view.get(&key).await
+            };
+            attempt.until_ended(value).await
+        }
+    }
+
+    pub fn get_key(
+        &self,
+        selector: &Selector,
+        snapshot: bool,
+    ) -> impl Future<Output = Result<Vec<u8>, ErrorCode>> + Send + use<> {
+        let selector = selector.clone();
+        let begun = self.begin_read(snapshot, b"", |state| state.check_selector(&selector));
+        async move {
+            let (view, _) = begun?;
+            let attempt = view.attempt.clone();
+            let _under_way = attempt.begin_read();
+            attempt.until_ended(view.get_key(&selector)).await
+        }
+    }
+
+    pub fn get_range(
+        &self,
+        begin: &Selector,
+        end: &Selector,
+        options: RangeOptions,
+        snapshot: bool,
+    ) -> impl Future<Output = Result<Rows, ErrorCode>> + Send + use<> {
+        let (begin, end) = (begin.clone(), end.clone());
+        let begun = self.begin_read(snapshot, &begin.key, |state| {
+            if special::is_special(&begin.key) {
+                return Ok(());
+            }
+            state.check_selector(&begin)?;
+            state.check_selector(&end)
+        });
+        async move {
+            let (view, told) = begun?;
+            let attempt = view.attempt.clone();
+            let _under_way = attempt.begin_read();
+            let rows = async {
+                if let Some(told) = told {
+                    return special::get_range(&view.attempt, &told, (&begin, &end), options).await;
+                }
+                match special::shards(&begin, &end) {
+                    Some(rows) => Ok(rows),
+                    None => view.get_range(&begin, &end, options).await,
+                }
+            };
+            attempt.until_ended(rows).await
+        }
+    }
+
+    /// What a read from `key` on sees, and what the computed keys tell if it is one of them; or why it cannot be.
+    fn begin_read(
+        &self,
+        snapshot: bool,
+        key: &[u8],
+        check: impl FnOnce(&State) -> Result<(), ErrorCode>,
+    ) -> Result<(View, Option<Told>), ErrorCode> {
+        let mut state = self.state();
+        state.check().inspect_err(|&code| state_poisoned(&mut state, code))?;
+        check(&state)?;
+        state.has_begun = true;
+        let sees_own = !state.options.read_your_writes_disabled
+            && (!snapshot || state.options.snapshot_read_your_writes > 0);
+        let told = special::is_special(key).then(|| state.told());
+        let view = View {
+            attempt: state.attempt.clone(),
+            writes: if sees_own { state.writes.clone() } else { Arc::default() },
+            end: state.options.end_of_readable(),
+            bypass_unreadable: state.options.bypass_unreadable,
+            conflicts: !snapshot,
+        };
+        Ok((view, told))
+    }
+
+    // ---- writes
+
+    pub fn set(&self, key: &[u8], value: &[u8]) {
+        self.write(|state| {
+            state.check_writable_key(key)?;
+            check_value(value)?;
+            Arc::make_mut(&mut state.writes).set(key, value);
+            state.push(MutationKind::Set, key, value);
+            Ok(())
+        });
+    }
+
+    pub fn clear(&self, key: &[u8]) {
+        self.write(|state| {
+            if key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END) {
+                return Ok(());
+            }
+            state.check_writable_key(key)?;
+            Arc::make_mut(&mut state.writes).clear(key);
+            state.push(MutationKind::Clear, key, b"");
+            Ok(())
+        });
+    }
+
+    pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
+        self.write(|state| {
+            let writable = state.options.end_of_writable();
+            if begin > writable || end > writable {
+                return Err(state.outside(begin.max(end)));
+            }
+            if begin > end {
+                return Err(ErrorCode::INVERTED_RANGE);
+            }
+            let (begin, end) = (cut_bound(begin), cut_bound(end));
+            if begin < end {
+                Arc::make_mut(&mut state.writes).clear_range(begin, end);
+                state.push(MutationKind::ClearRange, begin, end);
+            }
+            Ok(())
+        });
+    }
+
+    /// `kind` is one of the atomic operations, or a set with a versionstamp.
+    pub fn atomic(&self, kind: MutationKind, key: &[u8], operand: &[u8]) {
+        self.write(|state| {
+            if key == METADATA_VERSION_KEY {
+                let is_allowed = kind == MutationKind::SetVersionstampedValue && operand == [0; 14];
+                if !is_allowed {
+                    return Err(ErrorCode::CLIENT_INVALID_OPERATION);
+                }
+            } else {
+                state.check_writable_key(key)?;
+            }
+            check_value(operand)?;
+            match kind {
+                MutationKind::Atomic(operation) => Arc::make_mut(&mut state.writes).atomic(operation, key, operand),
+                MutationKind::SetVersionstampedValue => {
+                    let (value, _) = split_stamp(operand)?;
+                    Arc::make_mut(&mut state.writes).versionstamped_value(key, value);
+                }
+                MutationKind::SetVersionstampedKey => {
+                    let (first, last) = state.stamped_bounds(key)?;
+                    Arc::make_mut(&mut state.writes).versionstamped_key(&first, &last);
+                }
+                _ => return Err(ErrorCode::INVALID_MUTATION_TYPE),
+            }
+            state.push(kind, key, operand);
+            Ok(())
+        });
+    }
+
+    fn write(&self, write: impl FnOnce(&mut State) -> Result<(), ErrorCode>) {
+        let mut state = self.state();
+        let done = match state.check() {
+            Ok(()) => {
+                state.has_begun = true;
+                write(&mut state)
+            }
+            Err(code) => Err(code),
+        };
+        if let Err(code) = done {
+            state_poisoned(&mut state, code);
+            state.failed.get_or_insert(code);
+        }
+    }
+
+    pub fn add_conflict_range(&self, begin: &[u8], end: &[u8], kind: ConflictKind) -> Result<(), ErrorCode> {
+        let mut state = self.state();
+        state.check()?;
+        if begin > end {
+            return Err(ErrorCode::INVERTED_RANGE);
+        }
+        let bound = match kind {
+            ConflictKind::Read => state.options.end_of_readable(),
+            ConflictKind::Write => state.options.end_of_writable(),
+        };
+        if (begin > bound || end > bound) && begin != METADATA_VERSION_KEY {
+            return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        state.bytes += begin.len() + end.len() + CONFLICT_BYTES;
+        match kind {
+            ConflictKind::Write => state.write_conflicts.add(begin, end),
+            ConflictKind::Read => {
+                let parts = match state.options.read_your_writes_disabled {
+                    true => vec![(begin.to_vec(), end.to_vec())],
+                    false => state.writes.depended_on(begin, end),
+                };
+                let mut conflicts = state.attempt.read_conflicts.lock();
+                parts.iter().for_each(|(begin, end)| conflicts.add(begin, end));
+            }
+        }
+        Ok(())
+    }
+
+    // ---- sizes and places
+
+    /// What the transaction would be counted as if it were committed now.
+    pub fn approximate_size(&self) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let size = state.check().map(|()| i64::try_from(state.size()).unwrap_or(i64::MAX));
+        std::future::ready(size)
+    }
+
+    pub fn estimated_range_bytes(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+    ) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
+        let asked = self.about_range(begin, end, &Request::EstimatedBytes { begin, end });
+        async move {
+            let bytes = Reply::number(&asked.await?).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+            Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
+        }
+    }
+
+    /// `begin`, keys that cut the range into pieces of about `piece_bytes`, and `end`.
+    pub fn split_points(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        piece_bytes: i64,
+        limit: Option<u32>,
+    ) -> impl Future<Output = Result<Vec<Vec<u8>>, ErrorCode>> + Send + use<> {
+        let request = Request::SplitPoints {
+            begin,
+            end,
+            piece_bytes: u64::try_from(piece_bytes).unwrap_or(0),
+            limit: limit.unwrap_or(u32::MAX),
+        };
+        let bound = self.state().options.end_of_readable();
+        let asked = self.about_range(begin, end, &request);
+        let is_outside = begin > bound || end > bound;
+        async move {
+            if is_outside {
+                return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+            }
+            let body = asked.await?;
+            let keys = Reply::keys(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+            Ok(keys.into_iter().map(<[u8]>::to_vec).collect())
+        }
+    }
+
+    fn about_range(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Vec<u8>, ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let (checked, attempt) = (state.check(), state.attempt.clone());
+        drop(state);
+        let is_inverted = begin > end;
+        let mut owned = Vec::new();
+        request.put(0, &mut owned);
+        async move {
+            checked?;
+            if is_inverted {
+                return Err(ErrorCode::INVERTED_RANGE);
+            }
+            let asked = async {
+                // There may be no connection yet; a version waits for one.
+                attempt.version().await?;
+                let frame = quartet_wire_keyvalue::next_frame(&owned, usize::MAX);
+                let frame = frame.ok().flatten().ok_or(ErrorCode::INTERNAL_ERROR)?;
+                let request = Request::parse(&frame).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+                attempt.connection.ask(&request).await.map_err(code_of)
+            };
+            attempt.until_ended(asked).await
+        }
+    }
+
+    /// Where the server is that has `key`.
+    pub fn addresses_of(&self, _key: &[u8]) -> impl Future<Output = Result<Vec<String>, ErrorCode>> + Send + use<> {
+        let state = self.state();
+        let (checked, attempt) = (state.check(), state.attempt.clone());
+        async move {
+            checked?;
+            attempt.until_ended(async { attempt.version().await.map(|_| ()) }).await?;
+            Ok(attempt.connection.cluster.addresses.iter().take(1).cloned().collect())
+        }
+    }
+
+    // ---- watches
+
+    /// Completes once the value of `key` is another one than this transaction sees, if it commits.
+    pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
+        let is_disabled = self.state().options.read_your_writes_disabled;
+        let counted = self.inner.database.begin_watch();
+        let reading = self.get(key, false);
+        let attempt = self.state().attempt.clone();
+        let key = key.to_vec();
+        async move {
+            if is_disabled {
+                return Err(ErrorCode::WATCHES_DISABLED);
+            }
+            let _counted: CountedWatch = counted?;
+            let seen = reading.await?;
+            match attempt.outcome().await? {
+                Outcome::Failed(code) => Err(code),
+                Outcome::Committed(_) => changed(&attempt, &key, seen.as_deref()).await,
+            }
+        }
+    }
+
+    // ---- the end
+
+    pub fn commit(&self) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
+        let mut state = self.state();
+        let begun = state.check().and_then(|()| state.begin_commit());
+        if let Err(code) = begun {
+            state_poisoned(&mut state, code);
+        }
+        let attempt = state.attempt.clone();
+        drop(state);
+        let work = begun.map(|()| {
+            let transaction = self.clone();
+            let attempt = attempt.clone();
+            // It runs to its end, whatever becomes of who waits for it.
+            self.inner.database.inner.runtime.spawn(async move { transaction.commit_attempt(attempt).await })
+        });
+        async move {
+            let ended = work?.await.unwrap_or(Err(ErrorCode::OPERATION_CANCELLED));
+            match attempt.has_ended() {
+                Some(code) if ended.is_err() => Err(code),
+                _ => ended,
+            }
+        }
+    }
+
+    async fn commit_attempt(&self, attempt: Arc<Attempt>) -> Result<(), ErrorCode> {
+        attempt.reads_ended().await;
+        let done = match attempt.has_ended() {
+            Some(code) => Err(code),
+            None => self.send_commit(&attempt).await,
+        };
+        let mut state = self.state();
+        let outcome = match done {
+            Ok(version) => Outcome::Committed(version),
+            Err(code) => Outcome::Failed(code),
+        };
+        if Arc::ptr_eq(&state.attempt, &attempt) {
+            state.phase = match done {
+                Ok(version) => Phase::Committed(version),
+                Err(_) => Phase::Failed,
+            };
+            if done.is_ok() {
+                state.stop_timer();
+            }
+        }
+        drop(state);
+        attempt.came_out(outcome);
+        done.map(|_| ())
+    }
+
+    async fn send_commit(&self, attempt: &Arc<Attempt>) -> Result<Option<u64>, ErrorCode> {
+        let read_conflicts: Vec<(Vec<u8>, Vec<u8>)> = {
+            let conflicts = attempt.read_conflicts.lock();
+            conflicts.iter().map(|(start, end)| (start.to_vec(), end.to_vec())).collect()
+        };
+        let (mutations, write_conflicts, options, size) = {
+            let mut state = self.state();
+            if let Some(code) = state.failed {
+                return Err(code);
+            }
+            let write_conflicts: Vec<_> = state.write_conflicts.iter().map(|(a, b)| (a.to_vec(), b.to_vec())).collect();
+            let size = state.size();
+            (std::mem::take(&mut state.mutations), write_conflicts, state.options.clone(), size)
+        };
+        if mutations.is_empty() && write_conflicts.is_empty() {
+            return Ok(None);
+        }
+        if options.is_read_only {
+            return Err(ErrorCode::TRANSACTION_READ_ONLY);
+        }
+        if size > options.size_limit {
+            return Err(ErrorCode::TRANSACTION_TOO_LARGE);
+        }
+        // A commit that depends on nothing still needs a connection, and a version waits for one.
+        let version = attempt.told_version_if(!read_conflicts.is_empty()).await?;
+        let request = Commit {
+            read_version: version,
+            report_conflicts: options.report_conflicting_keys,
+            read_conflicts: borrowed(&read_conflicts),
+            write_conflicts: borrowed(&write_conflicts),
+            mutations: mutations
+                .iter()
+                .map(|(kind, key, value)| Mutation {
+                    kind: *kind,
+                    key,
+                    value,
+                })
+                .collect(),
+        };
+        match attempt.connection.ask(&Request::Commit(request)).await {
+            Ok(body) => Ok(Some(Reply::number(&body).map_err(|_| ErrorCode::COMMIT_UNKNOWN_RESULT)?)),
+            Err(failure) => Err(self.refused(failure, &read_conflicts).await),
+        }
+    }
+
+    async fn refused(&self, failure: Failure, read_conflicts: &[(Vec<u8>, Vec<u8>)]) -> ErrorCode {
+        if failure.code == ErrorCode::CONNECTION_FAILED {
+            return ErrorCode::COMMIT_UNKNOWN_RESULT;
+        }
+        if failure.code == ErrorCode::NOT_COMMITTED {
+            let mut state = self.state();
+            state.conflicting = RangeSet::default();
+            for position in Reply::conflict_positions(&failure.detail) {
+                if let Some((start, end)) = read_conflicts.get(position) {
+                    state.conflicting.add(start, end);
+                }
+            }
+        }
+        failure.code
+    }
+
+    /// Waits as long as `code` asks for and makes the transaction ready for another attempt; or fails with `code` if trying
+    /// again is no use.
+    pub fn on_error(&self, code: ErrorCode) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
+        let decided = self.decide_retry(code);
+        let transaction = self.clone();
+        async move {
+            let delay = decided?;
+            let attempt = transaction.state().attempt.clone();
+            attempt
+                .until_ended(async {
+                    tokio::time::sleep(delay).await;
+                    Ok(())
+                })
+                .await?;
+            let mut state = transaction.state();
+            let defaults = transaction.inner.database.inner.defaults.lock().clone();
+            let next = Attempt::new(transaction.inner.database.inner.connection.clone());
+            state.begin_again(next, &defaults);
+            Ok(())
+        }
+    }
+
+    /// How long to wait before the next attempt.
+    fn decide_retry(&self, code: ErrorCode) -> Result<Duration, ErrorCode> {
+        let mut state = self.state();
+        if code.0 == 0 {
+            return Err(ErrorCode::CLIENT_INVALID_OPERATION);
+        }
+        if let Some(code) = state.ended() {
+            return Err(code);
+        }
+        if state.phase == Phase::Committing {
+            return Err(ErrorCode::USED_DURING_COMMIT);
+        }
+        let may_retry = code.is_retryable() && state.options.retry_limit.is_none_or(|limit| state.retries < limit);
+        if !may_retry {
+            state.failed.get_or_insert(code);
+            return Err(code);
+        }
+        state.retries += 1;
+        let limit = match code.0 {
+            1042 | 1078 | 1235 | 1242 => BACKOFF_MAX_BUSY,
+            _ => state.options.max_retry_delay,
+        };
+        if matches!(code, ErrorCode::TRANSACTION_TOO_OLD | ErrorCode::FUTURE_VERSION) {
+            return Ok(BACKOFF_MIN.min(limit));
+        }
+        let delay = state.backoff.min(limit).mul_f64(fraction());
+        state.backoff = (state.backoff * 2).min(limit);
+        Ok(delay)
+    }
+
+    /// As it was when it began. What is under way fails, but for a commit.
+    pub fn reset(&self) {
+        let defaults = self.inner.database.inner.defaults.lock().clone();
+        let attempt = Attempt::new(self.inner.database.inner.connection.clone());
+        let mut state = self.state();
+        state.end_attempt();
+        state.stop_timer();
+        let has_timeout = defaults.timeout.is_some();
+        *state = State::new(attempt, defaults);
+        drop(state);
+        if has_timeout {
+            self.start_timer();
+        }
+    }
+
+    /// What is under way, and what begins before a reset, fails.
+    pub fn cancel(&self) {
+        let mut state = self.state();
+        state.cancelled = true;
+        state.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
+    }
+
+    /// From now on, as long as the options say; what was set before counts no longer.
+    fn start_timer(&self) {
+        let mut state = self.state();
+        state.stop_timer();
+        let Some(timeout) = state.options.timeout else {
+            return;
+        };
+        let inner = Arc::downgrade(&self.inner);
+        let timer = self.inner.database.inner.runtime.spawn(async move {
+            tokio::time::sleep(timeout).await;
+            if let Some(inner) = inner.upgrade() {
+                let mut state = inner.state.lock();
+                state.timed_out = true;
+                state.attempt.end(ErrorCode::TRANSACTION_TIMED_OUT);
+            }
+        });
+        state.timer = Some(timer.abort_handle());
+    }
+}
+
+impl State {
+    fn new(attempt: Arc<Attempt>, options: Options) -> State {
+        State {
+            attempt,
+            options,
+            phase: Phase::Active,
+            writes: Arc::default(),
+            mutations: Vec::new(),
+            write_conflicts: RangeSet::default(),
+            bytes: 0,
+            failed: None,
+            cancelled: false,
+            timed_out: false,
+            timer: None,
+            has_begun: false,
+            retries: 0,
+            backoff: BACKOFF_MIN,
+            conflicting: RangeSet::default(),
+        }
+    }
+
+    /// Why no operation is possible any more.
+    fn ended(&self) -> Option<ErrorCode> {
+        if self.cancelled {
+            return Some(ErrorCode::TRANSACTION_CANCELLED);
+        }
+        self.timed_out.then_some(ErrorCode::TRANSACTION_TIMED_OUT)
+    }
+
+    /// Why no operation is possible now.
+    fn check(&self) -> Result<(), ErrorCode> {
+        if let Some(code) = self.ended().or(self.failed) {
+            return Err(code);
+        }
+        match self.phase {
+            Phase::Active | Phase::Failed => Ok(()),
+            Phase::Committing | Phase::Committed(_) => Err(ErrorCode::USED_DURING_COMMIT),
+        }
+    }
+
+    fn end_attempt(&mut self) {
+        if !matches!(self.phase, Phase::Committed(_) | Phase::Committing) {
+            self.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
+        }
+    }
+
+    fn begin_commit(&mut self) -> Result<(), ErrorCode> {
+        if self.phase != Phase::Active {
+            return Err(ErrorCode::USED_DURING_COMMIT);
+        }
+        self.phase = Phase::Committing;
+        Ok(())
+    }
+
+    /// After `on_error`: limits, their counts and the last conflict stay.
+    fn begin_again(&mut self, attempt: Arc<Attempt>, defaults: &Options) {
+        self.end_attempt();
+        let before = std::mem::replace(self, State::new(attempt, self.options.after_retry(defaults)));
+        self.timer = before.timer;
+        self.retries = before.retries;
+        self.backoff = before.backoff;
+        self.conflicting = before.conflicting;
+    }
+
+    fn stop_timer(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            timer.abort();
+        }
+    }
+
+    fn push(&mut self, kind: MutationKind, key: &[u8], value: &[u8]) {
+        self.options.next_write_no_write_conflict = false;
+        self.bytes += key.len() + value.len() + MUTATION_BYTES;
+        self.mutations.push((kind, key.to_vec(), value.to_vec()));
+    }
+
+    fn size(&self) -> usize {
+        let read = self.attempt.read_conflicts.lock();
+        self.bytes + read.added_bytes + CONFLICT_BYTES * read.iter().count()
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            conflicting: self.conflicting.clone(),
+            read_conflicts: self.attempt.read_conflicts.lock().clone(),
+            write_conflicts: self.all_write_conflicts(),
+            relaxed: self.options.special_keys_relaxed,
+        }
+    }
+
+    /// What others must take as written by this transaction.
+    fn all_write_conflicts(&self) -> RangeSet {
+        let mut all = self.write_conflicts.clone();
+        for (kind, key, value) in &self.mutations {
+            match kind {
+                MutationKind::ClearRange => all.add(key, value),
+                MutationKind::SetVersionstampedKey => {}
+                _ => all.add_key(key),
+            }
+        }
+        all
+    }
+
+    fn check_readable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
+        let is_beyond = key >= self.options.end_of_readable();
+        if is_beyond && key != METADATA_VERSION_KEY && !special::is_special(key) {
+            return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        Ok(())
+    }
+
+    fn check_selector(&self, selector: &Selector) -> Result<(), ErrorCode> {
+        if selector.key.as_slice() > self.options.end_of_readable() {
+            return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        Ok(())
+    }
+
+    fn check_writable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
+        if key >= self.options.end_of_writable() {
+            return Err(self.outside(key));
+        }
+        let bytes_max = match key.starts_with(USER_KEYS_END) {
+            true => SYSTEM_KEY_BYTES_MAX,
+            false => KEY_BYTES_MAX,
+        };
+        if key.len() > bytes_max {
+            return Err(ErrorCode::KEY_TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// Why a key beyond the writable ones is refused.
+    fn outside(&self, key: &[u8]) -> ErrorCode {
+        match (key > SYSTEM_KEYS_END, self.options.special_keys_writable) {
+            (true, false) => ErrorCode::SPECIAL_KEYS_WRITE_DISABLED,
+            (true, true) => ErrorCode::SPECIAL_KEYS_NO_WRITE_MODULE,
+            (false, _) => ErrorCode::KEY_OUTSIDE_LEGAL_RANGE,
+        }
+    }
+
+    /// The first and the last key that a key with a stamp can become.
+    fn stamped_bounds(&self, key: &[u8]) -> Result<(Vec<u8>, Vec<u8>), ErrorCode> {
+        let (key, offset) = split_stamp(key)?;
+        let stamp = offset..offset + STAMP_BYTES;
+        let (mut first, mut last) = (key.to_vec(), key.to_vec());
+        let after = self.attempt.known_version().map_or(0, |version| version + 1);
+        first[stamp.clone()].fill(0);
+        first[offset..offset + 8].copy_from_slice(&after.to_be_bytes());
+        last[stamp].fill(0xff);
+        Ok((first, last))
+    }
+}
+
+impl Attempt {
+    /// The version that a commit is judged by; 0 if nothing was read, once there is a connection.
+    async fn told_version_if(&self, has_read: bool) -> Result<u64, ErrorCode> {
+        if has_read {
+            return self.told_version().await;
+        }
+        match self.connection.is_up().await {
+            true => Ok(0),
+            false => Err(ErrorCode::BROKEN_PROMISE),
+        }
+    }
+}
+
+/// Using a transaction while it commits also fails the commit's successors, unless the options say otherwise.
+fn state_poisoned(state: &mut State, code: ErrorCode) {
+    if code == ErrorCode::USED_DURING_COMMIT && state.phase == Phase::Committing && state.options.used_during_commit_protection {
+        state.failed.get_or_insert(code);
+    }
+}
+
+/// Splits what takes a versionstamp from the offset behind it, and checks that the stamp fits.
+fn split_stamp(bytes: &[u8]) -> Result<(&[u8], usize), ErrorCode> {
+    let start = bytes.len().checked_sub(STAMP_OFFSET_BYTES).ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?;
+    let (bytes, offset) = bytes.split_at(start);
+    let offset = i32::from_le_bytes([offset[0], offset[1], offset[2], offset[3]]);
+    match usize::try_from(offset) {
+        Ok(offset) if offset + STAMP_BYTES <= bytes.len() => Ok((bytes, offset)),
+        _ => Err(ErrorCode::CLIENT_INVALID_OPERATION),
+    }
+}
+
+fn check_value(value: &[u8]) -> Result<(), ErrorCode> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(ErrorCode::VALUE_TOO_LARGE);
+    }
+    Ok(())
+}
+
+/// A bound longer than any key is the same as what is left of it one byte beyond the longest key.
+fn cut_bound(bound: &[u8]) -> &[u8] {
+    let bytes_max = match bound.starts_with(USER_KEYS_END) {
+        true => SYSTEM_KEY_BYTES_MAX,
+        false => KEY_BYTES_MAX,
+    };
+    &bound[..bound.len().min(bytes_max + 1)]
+}
+
+fn borrowed(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(&[u8], &[u8])> {
+    ranges.iter().map(|(start, end)| (start.as_slice(), end.as_slice())).collect()
+}
+
+/// Completes once the stored value of `key` is not `seen`.
+async fn changed(attempt: &Attempt, key: &[u8], seen: Option<&[u8]>) -> Result<(), ErrorCode> {
+    loop {
+        if !attempt.connection.is_up().await {
+            return Err(ErrorCode::BROKEN_PROMISE);
+        }
+        let fired = attempt.connection.watch(key, seen).await;
+        match fired {
+            Ok(()) => return Ok(()),
+            // The next connection goes on with the same watch.
+            Err(ErrorCode::CONNECTION_FAILED) => {}
+            Err(code) => return Err(code),
+        }
+    }
+}
+
+/// A number from 0 to 1 that differs from call to call, so that those who conflicted do not meet again.
+fn fraction() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::time::Instant::now()) as f64 / u64::MAX as f64
+}

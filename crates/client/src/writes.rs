@@ -1,0 +1,203 @@
+//! What a transaction has written, as its own reads must see it.
+//!
+//! Sets and clears decide a value; atomic operations on a key whose value is not known wait for it as a list. A key or value
+//! that will carry the versionstamp cannot be read before the commit.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use quartet_model::AtomicOperation;
+
+use crate::conflicts::RangeSet;
+use crate::key_after;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    /// Keys that were written one by one; these win over `cleared`.
+    keys: BTreeMap<Vec<u8>, Written>,
+    cleared: RangeSet,
+    /// Where the versionstamp may put a key.
+    unreadable: RangeSet,
+}
+
+/// What a transaction knows of a key from its own writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Value(Vec<u8>),
+    Cleared,
+    /// The stored value, and then these.
+    Operations(Vec<(AtomicOperation, Vec<u8>)>),
+    /// It depends on the versionstamp. What it is before the stamp is filled in, for readers who do not mind.
+    Unreadable(Vec<u8>),
+}
+
+impl Writes {
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.cleared.is_empty() && self.unreadable.is_empty()
+    }
+
+    pub fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.keys.insert(key.to_vec(), Written::Value(value.to_vec()));
+        self.unreadable.remove(key, &key_after(key));
+    }
+
+    pub fn clear(&mut self, key: &[u8]) {
+        self.keys.insert(key.to_vec(), Written::Cleared);
+        self.unreadable.remove(key, &key_after(key));
+    }
+
+    pub fn clear_range(&mut self, start: &[u8], end: &[u8]) {
+        if start >= end {
+            return;
+        }
+        let bounds = (Bound::Included(start), Bound::Excluded(end));
+        let inside: Vec<Vec<u8>> = self.keys.range::<[u8], _>(bounds).map(|(key, _)| key.clone()).collect();
+        for key in inside {
+            self.keys.remove(&key);
+        }
+        self.cleared.add(start, end);
+        self.unreadable.remove(start, end);
+    }
+
+    pub fn atomic(&mut self, operation: AtomicOperation, key: &[u8], operand: &[u8]) {
+        let before = self.keys.remove(key);
+        let after = match before {
+            None if self.cleared.containing(key).is_some() => resolved(operation.apply(None, operand)),
+            None => Written::Operations(vec![(operation, operand.to_vec())]),
+            Some(Written::Value(value)) => resolved(operation.apply(Some(&value), operand)),
+            Some(Written::Cleared) => resolved(operation.apply(None, operand)),
+            Some(Written::Operations(mut operations)) => {
+                operations.push((operation, operand.to_vec()));
+                Written::Operations(operations)
+            }
+            Some(unreadable @ Written::Unreadable(_)) => unreadable,
+        };
+        self.keys.insert(key.to_vec(), after);
+    }
+
+    /// `value` with room for the stamp.
+    pub fn versionstamped_value(&mut self, key: &[u8], value: &[u8]) {
+        self.keys.insert(key.to_vec(), Written::Unreadable(value.to_vec()));
+    }
+
+    /// A key between these two, both included, will be set.
+    pub fn versionstamped_key(&mut self, first: &[u8], last: &[u8]) {
+        self.unreadable.add(first, &key_after(last));
+    }
+
+    /// What is known of a key; `None`: nothing.
+    pub fn of_key(&self, key: &[u8]) -> Option<&Written> {
+        match self.keys.get(key) {
+            None if self.cleared.containing(key).is_some() => Some(&Written::Cleared),
+            known => known,
+        }
+    }
+
+    pub fn is_unreadable(&self, start: &[u8], end: &[u8]) -> bool {
+        self.unreadable.overlaps(start, end)
+    }
+
+    /// Keys of `start..end` that were written one by one.
+    pub fn keys_in(&self, start: &[u8], end: &[u8]) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Written)> {
+        let is_empty = start >= end;
+        let bounds = (Bound::Included(start), Bound::Excluded(if is_empty { start } else { end }));
+        let bounds = if is_empty { (Bound::Unbounded, Bound::Excluded(&b""[..])) } else { bounds };
+        self.keys.range::<[u8], _>(bounds)
+    }
+
+    /// The cleared range that holds `key`.
+    pub fn cleared_at(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        self.cleared.containing(key)
+    }
+
+    /// The cleared range that reaches up to `key`, or beyond.
+    pub fn cleared_before(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        self.cleared.containing_before(key)
+    }
+
+    /// The parts of `start..end` whose stored values this transaction's reads depend on: without what it set or cleared.
+    pub fn depended_on(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut left = RangeSet::default();
+        left.add(start, end);
+        for (cleared_start, cleared_end) in self.cleared.iter() {
+            left.remove(cleared_start, cleared_end);
+        }
+        for (key, written) in self.keys_in(start, end) {
+            match written {
+                Written::Value(_) | Written::Cleared | Written::Unreadable(_) => left.remove(key, &key_after(key)),
+                Written::Operations(_) => {
+                    if self.cleared.containing(key).is_none() {
+                        left.add_key(key);
+                    }
+                }
+            }
+        }
+        left.iter().map(|(start, end)| (start.to_vec(), end.to_vec())).collect()
+    }
+}
+
+impl Written {
+    /// The value, given what is stored.
+    pub fn value(&self, stored: Option<&[u8]>) -> Option<Vec<u8>> {
+        match self {
+            Written::Value(value) | Written::Unreadable(value) => Some(value.clone()),
+            Written::Cleared => None,
+            Written::Operations(operations) => {
+                let start = stored.map(<[u8]>::to_vec);
+                operations
+                    .iter()
+                    .fold(start, |value, (operation, operand)| operation.apply(value.as_deref(), operand))
+            }
+        }
+    }
+
+    /// Reading it depends on what is stored.
+    pub fn needs_stored(&self) -> bool {
+        matches!(self, Written::Operations(_))
+    }
+}
+
+fn resolved(value: Option<Vec<u8>>) -> Written {
+    value.map_or(Written::Cleared, Written::Value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_writes_decide() {
+        let mut writes = Writes::default();
+        writes.atomic(AtomicOperation::Add, b"k", &[1]);
+        writes.atomic(AtomicOperation::Add, b"k", &[2]);
+        assert_eq!(writes.of_key(b"k").unwrap().value(Some(&[4])), Some(vec![7]));
+        writes.clear_range(b"a", b"z");
+        assert_eq!(writes.of_key(b"k"), Some(&Written::Cleared));
+        writes.atomic(AtomicOperation::Add, b"k", &[2]);
+        assert_eq!(writes.of_key(b"k"), Some(&Written::Value(vec![2])));
+        writes.set(b"k", b"v");
+        writes.atomic(AtomicOperation::CompareAndClear, b"k", b"v");
+        assert_eq!(writes.of_key(b"k"), Some(&Written::Cleared));
+        assert_eq!(writes.of_key(b"zz"), None);
+    }
+
+    #[test]
+    fn own_writes_are_not_depended_on() {
+        let mut writes = Writes::default();
+        writes.set(b"c", b"v");
+        writes.clear_range(b"f", b"h");
+        writes.atomic(AtomicOperation::Add, b"d", &[1]);
+        let parts = writes.depended_on(b"a", b"i");
+        let parts: Vec<(&[u8], &[u8])> = parts.iter().map(|(start, end)| (&start[..], &end[..])).collect();
+        assert_eq!(parts, [(&b"a"[..], &b"c"[..]), (b"c\0", b"f"), (b"h", b"i")]);
+    }
+
+    #[test]
+    fn a_key_with_a_stamp_hides_its_range_until_it_is_written_over() {
+        let mut writes = Writes::default();
+        writes.versionstamped_key(b"k\x00", b"k\xff");
+        assert!(writes.is_unreadable(b"k\x05", b"k\x06") && !writes.is_unreadable(b"l", b"m"));
+        writes.clear_range(b"k", b"l");
+        assert!(!writes.is_unreadable(b"k", b"l"));
+    }
+}

@@ -1,0 +1,389 @@
+//! One connection of the key-value protocol: the loop between its socket and its session.
+//!
+//! Per readiness one read, all whole requests answered, one write. Replies that rest on what is not durable yet wait in a
+//! queue of their own, so that others overtake them; requests go on being answered meanwhile.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+
+use quartet_engine::Hold;
+use quartet_layer_keyvalue::{Answered, Session};
+use quartet_tenancy::{Charge, Database};
+use quartet_wire_keyvalue::{
+    ErrorCode, FRAME_BYTES_MAX, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::Duration;
+
+use super::KeyValueDoor;
+use crate::connection_limit::Permit;
+use crate::durability::DurableWaiters;
+use crate::tenants::gate;
+use crate::tenants::turns::Player;
+use crate::tls::{Tls, Transport};
+
+const BUFFER_BYTES: usize = 64 << 10;
+/// A larger buffer is given back once it is empty.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
+/// The peer is not read from while it leaves this much unread, or waiting to become durable.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// Other connections of the thread get their turn after this much of replies.
+const TURN_BYTES: usize = 256 << 10;
+/// How long until a request is tried again that met somebody who holds the lock for long.
+const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// A socket on its way to its I/O thread.
+pub struct KeyValueAccepted {
+    pub socket: std::net::TcpStream,
+    pub tls: Option<Tls>,
+    pub permit: Permit,
+    pub door: Arc<KeyValueDoor>,
+    pub evicted: Arc<Notify>,
+}
+
+/// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
+pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+    let KeyValueAccepted {
+        socket,
+        tls,
+        permit,
+        door,
+        evicted,
+    } = accepted;
+    let Ok(socket) = TcpStream::from_std(socket) else {
+        return;
+    };
+    let timeout = door.authentication_timeout;
+    let opening = async {
+        match Transport::open(socket, tls.as_ref()).await? {
+            Transport::Clear(socket) => {
+                let arrived = greet(socket, &door).await?;
+                Ok::<_, io::Error>(Ok(arrived))
+            }
+            Transport::Encrypted(stream) => Ok(Err(greet(*stream, &door).await?)),
+        }
+    };
+    let arrived = tokio::select! {
+        arrived = tokio::time::timeout(timeout, opening) => arrived,
+        () = evicted.notified() => return,
+    };
+    permit.authenticated();
+    // A peer that goes away is no event; everything else was answered on the wire.
+    let _ = match arrived {
+        Ok(Ok(Ok(clear))) => Connection::new(clear, &door, waiters, stop).run().await,
+        Ok(Ok(Err(encrypted))) => Connection::new(encrypted, &door, waiters, stop).run().await,
+        Ok(Err(_)) | Err(_) => return,
+    };
+}
+
+/// A peer who has shown who it is.
+struct Arrived<S> {
+    socket: S,
+    session: Session,
+    database: Option<Arc<Database>>,
+    /// What it sent behind its greeting.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    woken: Arc<Notify>,
+}
+
+/// Reads the preamble and the greeting, which are small, and opens the database that the credential is for.
+async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, door: &KeyValueDoor) -> io::Result<Arrived<S>> {
+    let refuse = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut input = Vec::with_capacity(1024);
+    loop {
+        if socket.read_buf(&mut input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let length = input.len().min(PREAMBLE.len());
+        if input[..length] != PREAMBLE[..length] {
+            return Err(refuse());
+        }
+        let Some(frames) = input.get(PREAMBLE.len()..) else {
+            continue;
+        };
+        let Some(frame) = next_frame(frames, UNAUTHENTICATED_FRAME_BYTES_MAX).map_err(|_| refuse())? else {
+            continue;
+        };
+        let Ok(Request::Hello(hello)) = Request::parse(&frame) else {
+            return Err(refuse());
+        };
+        let Some((mut session, database, woken)) = enter(door, &hello) else {
+            let mut refusal = Vec::new();
+            Reply::put_failure(
+                &mut refusal,
+                frame.id,
+                ErrorCode::PERMISSION_DENIED,
+                b"unknown credential",
+            );
+            socket.write_all(&refusal).await?;
+            socket.shutdown().await?;
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        let mut output = Vec::new();
+        session.answer(frame.id, &Request::Hello(hello), &mut output);
+        let consumed = PREAMBLE.len() + frame.bytes;
+        input.drain(..consumed);
+        return Ok(Arrived {
+            socket,
+            session,
+            database,
+            input,
+            output,
+            woken,
+        });
+    }
+}
+
+fn enter(door: &KeyValueDoor, hello: &Hello<'_>) -> Option<(Session, Option<Arc<Database>>, Arc<Notify>)> {
+    let opened = door.open(hello.token)?;
+    let woken = Arc::new(Notify::new());
+    let wake = woken.clone();
+    let session = Session::new(opened.layer, opened.may_write, Arc::new(move || wake.notify_one()));
+    Some((session, opened.database, woken))
+}
+
+struct Connection<S> {
+    socket: S,
+    session: Session,
+    database: Option<Arc<Database>>,
+    player: Player,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+    woken: Arc<Notify>,
+    output_stall_timeout: Duration,
+    input: Vec<u8>,
+    /// Bytes of `input` that are done with.
+    consumed: usize,
+    output: Vec<u8>,
+    unsettled: Unsettled,
+    /// The next request met somebody who holds the lock for long.
+    is_busy: bool,
+}
+
+/// Replies that wait for what they rest on to become durable, in the order in which they were made.
+#[derive(Default)]
+struct Unsettled {
+    bytes: VecDeque<u8>,
+    /// The hold of each, and its length.
+    replies: VecDeque<(Hold, usize)>,
+}
+
+impl Unsettled {
+    fn push(&mut self, reply: &[u8], hold: Hold) {
+        self.bytes.extend(reply);
+        self.replies.push_back((hold, reply.len()));
+    }
+
+    fn first(&self) -> Option<Hold> {
+        self.replies.front().map(|(hold, _)| *hold)
+    }
+
+    /// Moves to `output` what has become durable. A reply stays while one before it does.
+    fn settle(&mut self, waiters: &DurableWaiters, output: &mut Vec<u8>) {
+        while let Some(&(hold, length)) = self.replies.front()
+            && waiters.is_durable(hold)
+        {
+            output.extend(self.bytes.drain(..length));
+            self.replies.pop_front();
+        }
+    }
+}
+
+enum Event {
+    Input(usize),
+    /// Something that was waited for has become durable, a watched key was written, or the lock may be free.
+    Woken,
+    Stop,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn new(arrived: Arrived<S>, door: &KeyValueDoor, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> Self {
+        Connection {
+            socket: arrived.socket,
+            session: arrived.session,
+            player: Player::new(door.tenants.clone(), arrived.database.clone()),
+            database: arrived.database,
+            waiters,
+            stop,
+            woken: arrived.woken,
+            output_stall_timeout: door.output_stall_timeout,
+            input: arrived.input,
+            consumed: 0,
+            output: arrived.output,
+            unsettled: Unsettled::default(),
+            is_busy: false,
+        }
+    }
+
+    async fn run(mut self) -> io::Result<()> {
+        loop {
+            let more = self.answer_requests()?;
+            self.tell_watches();
+            self.unsettled.settle(&self.waiters, &mut self.output);
+            self.send().await?;
+            if let Some(pause) = self.player.pause() {
+                tokio::time::sleep(pause).await;
+            }
+            if more {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            match self.wait().await? {
+                Event::Input(0) | Event::Stop => return Ok(()),
+                Event::Input(_) | Event::Woken => {}
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> io::Result<Event> {
+        let waiting = self.unsettled.bytes.len() + self.output.len();
+        let may_read = waiting < OUTPUT_BYTES_MAX && !self.is_busy;
+        if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
+            self.input.reserve(BUFFER_BYTES.max(self.input.len()));
+        }
+        let (is_busy, waiters) = (self.is_busy, &self.waiters);
+        let settled = self.unsettled.first().map(|hold| waiters.settled(hold));
+        let is_unsettled = settled.is_some();
+        let settled = async {
+            if let Some(settled) = settled {
+                settled.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            read = self.socket.read_buf(&mut self.input), if may_read => read.map(Event::Input),
+            () = self.woken.notified() => Ok(Event::Woken),
+            () = settled, if is_unsettled => Ok(Event::Woken),
+            () = tokio::time::sleep(BUSY_RETRY), if is_busy => Ok(Event::Woken),
+            _ = self.stop.changed() => Ok(Event::Stop),
+        }
+    }
+
+    /// Answers whole requests for one turn. True if there are more.
+    fn answer_requests(&mut self) -> io::Result<bool> {
+        let entered = match &self.database {
+            None => None,
+            Some(database) => {
+                let entered = self.player.tenants().enter(database);
+                Some(entered.ok_or(io::ErrorKind::ConnectionAborted)?)
+            }
+        };
+        let turn = self.player.begin();
+        let answered = self.answer_turn();
+        self.player.end(turn);
+        drop(entered);
+        self.forget_consumed();
+        answered
+    }
+
+    fn answer_turn(&mut self) -> io::Result<bool> {
+        self.is_busy = false;
+        self.session.begin_batch();
+        let start = self.output.len();
+        loop {
+            let frame = next_frame(&self.input[self.consumed..], FRAME_BYTES_MAX);
+            let Some(frame) = frame.map_err(|_| io::ErrorKind::InvalidData)? else {
+                return Ok(false);
+            };
+            let request = Request::parse(&frame).map_err(|_| io::ErrorKind::InvalidData)?;
+            let before = self.output.len();
+            let answered = match self.admit(&request, frame.bytes) {
+                Err(code) => {
+                    Reply::put_failure(&mut self.output, frame.id, code, b"");
+                    Answered::Reply(Hold::ZERO)
+                }
+                Ok(()) => self.session.answer(frame.id, &request, &mut self.output),
+            };
+            if answered == Answered::Busy {
+                self.output.truncate(before);
+                self.is_busy = true;
+                return Ok(false);
+            }
+            self.consumed += frame.bytes;
+            if let Some(database) = &self.database {
+                database.meter.transferred(frame.bytes, self.output.len() - before);
+            }
+            if let Answered::Reply(hold) = answered
+                && !self.waiters.is_durable(hold)
+            {
+                self.unsettled.push(&self.output[before..], hold);
+                self.output.truncate(before);
+            }
+            if self.output.len() - start >= TURN_BYTES {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Holds a request against the quotas of its database, if it is one of several. What asks for nothing costs nothing.
+    fn admit(&self, request: &Request<'_>, bytes: usize) -> Result<(), ErrorCode> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        let charge = match request {
+            Request::Release { .. } | Request::Cancel { .. } => return Ok(()),
+            Request::Commit(_) => Charge::WRITE,
+            _ => Charge::READ,
+        };
+        let engine = &self.player.tenants().maker.engine;
+        let is_full = matches!(request, Request::Commit(commit) if commit.grows())
+            && gate::has_no_room(database, engine).is_some();
+        if is_full {
+            database.meter.refuse();
+        }
+        if is_full || gate::admit(database, bytes, engine.now_micros()).is_err() {
+            return Err(ErrorCode::OPERATION_FAILED);
+        }
+        database.meter.charge(charge);
+        Ok(())
+    }
+
+    fn tell_watches(&mut self) {
+        if !self.session.is_touched() {
+            return;
+        }
+        let Some(fired) = self.session.fired() else {
+            self.is_busy = true;
+            return;
+        };
+        for (id, hold) in fired {
+            let mut reply = Vec::new();
+            Reply::put_empty(&mut reply, id);
+            self.unsettled.push(&reply, hold);
+        }
+    }
+
+    fn forget_consumed(&mut self) {
+        if self.consumed == self.input.len() {
+            self.input.clear();
+            self.consumed = 0;
+            if self.input.capacity() > BUFFER_BYTES_KEPT {
+                self.input = Vec::new();
+            }
+        } else if self.consumed >= BUFFER_BYTES_KEPT {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+
+    async fn send(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let mut sending = pin!(async {
+            self.socket.write_all(&self.output).await?;
+            self.socket.flush().await
+        });
+        tokio::time::timeout(self.output_stall_timeout, sending.as_mut()).await??;
+        self.output.clear();
+        if self.output.capacity() > BUFFER_BYTES_KEPT {
+            self.output = Vec::new();
+        }
+        Ok(())
+    }
+}
