@@ -28,6 +28,8 @@ pub(crate) struct Attempt {
     /// Stored values that were read, so that reading them again needs no server.
     pub values: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
     reads_under_way: AtomicUsize,
+    /// Why the first read that failed did; a commit fails for the same reason.
+    read_failed: Mutex<Option<ErrorCode>>,
     read_ended: Notify,
     /// Why everything that is under way fails.
     ended: watch::Sender<Option<ErrorCode>>,
@@ -43,7 +45,7 @@ pub(crate) enum Outcome {
 }
 
 /// A read under way, which a commit waits for.
-pub(crate) struct ReadUnderWay(Arc<Attempt>);
+struct ReadUnderWay(Arc<Attempt>);
 
 impl Drop for ReadUnderWay {
     fn drop(&mut self) {
@@ -62,6 +64,7 @@ impl Attempt {
             read_conflicts: Mutex::default(),
             values: Mutex::default(),
             reads_under_way: AtomicUsize::new(0),
+            read_failed: Mutex::default(),
             read_ended: Notify::new(),
             ended: watch::Sender::new(None),
             outcome: watch::Sender::new(None),
@@ -73,7 +76,11 @@ impl Attempt {
         let open = || async {
             match self.given_version.get() {
                 Some(version) => self.open(*version).await,
-                None => self.connection.read_version().await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE)),
+                None => self
+                    .connection
+                    .read_version()
+                    .await
+                    .unwrap_or(Err(ErrorCode::BROKEN_PROMISE)),
             }
         };
         self.version.get_or_try_init(open).await
@@ -118,19 +125,33 @@ impl Attempt {
             .map_err(|_| ErrorCode::READ_VERSION_ALREADY_SET)
     }
 
-    pub fn begin_read(self: &Arc<Attempt>) -> ReadUnderWay {
+    fn begin_read(self: &Arc<Attempt>) -> ReadUnderWay {
         self.reads_under_way.fetch_add(1, Ordering::SeqCst);
         ReadUnderWay(self.clone())
     }
 
-    pub async fn reads_ended(&self) {
+    /// Completes when no read is under way; with the error of the first that failed.
+    pub async fn reads_ended(&self) -> Result<(), ErrorCode> {
         loop {
             let ended = self.read_ended.notified();
             if self.reads_under_way.load(Ordering::SeqCst) == 0 {
-                return;
+                return self.read_failed.lock().map_or(Ok(()), Err);
             }
             ended.await;
         }
+    }
+
+    /// The outcome of a read, unless the attempt ends before.
+    pub async fn read<T>(
+        self: &Arc<Attempt>,
+        read: impl Future<Output = Result<T, ErrorCode>>,
+    ) -> Result<T, ErrorCode> {
+        let _under_way = self.begin_read();
+        let outcome = self.until_ended(read).await;
+        if let Err(code) = &outcome {
+            self.read_failed.lock().get_or_insert(*code);
+        }
+        outcome
     }
 
     /// Fails everything that is under way, and what begins later.
@@ -165,7 +186,10 @@ impl Attempt {
         let mut outcome = self.outcome.subscribe();
         let waiting = async {
             let outcome = outcome.wait_for(Option::is_some).await;
-            outcome.ok().and_then(|outcome| *outcome).ok_or(ErrorCode::TRANSACTION_CANCELLED)
+            outcome
+                .ok()
+                .and_then(|outcome| *outcome)
+                .ok_or(ErrorCode::TRANSACTION_CANCELLED)
         };
         self.until_ended(waiting).await
     }

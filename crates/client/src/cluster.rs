@@ -57,7 +57,8 @@ fn usual_path() -> Option<PathBuf> {
 fn parse_line(line: &str) -> Option<Cluster> {
     let (names, addresses) = line.split_once('@')?;
     let (description, credential) = names.split_once(':')?;
-    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_word =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_word(description) || !is_word(credential) {
         return None;
     }
@@ -103,7 +104,11 @@ mod tests {
             "a:b@1.2.3.4:5\na:b@1.2.3.4:5",
             "a:b@1.2.3.4:5:tls",
         ] {
-            assert_eq!(Cluster::parse(text), Err(ErrorCode::CONNECTION_STRING_INVALID), "{text}");
+            assert_eq!(
+                Cluster::parse(text),
+                Err(ErrorCode::CONNECTION_STRING_INVALID),
+                "{text}"
+            );
         }
     }
 }

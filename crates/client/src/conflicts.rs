@@ -20,7 +20,11 @@ impl RangeSet {
         self.added_bytes += start.len() + end.len();
         let (mut start, mut end) = (start.to_vec(), end.to_vec());
         let mut touching = Vec::new();
-        for (other_start, other_end) in self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(&end[..]))).rev() {
+        for (other_start, other_end) in self
+            .ranges
+            .range::<[u8], _>((Bound::Unbounded, Bound::Included(&end[..])))
+            .rev()
+        {
             if *other_end < start {
                 break;
             }
@@ -66,23 +70,34 @@ impl RangeSet {
 
     /// The range that holds `key`.
     pub fn containing(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
+        let (start, end) = self
+            .ranges
+            .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
+            .next_back()?;
         (key < end.as_slice()).then_some((start.as_slice(), end.as_slice()))
     }
 
     /// The range that ends the keys before `key`: one that has some of them just before it.
     pub fn containing_before(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (start, end) = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).next_back()?;
+        let (start, end) = self
+            .ranges
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key)))
+            .next_back()?;
         (key <= end.as_slice()).then_some((start.as_slice(), end.as_slice()))
     }
 
     pub fn overlaps(&self, start: &[u8], end: &[u8]) -> bool {
-        let last = self.ranges.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end))).next_back();
+        let last = self
+            .ranges
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end)))
+            .next_back();
         start < end && last.is_some_and(|(_, other_end)| other_end.as_slice() > start)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.ranges.iter().map(|(start, end)| (start.as_slice(), end.as_slice()))
+        self.ranges
+            .iter()
+            .map(|(start, end)| (start.as_slice(), end.as_slice()))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -34,7 +34,10 @@ pub(crate) struct Failure {
 
 impl From<ErrorCode> for Failure {
     fn from(code: ErrorCode) -> Failure {
-        Failure { code, detail: Vec::new() }
+        Failure {
+            code,
+            detail: Vec::new(),
+        }
     }
 }
 

@@ -72,10 +72,7 @@ impl Database {
 
     /// Runs `body` in a transaction and commits it, again and again while that fails for a reason that may pass. What `body`
     /// does outside of the transaction may happen more than once.
-    pub async fn run<R>(
-        &self,
-        body: impl AsyncFn(&Transaction) -> Result<R, ErrorCode>,
-    ) -> Result<R, ErrorCode> {
+    pub async fn run<R>(&self, body: impl AsyncFn(&Transaction) -> Result<R, ErrorCode>) -> Result<R, ErrorCode> {
         let transaction = self.begin();
         loop {
             let attempt = async {

@@ -55,6 +55,8 @@ pub use transaction::{ConflictKind, Transaction};
 
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
+/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody may read it.
+pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 pub(crate) const KEY_BYTES_MAX: usize = 10_000;
 pub(crate) const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
 pub(crate) const VALUE_BYTES_MAX: usize = 100_000;

@@ -11,7 +11,7 @@ use quartet_wire_keyvalue::{ErrorCode, RangeReply, RangeRequest, Reply, Request,
 use crate::attempt::Attempt;
 use crate::connection::Failure;
 use crate::writes::{Writes, Written};
-use crate::{SYSTEM_KEYS_END, key_after};
+use crate::{METADATA_VERSION_KEY, SYSTEM_KEYS_END, key_after};
 
 /// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,11 @@ impl Selector {
 
     /// The key that the offset counts from, as if nothing could be equal.
     fn base(&self) -> Vec<u8> {
-        if self.or_equal { key_after(&self.key) } else { self.key.clone() }
+        if self.or_equal {
+            key_after(&self.key)
+        } else {
+            self.key.clone()
+        }
     }
 }
 
@@ -78,8 +82,9 @@ pub struct Rows {
     pub more: bool,
 }
 
-/// What a row counts for beside its key and value.
+/// What a row counts for beside its key and value, in the order of keys and against it.
 const ROW_BYTES: usize = 8;
+const ROW_BYTES_REVERSE: usize = 24;
 /// Longest piece of a range that is asked for at once.
 const PIECE_BYTES: u32 = 512 << 10;
 
@@ -105,8 +110,18 @@ impl View {
             version: version.version,
             key,
         };
-        let body = self.attempt.connection.ask_at(version, &request).await.map_err(code_of)?;
-        let value = Reply::value(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?.map(<[u8]>::to_vec);
+        let body = self
+            .attempt
+            .connection
+            .ask_at(version, &request)
+            .await
+            .map_err(code_of)?;
+        let value = Reply::value(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+        let value = match value {
+            // It is there from the beginning.
+            None if key == METADATA_VERSION_KEY => Some(vec![0; 10]),
+            value => value.map(<[u8]>::to_vec),
+        };
         self.attempt.values.lock().insert(key.to_vec(), value.clone());
         Ok(value)
     }
@@ -162,7 +177,11 @@ impl View {
             bytes_max: 0,
             reverse,
         };
-        let (start, end) = if reverse { (&b""[..], &base[..]) } else { (&base[..], self.end) };
+        let (start, end) = if reverse {
+            (&b""[..], &base[..])
+        } else {
+            (&base[..], self.end)
+        };
         let rows = self.merged(start, end, options).await?.rows;
         Ok(match rows.into_iter().nth(wanted - 1) {
             Some((key, _)) => key,
@@ -259,7 +278,11 @@ impl View {
             true => self.writes.cleared_before(end),
         };
         if let Some((cleared_start, cleared_end)) = cleared {
-            let stop = if reverse { cleared_start.max(start) } else { cleared_end.min(end) };
+            let stop = if reverse {
+                cleared_start.max(start)
+            } else {
+                cleared_end.min(end)
+            };
             return Ok((stop.to_vec(), Vec::new()));
         }
         let version = self.attempt.version().await?;
@@ -272,10 +295,17 @@ impl View {
             reverse,
             system: self.end == SYSTEM_KEYS_END,
         };
-        let body = self.attempt.connection.ask_at(version, &Request::GetRange(request)).await;
+        let body = self
+            .attempt
+            .connection
+            .ask_at(version, &Request::GetRange(request))
+            .await;
         let body = body.map_err(code_of)?;
         let reply = RangeReply::parse(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
-        let rows: Vec<_> = reply.rows().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        let rows: Vec<_> = reply
+            .rows()
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect();
         let stop = match (reply.more, rows.last(), reverse) {
             (true, Some((key, _)), false) => key_after(key),
             (true, Some((key, _)), true) => key.clone(),
@@ -341,7 +371,11 @@ impl View {
         if self.bypass_unreadable || self.writes.is_empty() {
             return Ok(());
         }
-        if self.writes.is_unreadable(start, end) { Err(ErrorCode::ACCESSED_UNREADABLE) } else { Ok(()) }
+        if self.writes.is_unreadable(start, end) {
+            Err(ErrorCode::ACCESSED_UNREADABLE)
+        } else {
+            Ok(())
+        }
     }
 
     /// The commit is to be judged by what is stored in `start..end`, but for what the transaction itself decided before.
@@ -382,9 +416,16 @@ impl Gathered {
 
     /// True if this was the last one.
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        self.bytes += key.len() + value.len() + ROW_BYTES;
+        let row_bytes = if self.options.reverse {
+            ROW_BYTES_REVERSE
+        } else {
+            ROW_BYTES
+        };
+        self.bytes += key.len() + value.len() + row_bytes;
         self.rows.rows.push((key, value));
-        let RangeOptions { rows_max, bytes_max, .. } = self.options;
+        let RangeOptions {
+            rows_max, bytes_max, ..
+        } = self.options;
         self.rows.more = rows_max > 0 && self.rows.rows.len() >= rows_max || bytes_max > 0 && self.bytes >= bytes_max;
         self.rows.more
     }

@@ -14,6 +14,9 @@ const CONNECTION_STRING: &[u8] = b"\xff\xff/connection_string";
 const CONFLICTING: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 const READ_CONFLICTS: &[u8] = b"\xff\xff/transaction/read_conflict_range/";
 const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
+/// The map of tenants, of which there are none.
+const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
+const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
 /// Where the one shard begins.
 const SHARDS: &[u8] = b"\xff/keyServers/";
 
@@ -32,7 +35,8 @@ pub(crate) fn is_special(key: &[u8]) -> bool {
 }
 
 /// Where a module's keys begin and end.
-const MODULES: [(&[u8], &[u8]); 6] = [
+const MODULES: [(&[u8], &[u8]); 7] = [
+    (TENANTS, TENANTS_END),
     (STATUS, b"\xff\xff/status/json\x00"),
     (CLUSTER_FILE, b"\xff\xff/cluster_file_path\x00"),
     (CONNECTION_STRING, b"\xff\xff/connection_string\x00"),
@@ -41,12 +45,25 @@ const MODULES: [(&[u8], &[u8]); 6] = [
     (WRITE_CONFLICTS, b"\xff\xff/transaction/write_conflict_range/\xff\xff"),
 ];
 
+/// Clearing it does nothing, and is allowed to those who may write computed keys: nothing is there.
+pub(crate) fn is_empty_module(begin: &[u8], end: &[u8]) -> bool {
+    TENANTS <= begin && end <= TENANTS_END
+}
+
+/// A range that reaches into the computed keys and into no others.
+pub(crate) fn is_special_range(begin: &Selector, end: &Selector) -> bool {
+    begin.key.starts_with(PREFIX) && is_special(&end.key)
+}
+
 pub(crate) async fn get(attempt: &Attempt, told: &Told, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
     let Some(module) = module_of(key) else {
         return Err(ErrorCode::SPECIAL_KEYS_NO_MODULE);
     };
     let rows = rows_of(attempt, told, module).await?;
-    Ok(rows.into_iter().find(|(row_key, _)| row_key == key).map(|(_, value)| value))
+    Ok(rows
+        .into_iter()
+        .find(|(row_key, _)| row_key == key)
+        .map(|(_, value)| value))
 }
 
 /// A range, which must lie in one module unless the transaction said otherwise. Selectors are keys here.
@@ -121,6 +138,7 @@ async fn rows_of(attempt: &Attempt, told: &Told, module: usize) -> Result<Vec<(V
             path.unwrap_or_default().into_bytes()
         }
         CONNECTION_STRING => cluster.connection_string.clone().into_bytes(),
+        TENANTS => return Ok(Vec::new()),
         CONFLICTING => return Ok(boundaries(start, &told.conflicting)),
         READ_CONFLICTS => return Ok(boundaries(start, &told.read_conflicts)),
         _ => return Ok(boundaries(start, &told.write_conflicts)),

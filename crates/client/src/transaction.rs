@@ -9,7 +9,7 @@
 //! no outcome: the first that could not be done is kept, and what is asked later, the commit too, answers with it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use quartet_wire_keyvalue::{Commit, ErrorCode, Mutation, MutationKind, Reply, Request};
@@ -24,7 +24,8 @@ use crate::reading::{RangeOptions, Rows, Selector, View, code_of};
 use crate::special::{self, Told};
 use crate::writes::Writes;
 use crate::{
-    Database, KEY_BYTES_MAX, SYSTEM_KEY_BYTES_MAX, SYSTEM_KEYS_END, TransactionOption, USER_KEYS_END, VALUE_BYTES_MAX,
+    Database, KEY_BYTES_MAX, METADATA_VERSION_KEY, SYSTEM_KEY_BYTES_MAX, SYSTEM_KEYS_END, TransactionOption,
+    USER_KEYS_END, VALUE_BYTES_MAX,
 };
 
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -35,7 +36,6 @@ const MUTATION_BYTES: usize = 24;
 const CONFLICT_BYTES: usize = 32;
 const STAMP_BYTES: usize = 10;
 const STAMP_OFFSET_BYTES: usize = 4;
-const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 
 /// Clones are the same transaction.
 #[derive(Clone)]
@@ -62,6 +62,8 @@ struct State {
     cancelled: bool,
     timed_out: bool,
     timer: Option<AbortHandle>,
+    /// When it began, or was last reset: a timeout counts from here.
+    began: Instant,
     has_begun: bool,
     retries: u32,
     backoff: Duration,
@@ -181,7 +183,12 @@ impl Transaction {
         let (checked, attempt) = (state.check(), state.attempt.clone());
         async move {
             checked?;
-            match attempt.outcome().await? {
+            // A reset breaks the promise; a cancelled transaction says so.
+            let outcome = attempt.outcome().await.map_err(|code| match code {
+                ErrorCode::TRANSACTION_CANCELLED => ErrorCode::BROKEN_PROMISE,
+                code => code,
+            })?;
+            match outcome {
                 Outcome::Committed(Some(version)) => {
                     let mut stamp = [0; STAMP_BYTES];
                     stamp[..8].copy_from_slice(&version.to_be_bytes());
@@ -195,13 +202,16 @@ impl Transaction {
 
     // ---- reads
 
-    pub fn get(&self, key: &[u8], snapshot: bool) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
+    pub fn get(
+        &self,
+        key: &[u8],
+        snapshot: bool,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
         let key = key.to_vec();
         let begun = self.begin_read(snapshot, &key, |state| state.check_readable_key(&key));
         async move {
             let (view, told) = begun?;
             let attempt = view.attempt.clone();
-            let _under_way = attempt.begin_read();
             let value = async {
                 if let Some(told) = told {
                     return special::get(&view.attempt, &told, &key).await;
@@ -211,7 +221,7 @@ impl Transaction {
                 }
                 view.get(&key).await
             };
-            attempt.until_ended(value).await
+            attempt.read(value).await
         }
     }
 
@@ -225,8 +235,7 @@ impl Transaction {
         async move {
             let (view, _) = begun?;
             let attempt = view.attempt.clone();
-            let _under_way = attempt.begin_read();
-            attempt.until_ended(view.get_key(&selector)).await
+            attempt.read(view.get_key(&selector)).await
         }
     }
 
@@ -238,8 +247,10 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Rows, ErrorCode>> + Send + use<> {
         let (begin, end) = (begin.clone(), end.clone());
-        let begun = self.begin_read(snapshot, &begin.key, |state| {
-            if special::is_special(&begin.key) {
+        let is_special = special::is_special_range(&begin, &end);
+        let special_key = if is_special { &end.key } else { &begin.key };
+        let begun = self.begin_read(snapshot, special_key, |state| {
+            if is_special {
                 return Ok(());
             }
             state.check_selector(&begin)?;
@@ -248,7 +259,6 @@ impl Transaction {
         async move {
             let (view, told) = begun?;
             let attempt = view.attempt.clone();
-            let _under_way = attempt.begin_read();
             let rows = async {
                 if let Some(told) = told {
                     return special::get_range(&view.attempt, &told, (&begin, &end), options).await;
@@ -258,7 +268,7 @@ impl Transaction {
                     None => view.get_range(&begin, &end, options).await,
                 }
             };
-            attempt.until_ended(rows).await
+            attempt.read(rows).await
         }
     }
 
@@ -273,8 +283,8 @@ impl Transaction {
         state.check().inspect_err(|&code| state_poisoned(&mut state, code))?;
         check(&state)?;
         state.has_begun = true;
-        let sees_own = !state.options.read_your_writes_disabled
-            && (!snapshot || state.options.snapshot_read_your_writes > 0);
+        let sees_own =
+            !state.options.read_your_writes_disabled && (!snapshot || state.options.snapshot_read_your_writes > 0);
         let told = special::is_special(key).then(|| state.told());
         let view = View {
             attempt: state.attempt.clone(),
@@ -313,6 +323,9 @@ impl Transaction {
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
         self.write(|state| {
             let writable = state.options.end_of_writable();
+            if state.options.special_keys_writable && special::is_empty_module(begin, end) {
+                return Ok(());
+            }
             if begin > writable || end > writable {
                 return Err(state.outside(begin.max(end)));
             }
@@ -343,8 +356,8 @@ impl Transaction {
             match kind {
                 MutationKind::Atomic(operation) => Arc::make_mut(&mut state.writes).atomic(operation, key, operand),
                 MutationKind::SetVersionstampedValue => {
-                    let (value, _) = split_stamp(operand)?;
-                    Arc::make_mut(&mut state.writes).versionstamped_value(key, value);
+                    split_stamp(operand)?;
+                    Arc::make_mut(&mut state.writes).versionstamped_value(key, operand);
                 }
                 MutationKind::SetVersionstampedKey => {
                     let (first, last) = state.stamped_bounds(key)?;
@@ -378,11 +391,7 @@ impl Transaction {
         if begin > end {
             return Err(ErrorCode::INVERTED_RANGE);
         }
-        let bound = match kind {
-            ConflictKind::Read => state.options.end_of_readable(),
-            ConflictKind::Write => state.options.end_of_writable(),
-        };
-        if (begin > bound || end > bound) && begin != METADATA_VERSION_KEY {
+        if end > SYSTEM_KEYS_END {
             return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
         }
         state.bytes += begin.len() + end.len() + CONFLICT_BYTES;
@@ -483,7 +492,9 @@ impl Transaction {
         let (checked, attempt) = (state.check(), state.attempt.clone());
         async move {
             checked?;
-            attempt.until_ended(async { attempt.version().await.map(|_| ()) }).await?;
+            attempt
+                .until_ended(async { attempt.version().await.map(|_| ()) })
+                .await?;
             Ok(attempt.connection.cluster.addresses.iter().take(1).cloned().collect())
         }
     }
@@ -524,22 +535,26 @@ impl Transaction {
             let transaction = self.clone();
             let attempt = attempt.clone();
             // It runs to its end, whatever becomes of who waits for it.
-            self.inner.database.inner.runtime.spawn(async move { transaction.commit_attempt(attempt).await })
+            self.inner
+                .database
+                .inner
+                .runtime
+                .spawn(async move { transaction.commit_attempt(attempt).await })
         });
         async move {
             let ended = work?.await.unwrap_or(Err(ErrorCode::OPERATION_CANCELLED));
             match attempt.has_ended() {
-                Some(code) if ended.is_err() => Err(code),
+                Some(code) if ended.is_err() || code == ErrorCode::USED_DURING_COMMIT => Err(code),
                 _ => ended,
             }
         }
     }
 
     async fn commit_attempt(&self, attempt: Arc<Attempt>) -> Result<(), ErrorCode> {
-        attempt.reads_ended().await;
-        let done = match attempt.has_ended() {
-            Some(code) => Err(code),
-            None => self.send_commit(&attempt).await,
+        let reads = attempt.reads_ended().await;
+        let done = match attempt.has_ended().map_or(reads, Err) {
+            Ok(()) => self.send_commit(&attempt).await,
+            Err(code) => Err(code),
         };
         let mut state = self.state();
         let outcome = match done {
@@ -563,16 +578,28 @@ impl Transaction {
     async fn send_commit(&self, attempt: &Arc<Attempt>) -> Result<Option<u64>, ErrorCode> {
         let read_conflicts: Vec<(Vec<u8>, Vec<u8>)> = {
             let conflicts = attempt.read_conflicts.lock();
-            conflicts.iter().map(|(start, end)| (start.to_vec(), end.to_vec())).collect()
+            conflicts
+                .iter()
+                .map(|(start, end)| (start.to_vec(), end.to_vec()))
+                .collect()
         };
         let (mutations, write_conflicts, options, size) = {
             let mut state = self.state();
             if let Some(code) = state.failed {
                 return Err(code);
             }
-            let write_conflicts: Vec<_> = state.write_conflicts.iter().map(|(a, b)| (a.to_vec(), b.to_vec())).collect();
+            let write_conflicts: Vec<_> = state
+                .write_conflicts
+                .iter()
+                .map(|(a, b)| (a.to_vec(), b.to_vec()))
+                .collect();
             let size = state.size();
-            (std::mem::take(&mut state.mutations), write_conflicts, state.options.clone(), size)
+            (
+                std::mem::take(&mut state.mutations),
+                write_conflicts,
+                state.options.clone(),
+                size,
+            )
         };
         if mutations.is_empty() && write_conflicts.is_empty() {
             return Ok(None);
@@ -600,7 +627,9 @@ impl Transaction {
                 .collect(),
         };
         match attempt.connection.ask(&Request::Commit(request)).await {
-            Ok(body) => Ok(Some(Reply::number(&body).map_err(|_| ErrorCode::COMMIT_UNKNOWN_RESULT)?)),
+            Ok(body) => Ok(Some(
+                Reply::number(&body).map_err(|_| ErrorCode::COMMIT_UNKNOWN_RESULT)?,
+            )),
             Err(failure) => Err(self.refused(failure, &read_conflicts).await),
         }
     }
@@ -657,7 +686,7 @@ impl Transaction {
         }
         let may_retry = code.is_retryable() && state.options.retry_limit.is_none_or(|limit| state.retries < limit);
         if !may_retry {
-            state.failed.get_or_insert(code);
+            state.cancel();
             return Err(code);
         }
         state.retries += 1;
@@ -690,25 +719,25 @@ impl Transaction {
 
     /// What is under way, and what begins before a reset, fails.
     pub fn cancel(&self) {
-        let mut state = self.state();
-        state.cancelled = true;
-        state.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
+        self.state().cancel();
     }
 
-    /// From now on, as long as the options say; what was set before counts no longer.
+    /// Ends the transaction when the time that the options give it has passed. What was set before counts no longer.
     fn start_timer(&self) {
         let mut state = self.state();
         state.stop_timer();
         let Some(timeout) = state.options.timeout else {
             return;
         };
+        let left = timeout.saturating_sub(state.began.elapsed());
+        if left.is_zero() {
+            return state.time_out();
+        }
         let inner = Arc::downgrade(&self.inner);
         let timer = self.inner.database.inner.runtime.spawn(async move {
-            tokio::time::sleep(timeout).await;
+            tokio::time::sleep(left).await;
             if let Some(inner) = inner.upgrade() {
-                let mut state = inner.state.lock();
-                state.timed_out = true;
-                state.attempt.end(ErrorCode::TRANSACTION_TIMED_OUT);
+                inner.state.lock().time_out();
             }
         });
         state.timer = Some(timer.abort_handle());
@@ -729,6 +758,7 @@ impl State {
             cancelled: false,
             timed_out: false,
             timer: None,
+            began: Instant::now(),
             has_begun: false,
             retries: 0,
             backoff: BACKOFF_MIN,
@@ -755,6 +785,16 @@ impl State {
         }
     }
 
+    fn cancel(&mut self) {
+        self.cancelled = true;
+        self.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
+    }
+
+    fn time_out(&mut self) {
+        self.timed_out = true;
+        self.attempt.end(ErrorCode::TRANSACTION_TIMED_OUT);
+    }
+
     fn end_attempt(&mut self) {
         if !matches!(self.phase, Phase::Committed(_) | Phase::Committing) {
             self.attempt.end(ErrorCode::TRANSACTION_CANCELLED);
@@ -774,6 +814,7 @@ impl State {
         self.end_attempt();
         let before = std::mem::replace(self, State::new(attempt, self.options.after_retry(defaults)));
         self.timer = before.timer;
+        self.began = before.began;
         self.retries = before.retries;
         self.backoff = before.backoff;
         self.conflicting = before.conflicting;
@@ -872,7 +913,7 @@ impl State {
 impl Attempt {
     /// The version that a commit is judged by; 0 if nothing was read, once there is a connection.
     async fn told_version_if(&self, has_read: bool) -> Result<u64, ErrorCode> {
-        if has_read {
+        if has_read || self.known_version().is_some() {
             return self.told_version().await;
         }
         match self.connection.is_up().await {
@@ -882,16 +923,21 @@ impl Attempt {
     }
 }
 
-/// Using a transaction while it commits also fails the commit's successors, unless the options say otherwise.
+/// Using a transaction while it commits fails the commit, as far as its caller is told, unless the options say otherwise.
 fn state_poisoned(state: &mut State, code: ErrorCode) {
-    if code == ErrorCode::USED_DURING_COMMIT && state.phase == Phase::Committing && state.options.used_during_commit_protection {
+    let is_used = code == ErrorCode::USED_DURING_COMMIT && state.phase == Phase::Committing;
+    if is_used && state.options.used_during_commit_protection {
         state.failed.get_or_insert(code);
+        state.attempt.end(code);
     }
 }
 
 /// Splits what takes a versionstamp from the offset behind it, and checks that the stamp fits.
 fn split_stamp(bytes: &[u8]) -> Result<(&[u8], usize), ErrorCode> {
-    let start = bytes.len().checked_sub(STAMP_OFFSET_BYTES).ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?;
+    let start = bytes
+        .len()
+        .checked_sub(STAMP_OFFSET_BYTES)
+        .ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?;
     let (bytes, offset) = bytes.split_at(start);
     let offset = i32::from_le_bytes([offset[0], offset[1], offset[2], offset[3]]);
     match usize::try_from(offset) {
@@ -917,7 +963,10 @@ fn cut_bound(bound: &[u8]) -> &[u8] {
 }
 
 fn borrowed(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(&[u8], &[u8])> {
-    ranges.iter().map(|(start, end)| (start.as_slice(), end.as_slice())).collect()
+    ranges
+        .iter()
+        .map(|(start, end)| (start.as_slice(), end.as_slice()))
+        .collect()
 }
 
 /// Completes once the stored value of `key` is not `seen`.

@@ -36,9 +36,13 @@ impl Writes {
         self.keys.is_empty() && self.cleared.is_empty() && self.unreadable.is_empty()
     }
 
+    /// A value that depended on the versionstamp stays out of reach, though this one does not depend on it.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.keys.insert(key.to_vec(), Written::Value(value.to_vec()));
-        self.unreadable.remove(key, &key_after(key));
+        let written = match self.keys.get(key) {
+            Some(Written::Unreadable(_)) => Written::Unreadable(value.to_vec()),
+            _ => Written::Value(value.to_vec()),
+        };
+        self.keys.insert(key.to_vec(), written);
     }
 
     pub fn clear(&mut self, key: &[u8]) {
@@ -75,7 +79,7 @@ impl Writes {
         self.keys.insert(key.to_vec(), after);
     }
 
-    /// `value` with room for the stamp.
+    /// `value` is as it was given: with room for the stamp, and its offset.
     pub fn versionstamped_value(&mut self, key: &[u8], value: &[u8]) {
         self.keys.insert(key.to_vec(), Written::Unreadable(value.to_vec()));
     }
@@ -100,8 +104,15 @@ impl Writes {
     /// Keys of `start..end` that were written one by one.
     pub fn keys_in(&self, start: &[u8], end: &[u8]) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Written)> {
         let is_empty = start >= end;
-        let bounds = (Bound::Included(start), Bound::Excluded(if is_empty { start } else { end }));
-        let bounds = if is_empty { (Bound::Unbounded, Bound::Excluded(&b""[..])) } else { bounds };
+        let bounds = (
+            Bound::Included(start),
+            Bound::Excluded(if is_empty { start } else { end }),
+        );
+        let bounds = if is_empty {
+            (Bound::Unbounded, Bound::Excluded(&b""[..]))
+        } else {
+            bounds
+        };
         self.keys.range::<[u8], _>(bounds)
     }
 
@@ -144,9 +155,9 @@ impl Written {
             Written::Cleared => None,
             Written::Operations(operations) => {
                 let start = stored.map(<[u8]>::to_vec);
-                operations
-                    .iter()
-                    .fold(start, |value, (operation, operand)| operation.apply(value.as_deref(), operand))
+                operations.iter().fold(start, |value, (operation, operand)| {
+                    operation.apply(value.as_deref(), operand)
+                })
             }
         }
     }

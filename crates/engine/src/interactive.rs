@@ -91,7 +91,8 @@ impl CommitRequest {
         if self.read_version > state.last_version() {
             return Err(CommitError::FutureVersion);
         }
-        if !self.read_conflicts.is_empty() && !state.changes.can_judge(prefix, self.read_version) {
+        let names_version = self.read_version > Version::ZERO || !self.read_conflicts.is_empty();
+        if names_version && !state.changes.can_judge(prefix, self.read_version) {
             return Err(CommitError::TooOld);
         }
         let mut changed = self.read_conflicts.iter().enumerate().filter(|(_, range)| {

@@ -1,0 +1,114 @@
+//! Functions that exist to be found: some bindings look every name up when they load the library. What they are for (tenants,
+//! blob granules, mapped ranges, operating a cluster) is not here, and they say so with FoundationDB's error for that.
+
+use std::ffi::{c_int, c_void};
+
+use quartet_client::ErrorCode;
+
+use crate::Code;
+use crate::future::FDBFuture;
+use crate::pointers::{into_handle, take_handle, write};
+
+macro_rules! failed_futures {
+    ($($name:ident)*) => {
+        $(
+            /// Not supported. The arguments are not looked at.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name() -> *mut FDBFuture {
+                FDBFuture::ready(Err(ErrorCode::UNSUPPORTED_OPERATION))
+            }
+        )*
+    };
+}
+
+macro_rules! failed_calls {
+    ($($name:ident)*) => {
+        $(
+            /// Not supported. The arguments are not looked at.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name() -> Code {
+                c_int::from(ErrorCode::UNSUPPORTED_OPERATION.0)
+            }
+        )*
+    };
+}
+
+macro_rules! null_results {
+    ($($name:ident)*) => {
+        $(
+            /// Not supported. The arguments are not looked at.
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name() -> *mut c_void {
+                std::ptr::null_mut()
+            }
+        )*
+    };
+}
+
+failed_futures! {
+    fdb_transaction_get_mapped_range
+    fdb_database_reboot_worker
+    fdb_database_force_recovery_with_data_loss
+    fdb_database_create_snapshot
+    fdb_transaction_get_blob_granule_ranges
+    fdb_transaction_summarize_blob_granules
+    fdb_database_blobbify_range
+    fdb_database_blobbify_range_blocking
+    fdb_database_unblobbify_range
+    fdb_database_list_blobbified_ranges
+    fdb_database_verify_blob_range
+    fdb_database_flush_blob_range
+    fdb_database_purge_blob_granules
+    fdb_database_wait_purge_granules_complete
+    fdb_tenant_blobbify_range
+    fdb_tenant_blobbify_range_blocking
+    fdb_tenant_unblobbify_range
+    fdb_tenant_list_blobbified_ranges
+    fdb_tenant_verify_blob_range
+    fdb_tenant_flush_blob_range
+    fdb_tenant_purge_blob_granules
+    fdb_tenant_wait_purge_granules_complete
+    fdb_tenant_get_id
+}
+
+failed_calls! {
+    fdb_tenant_create_transaction
+    fdb_future_get_mappedkeyvalue_array
+    fdb_future_get_keyrange_array
+    fdb_future_get_granule_summary_array
+    fdb_result_get_keyvalue_array
+    fdb_result_get_bg_mutations_array
+}
+
+null_results! {
+    fdb_transaction_read_blob_granules
+    fdb_transaction_read_blob_granules_start
+    fdb_transaction_read_blob_granules_finish
+}
+
+/// There is never a result to destroy.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_result_destroy(_result: *mut c_void) {}
+
+/// A tenant: a handle that can be made and destroyed, and whose transactions cannot be.
+pub struct FDBTenant;
+
+/// # Safety
+/// See the crate's documentation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_database_open_tenant(
+    _database: *mut c_void,
+    _name: *const u8,
+    _name_length: c_int,
+    out: *mut *mut FDBTenant,
+) -> Code {
+    unsafe { write(out, into_handle(std::sync::Arc::new(FDBTenant))) };
+    0
+}
+
+/// # Safety
+/// See the crate's documentation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut FDBTenant) {
+    drop(unsafe { take_handle(tenant) });
+}

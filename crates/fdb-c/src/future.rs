@@ -1,0 +1,455 @@
+//! Futures: what an operation will come to.
+//!
+//! A future becomes ready once, on the network thread or when it is cancelled. Its callback is called once, inside the call
+//! that sets it if it is ready by then, and never under a lock. What getters lend lies in the future, and stays there until it
+//! is destroyed, or released as often as it was lent.
+
+use std::ffi::{CString, c_char, c_double, c_int, c_void};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use quartet_client::ErrorCode;
+use tokio::task::AbortHandle;
+
+use crate::network;
+use crate::pointers::{into_handle, shared, take_handle, write};
+use crate::{Code, guarded};
+
+pub struct FDBFuture {
+    state: Mutex<State>,
+    became_ready: Condvar,
+}
+
+struct State {
+    result: Option<Result<Value, ErrorCode>>,
+    callback: Option<Callback>,
+    task: Option<AbortHandle>,
+    lent: usize,
+    released: bool,
+}
+
+type FDBCallback = unsafe extern "C" fn(*mut FDBFuture, *mut c_void);
+
+#[derive(Clone, Copy)]
+struct Callback {
+    function: FDBCallback,
+    parameter: *mut c_void,
+}
+
+// SAFETY: the caller of `fdb_future_set_callback` allows the call from any thread.
+unsafe impl Send for Callback {}
+
+/// What a future holds, in the form in which C reads it.
+pub(crate) enum Value {
+    Nothing,
+    Int64(i64),
+    Uint64(u64),
+    Double(f64),
+    Key(Vec<u8>),
+    Optional(Option<Vec<u8>>),
+    KeyValues(KeyValues),
+    Keys(Keys),
+    Strings(Strings),
+}
+
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub struct FDBKeyValue {
+    key: *const u8,
+    key_length: c_int,
+    value: *const u8,
+    value_length: c_int,
+}
+
+#[repr(C, packed(4))]
+#[derive(Clone, Copy)]
+pub struct FDBKey {
+    key: *const u8,
+    key_length: c_int,
+}
+
+/// Rows, and the array of pointers into them.
+pub(crate) struct KeyValues {
+    _rows: Vec<(Vec<u8>, Vec<u8>)>,
+    array: Vec<FDBKeyValue>,
+    more: bool,
+}
+
+pub(crate) struct Keys {
+    _keys: Vec<Vec<u8>>,
+    array: Vec<FDBKey>,
+}
+
+pub(crate) struct Strings {
+    _strings: Vec<CString>,
+    array: Vec<*const c_char>,
+}
+
+// SAFETY: the pointers lead into the buffers beside them, which nobody changes.
+unsafe impl Send for KeyValues {}
+unsafe impl Send for Keys {}
+unsafe impl Send for Strings {}
+
+impl KeyValues {
+    pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
+        let entry = |(key, value): &(Vec<u8>, Vec<u8>)| FDBKeyValue {
+            key: key.as_ptr(),
+            key_length: length_of(key),
+            value: value.as_ptr(),
+            value_length: length_of(value),
+        };
+        KeyValues {
+            array: rows.iter().map(entry).collect(),
+            _rows: rows,
+            more,
+        }
+    }
+}
+
+impl Keys {
+    pub fn new(keys: Vec<Vec<u8>>) -> Keys {
+        let entry = |key: &Vec<u8>| FDBKey {
+            key: key.as_ptr(),
+            key_length: length_of(key),
+        };
+        Keys {
+            array: keys.iter().map(entry).collect(),
+            _keys: keys,
+        }
+    }
+}
+
+impl Strings {
+    pub fn new(strings: Vec<String>) -> Strings {
+        let strings: Vec<CString> = strings.into_iter().filter_map(|text| CString::new(text).ok()).collect();
+        Strings {
+            array: strings.iter().map(|text| text.as_ptr()).collect(),
+            _strings: strings,
+        }
+    }
+}
+
+fn length_of(bytes: &[u8]) -> c_int {
+    c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
+}
+
+/// Completes a future even if the task that was to do it is dropped.
+struct Completion(Arc<FDBFuture>);
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.0.complete(Err(ErrorCode::BROKEN_PROMISE));
+    }
+}
+
+impl FDBFuture {
+    fn new() -> Arc<FDBFuture> {
+        Arc::new(FDBFuture {
+            state: Mutex::new(State {
+                result: None,
+                callback: None,
+                task: None,
+                lent: 0,
+                released: false,
+            }),
+            became_ready: Condvar::new(),
+        })
+    }
+
+    /// A future that is ready.
+    pub fn ready(result: Result<Value, ErrorCode>) -> *mut FDBFuture {
+        let future = FDBFuture::new();
+        future.state.lock().result = Some(result);
+        into_handle(future)
+    }
+
+    /// A future of what `work` comes to, on the network thread.
+    pub fn of(work: impl Future<Output = Result<Value, ErrorCode>> + Send + 'static) -> *mut FDBFuture {
+        let Some(runtime) = network::runtime() else {
+            return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
+        };
+        let future = FDBFuture::new();
+        let completion = Completion(future.clone());
+        let task = runtime.spawn(async move {
+            let result = work.await;
+            completion.0.complete(result);
+        });
+        future.state.lock().task = Some(task.abort_handle());
+        into_handle(future)
+    }
+
+    /// Makes it ready, unless it is.
+    fn complete(self: &Arc<FDBFuture>, result: Result<Value, ErrorCode>) {
+        let mut state = self.state.lock();
+        if state.result.is_some() {
+            return;
+        }
+        state.result = Some(result);
+        state.task = None;
+        let callback = state.callback.take();
+        drop(state);
+        self.became_ready.notify_all();
+        if let Some(callback) = callback {
+            self.call(callback);
+        }
+    }
+
+    fn call(self: &Arc<FDBFuture>, callback: Callback) {
+        // SAFETY: the caller of `fdb_future_set_callback` gave a function and what to call it with; the future is alive, since
+        // `self` holds it.
+        unsafe { (callback.function)(Arc::as_ptr(self).cast_mut(), callback.parameter) };
+    }
+
+    fn cancel(self: &Arc<FDBFuture>) {
+        let task = self.state.lock().task.take();
+        self.complete(Err(ErrorCode::OPERATION_CANCELLED));
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+
+    /// Gives `read` the value to lend from.
+    fn lend<T>(&self, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, ErrorCode> {
+        let mut state = self.state.lock();
+        if state.released {
+            return Err(ErrorCode::FUTURE_RELEASED);
+        }
+        let value = match &state.result {
+            None => return Err(ErrorCode::FUTURE_NOT_SET),
+            Some(Err(code)) => return Err(*code),
+            Some(Ok(value)) => read(value).ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?,
+        };
+        state.lent += 1;
+        Ok(value)
+    }
+
+    fn error(&self) -> Result<(), ErrorCode> {
+        match &self.state.lock().result {
+            None => Err(ErrorCode::FUTURE_NOT_SET),
+            Some(Err(code)) => Err(*code),
+            Some(Ok(_)) => Ok(()),
+        }
+    }
+
+    /// What was lent is returned. The memory is given back when all of it is.
+    fn release(&self) {
+        let mut state = self.state.lock();
+        state.lent = state.lent.saturating_sub(1);
+        if state.lent == 0 && matches!(state.result, Some(Ok(_))) {
+            state.released = true;
+            state.result = Some(Ok(Value::Nothing));
+        }
+    }
+}
+
+/// # Safety
+/// See the crate's documentation; so it is with every function here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_destroy(future: *mut FDBFuture) {
+    guarded(|| {
+        if let Some(future) = unsafe { take_handle(future) } {
+            future.cancel();
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_cancel(future: *mut FDBFuture) {
+    guarded(|| {
+        unsafe { shared(future) }.cancel();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_release_memory(future: *mut FDBFuture) {
+    guarded(|| {
+        unsafe { shared(future) }.release();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_block_until_ready(future: *mut FDBFuture) -> Code {
+    guarded(|| {
+        let future = unsafe { shared(future) };
+        let mut state = future.state.lock();
+        if state.result.is_none() && network::is_network_thread() {
+            return Err(ErrorCode::BLOCKED_FROM_NETWORK_THREAD);
+        }
+        while state.result.is_none() {
+            future.became_ready.wait(&mut state);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_is_ready(future: *mut FDBFuture) -> c_int {
+    c_int::from(unsafe { shared(future) }.state.lock().result.is_some())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_set_callback(
+    future: *mut FDBFuture,
+    function: Option<FDBCallback>,
+    parameter: *mut c_void,
+) -> Code {
+    guarded(|| {
+        let function = function.ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?;
+        let callback = Callback { function, parameter };
+        let future = unsafe { shared(future) };
+        let mut state = future.state.lock();
+        if state.result.is_none() {
+            state.callback = Some(callback);
+            return Ok(());
+        }
+        drop(state);
+        future.call(callback);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_error(future: *mut FDBFuture) -> Code {
+    guarded(|| unsafe { shared(future) }.error())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_int64(future: *mut FDBFuture, out: *mut i64) -> Code {
+    guarded(|| {
+        let number = unsafe { shared(future) }.lend(|value| match value {
+            Value::Int64(number) => Some(*number),
+            _ => None,
+        })?;
+        unsafe { write(out, number) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_uint64(future: *mut FDBFuture, out: *mut u64) -> Code {
+    guarded(|| {
+        let number = unsafe { shared(future) }.lend(|value| match value {
+            Value::Uint64(number) => Some(*number),
+            _ => None,
+        })?;
+        unsafe { write(out, number) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_bool(future: *mut FDBFuture, out: *mut c_int) -> Code {
+    guarded(|| {
+        let number = unsafe { shared(future) }.lend(|value| match value {
+            Value::Int64(number) => Some(*number),
+            _ => None,
+        })?;
+        unsafe { write(out, c_int::from(number != 0)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_double(future: *mut FDBFuture, out: *mut c_double) -> Code {
+    guarded(|| {
+        let number = unsafe { shared(future) }.lend(|value| match value {
+            Value::Double(number) => Some(*number),
+            _ => None,
+        })?;
+        unsafe { write(out, number) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_key(
+    future: *mut FDBFuture,
+    out_key: *mut *const u8,
+    out_length: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (key, length) = unsafe { shared(future) }.lend(|value| match value {
+            Value::Key(key) => Some((key.as_ptr(), length_of(key))),
+            _ => None,
+        })?;
+        unsafe { write(out_key, key) };
+        unsafe { write(out_length, length) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_value(
+    future: *mut FDBFuture,
+    out_present: *mut c_int,
+    out_value: *mut *const u8,
+    out_length: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (present, start, length) = unsafe { shared(future) }.lend(|value| match value {
+            Value::Optional(Some(value)) => Some((1, value.as_ptr(), length_of(value))),
+            Value::Optional(None) => Some((0, std::ptr::null(), 0)),
+            _ => None,
+        })?;
+        unsafe { write(out_present, present) };
+        unsafe { write(out_value, start) };
+        unsafe { write(out_length, length) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_keyvalue_array(
+    future: *mut FDBFuture,
+    out_array: *mut *const FDBKeyValue,
+    out_count: *mut c_int,
+    out_more: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
+            Value::KeyValues(rows) => Some((rows.array.as_ptr(), rows.array.len(), rows.more)),
+            _ => None,
+        })?;
+        unsafe { write(out_array, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        unsafe { write(out_more, c_int::from(more)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_key_array(
+    future: *mut FDBFuture,
+    out_array: *mut *const FDBKey,
+    out_count: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (array, count) = unsafe { shared(future) }.lend(|value| match value {
+            Value::Keys(keys) => Some((keys.array.as_ptr(), keys.array.len())),
+            _ => None,
+        })?;
+        unsafe { write(out_array, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_string_array(
+    future: *mut FDBFuture,
+    out_strings: *mut *const *const c_char,
+    out_count: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (array, count) = unsafe { shared(future) }.lend(|value| match value {
+            Value::Strings(strings) => Some((strings.array.as_ptr(), strings.array.len())),
+            _ => None,
+        })?;
+        unsafe { write(out_strings, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        Ok(())
+    })
+}

@@ -1,0 +1,198 @@
+//! API version, the network thread, its options.
+//!
+//! The network is a runtime of one thread, which the program lends by calling `fdb_run_network`. Nothing starts before
+//! `fdb_setup_network`, so a program may fork until then.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::ThreadId;
+
+use parking_lot::Mutex;
+use quartet_client::ErrorCode;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+
+use crate::options::{self, NETWORK_OPTIONS};
+use crate::pointers::bytes;
+use crate::{Code, guarded};
+
+const API_VERSION_MIN: c_int = 13;
+const API_VERSION_MAX: c_int = 800;
+const VARIABLES: &str = "FDB_NETWORK_OPTION_";
+
+/// What `fdb_get_client_version` says: release, hash of the source, protocol.
+const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,fdb00b073000000";
+
+static API_VERSION: AtomicI32 = AtomicI32::new(0);
+static NETWORK: Mutex<Network> = Mutex::new(Network::New);
+static HOOKS: Mutex<Vec<Hook>> = Mutex::new(Vec::new());
+
+enum Network {
+    New,
+    SetUp {
+        runtime: Runtime,
+        stop: watch::Sender<bool>,
+    },
+    Running {
+        runtime: Handle,
+        stop: watch::Sender<bool>,
+        thread: ThreadId,
+    },
+    Stopped,
+}
+
+struct Hook {
+    function: unsafe extern "C" fn(*mut c_void),
+    parameter: *mut c_void,
+}
+
+// SAFETY: the caller of `fdb_add_network_thread_completion_hook` allows the call from the network thread.
+unsafe impl Send for Hook {}
+
+pub(crate) fn runtime() -> Option<Handle> {
+    match &*NETWORK.lock() {
+        Network::SetUp { runtime, .. } => Some(runtime.handle().clone()),
+        Network::Running { runtime, .. } => Some(runtime.clone()),
+        Network::New | Network::Stopped => None,
+    }
+}
+
+pub(crate) fn is_network_thread() -> bool {
+    matches!(&*NETWORK.lock(), Network::Running { thread, .. } if *thread == std::thread::current().id())
+}
+
+pub(crate) fn api_version() -> c_int {
+    API_VERSION.load(Ordering::Relaxed)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_select_api_version_impl(runtime_version: c_int, header_version: c_int) -> Code {
+    guarded(|| {
+        if api_version() != 0 {
+            return Err(ErrorCode::API_VERSION_ALREADY_SET);
+        }
+        if runtime_version > header_version {
+            return Err(ErrorCode::API_VERSION_INVALID);
+        }
+        if header_version > API_VERSION_MAX || runtime_version < API_VERSION_MIN {
+            return Err(ErrorCode::API_VERSION_NOT_SUPPORTED);
+        }
+        options_of_environment().map_err(|_| ErrorCode::ENVIRONMENT_VARIABLE_OPTION)?;
+        API_VERSION.store(runtime_version, Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+/// Options of the network may come from variables; several values of one are separated by colons.
+fn options_of_environment() -> Result<(), ErrorCode> {
+    for option in NETWORK_OPTIONS {
+        let name = format!("{VARIABLES}{}", option.name.to_uppercase());
+        let Some(values) = std::env::var_os(name) else {
+            continue;
+        };
+        for value in values.to_string_lossy().split(':') {
+            options::check(
+                NETWORK_OPTIONS,
+                option.number,
+                options::from_text(option, value)?.as_deref(),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_get_max_api_version() -> c_int {
+    API_VERSION_MAX
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_get_client_version() -> *const c_char {
+    CLIENT_VERSION.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_network_set_option(option: c_int, value: *const u8, length: c_int) -> Code {
+    guarded(|| {
+        let value = (!value.is_null()).then(|| unsafe { bytes(value, length) });
+        options::check(NETWORK_OPTIONS, option, value)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_setup_network() -> Code {
+    guarded(|| {
+        let mut network = NETWORK.lock();
+        if !matches!(*network, Network::New) {
+            return Err(ErrorCode::NETWORK_ALREADY_SETUP);
+        }
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|_| ErrorCode::PLATFORM_ERROR)?;
+        let stop = watch::Sender::new(false);
+        *network = Network::SetUp { runtime, stop };
+        Ok(())
+    })
+}
+
+/// Runs what transactions wait for, on the caller's thread, until `fdb_stop_network`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_run_network() -> Code {
+    guarded(|| {
+        let mut network = NETWORK.lock();
+        let (runtime, stop) = match std::mem::replace(&mut *network, Network::Stopped) {
+            Network::SetUp { runtime, stop } => (runtime, stop),
+            Network::New => {
+                *network = Network::New;
+                return Err(ErrorCode::NETWORK_NOT_SETUP);
+            }
+            other => {
+                *network = other;
+                return Err(ErrorCode::NETWORK_CANNOT_BE_RESTARTED);
+            }
+        };
+        let mut stopped = stop.subscribe();
+        *network = Network::Running {
+            runtime: runtime.handle().clone(),
+            stop,
+            thread: std::thread::current().id(),
+        };
+        drop(network);
+        // The sender lives as long as the network runs.
+        let _ = runtime.block_on(stopped.wait_for(|stopped| *stopped));
+        *NETWORK.lock() = Network::Stopped;
+        // What is under way fails as its task is dropped.
+        drop(runtime);
+        let hooks = std::mem::take(&mut *HOOKS.lock());
+        for hook in hooks {
+            // SAFETY: the program gave the function and what to call it with.
+            unsafe { (hook.function)(hook.parameter) };
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_stop_network() -> Code {
+    guarded(|| {
+        match &*NETWORK.lock() {
+            Network::New => return Err(ErrorCode::NETWORK_NOT_SETUP),
+            Network::SetUp { stop, .. } | Network::Running { stop, .. } => drop(stop.send_replace(true)),
+            Network::Stopped => {}
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_add_network_thread_completion_hook(
+    function: Option<unsafe extern "C" fn(*mut c_void)>,
+    parameter: *mut c_void,
+) -> Code {
+    guarded(|| {
+        let function = function.ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?;
+        HOOKS.lock().push(Hook { function, parameter });
+        Ok(())
+    })
+}
