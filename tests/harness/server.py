@@ -67,6 +67,7 @@ class Server:
         self.http_port = 0
         self.dynamodb_port = 0
         self.fauna_port = 0
+        self.keyvalue_address = "127.0.0.1:0"
         self.keyvalue_port = 0
         self.output: list[str] = []
 
@@ -109,7 +110,8 @@ class Server:
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]
         command += ["--listen-redis", f"127.0.0.1:{self.fixed_port}"]
-        for listener in ("http", "dynamodb", "fauna", "keyvalue"):
+        command += ["--listen-keyvalue", self.keyvalue_address]
+        for listener in ("http", "dynamodb", "fauna"):
             command += [f"--listen-{listener}", "127.0.0.1:0"]
         command += ["--rest-read-only-token", REST_READ_ONLY_TOKEN]
         command += ["--durability", self.durability]

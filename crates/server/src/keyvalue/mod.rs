@@ -108,23 +108,25 @@ impl Dealer {
                 accepted = listener.accept() => accepted,
                 _ = stop.changed() => continue,
             };
-            let dealt = accepted.and_then(|(socket, _)| {
-                if let Some(accepted) = self.admit(socket)? {
-                    // A thread that is gone is one that was stopped.
-                    let _ = turns.next().map(|thread| thread.send(Arrival::KeyValue(accepted)));
+            let admitted = match accepted {
+                Ok((socket, _)) => self.admit(socket).await,
+                Err(error) => Err(error),
+            };
+            match admitted {
+                // A thread that is gone is one that was stopped.
+                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(Arrival::KeyValue(accepted)))),
+                Ok(None) => {}
+                Err(error) => {
+                    errors.note(&error);
+                    tokio::time::sleep(ACCEPT_RETRY).await;
                 }
-                Ok(())
-            });
-            if let Err(error) = dealt {
-                errors.note(&error);
-                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
 
     /// `None`: there is no place left.
-    fn admit(&self, socket: TcpStream) -> io::Result<Option<KeyValueAccepted>> {
-        let Some(permit) = self.limit.admit(Place::Any) else {
+    async fn admit(&self, socket: TcpStream) -> io::Result<Option<KeyValueAccepted>> {
+        let Some(permit) = self.limit.admit(Place::Any).await else {
             return Ok(None);
         };
         socket.set_nodelay(true)?;
