@@ -27,8 +27,7 @@ mod watches;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use parking_lot::Mutex;
-use quartet_engine::{Engine, Home, Space, WatchId};
+use quartet_engine::{Engine, Home, Space};
 
 pub use session::{Answered, Session};
 pub use watches::Wake;
@@ -78,8 +77,6 @@ pub struct KeyValue {
     /// Another number for each start of the server.
     instance: u64,
     sessions: AtomicUsize,
-    /// Of sessions that are gone; they end when the lock is free.
-    ended_watches: Mutex<Vec<WatchId>>,
 }
 
 impl KeyValue {
@@ -91,19 +88,12 @@ impl KeyValue {
             versions: Versions::new(options.read_window_micros),
             instance,
             sessions: AtomicUsize::new(0),
-            ended_watches: Mutex::default(),
         }
     }
 
     /// Lets go of what nobody may use any more. To be called a few times a second.
     pub fn maintain(&self) {
         self.versions.tidy(self.engine.now_micros());
-        let mut ended = self.ended_watches.lock();
-        if !ended.is_empty()
-            && let Some(mut home) = self.home()
-        {
-            ended.drain(..).for_each(|watch| home.unwatch(watch));
-        }
     }
 
     /// The partition's lock, unless somebody holds it for long.

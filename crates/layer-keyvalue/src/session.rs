@@ -363,7 +363,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let versions: Vec<u64> = self.reading.keys().copied().collect();
         versions.into_iter().for_each(|version| self.forget(version));
-        self.layer.ended_watches.lock().extend(self.watches.take_all());
+        self.layer.engine.unwatch(self.watches.take_all());
         self.layer.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }

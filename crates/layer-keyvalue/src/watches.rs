@@ -102,8 +102,8 @@ impl Watches {
     }
 
     /// Everything that is watched. It is left to the caller to end it.
-    pub fn take_all(&mut self) -> impl Iterator<Item = WatchId> {
-        self.by_request.drain().map(|(_, watched)| watched.watch)
+    pub fn take_all(&mut self) -> Vec<WatchId> {
+        self.by_request.drain().map(|(_, watched)| watched.watch).collect()
     }
 }
 
