@@ -191,6 +191,15 @@ pub struct ClientDetails {
     pub name: String,
     pub library_name: String,
     pub library_version: String,
+    /// CLIENT CAPA: the client understands a redirection to another server. This one sends none.
+    pub can_redirect: bool,
+}
+
+impl ClientDetails {
+    /// The letters of CLIENT LIST.
+    pub fn capabilities(&self) -> &'static str {
+        if self.can_redirect { "r" } else { "" }
+    }
 }
 
 /// Bytes for a connection that another thread produced.

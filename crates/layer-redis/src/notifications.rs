@@ -13,6 +13,7 @@ use crate::Redis;
 use crate::changes::{Change, What};
 use crate::channels::Scope;
 use crate::command::Command;
+use crate::commands::strings::values::msetex_keys;
 use crate::outbox::Item;
 use crate::parse;
 
@@ -89,6 +90,7 @@ const RULES: &[(&str, Rule)] = &[
     ("setnx getset mset msetnx", Rule::Each(STRING, "set")),
     ("set", Rule::Computed(set)),
     ("setex psetex", Rule::Computed(set_with_deadline)),
+    ("msetex", Rule::Computed(msetex)),
     ("getex", Rule::Computed(getex)),
     ("append", Rule::Each(STRING, "append")),
     ("setrange", Rule::Each(STRING, "setrange")),
@@ -97,7 +99,7 @@ const RULES: &[(&str, Rule)] = &[
     ("setbit bitfield", Rule::Each(STRING, "setbit")),
     ("bitop", Rule::Stored(STRING, "set")),
     ("pfadd pfmerge", Rule::Each(STRING, "pfadd")),
-    ("del unlink getdel delex migrate", Rule::Removed),
+    ("del unlink getdel delex delifeq migrate", Rule::Removed),
     ("expire pexpire expireat pexpireat", Rule::Computed(expire)),
     ("persist", Rule::Each(GENERIC, "persist")),
     ("rename renamenx", Rule::Computed(rename)),
@@ -334,6 +336,14 @@ fn set(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
 fn set_with_deadline(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     teller.each(effects, STRING, "set");
     expire(teller, effects, arguments);
+}
+
+fn msetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    let options = msetex_keys(arguments).last().map_or(0, |last| last + 2);
+    teller.each(effects, STRING, "set");
+    if has_word(arguments, options, &["ex", "px", "exat", "pxat"]) {
+        expire(teller, effects, arguments);
+    }
 }
 
 fn expire(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {

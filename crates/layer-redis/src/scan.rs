@@ -31,8 +31,10 @@ pub enum Scan {
     Keys,
     /// HSCAN: knows NOVALUES.
     Hash,
-    /// SSCAN, ZSCAN.
+    /// SSCAN.
     Members,
+    /// ZSCAN: knows NOSCORES, as Valkey's does.
+    SortedSet,
 }
 
 /// What stands after the cursor.
@@ -44,6 +46,7 @@ pub struct Options<'a> {
     pub pattern: Option<&'a [u8]>,
     /// TYPE of SCAN, unchecked.
     pub kind: Option<&'a [u8]>,
+    /// NOVALUES or NOSCORES: the elements alone.
     pub no_values: bool,
 }
 
@@ -73,6 +76,13 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
         if parse::is(word, "novalues") {
             if scan != Scan::Hash {
                 return Err("ERR NOVALUES option can only be used in HSCAN".into());
+            }
+            options.no_values = true;
+            continue;
+        }
+        if parse::is(word, "noscores") {
+            if scan != Scan::SortedSet {
+                return Err("ERR NOSCORES option can only be used in ZSCAN".into());
             }
             options.no_values = true;
             continue;

@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::gate::Door;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::long_run::{Abandoned, LongRun};
-use crate::slowlog::{SlowCommand, Slowlog};
+use crate::slowlog::SlowCommand;
 use crate::statistics::CommandCounter;
 use crate::{errors, redaction, tracking};
 
@@ -455,6 +455,8 @@ impl Session {
         }
         let keeps_pushes =
             self.client.reply_mode != ReplyMode::On && commands::find(arguments).is_ok_and(changes_subscriptions);
+        let reply_bytes = out.len().saturating_sub(replies_start);
+        layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
         self.mute(replies_start, keeps_pushes, out);
         self.client.forget_caching_behind(&arguments[0]);
         layer.expire_found(home);
@@ -1039,14 +1041,7 @@ fn account(
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
-        let entry = SlowCommand {
-            id: 0,
-            at_seconds: now_micros / 1_000_000,
-            micros,
-            arguments: Slowlog::trimmed(command, arguments),
-            client_address: client.shared.address.clone(),
-            client_name: client.shared.details.lock().name.clone(),
-        };
+        let entry = SlowCommand::of(layer, client, (command, arguments), micros);
         let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
         layer.slowlog.lock().add(entry, length_max);
     }

@@ -17,6 +17,7 @@ const REQUESTS: &str = include_str!("../../../../tests/redis/testdata/notificati
 const MORE_REQUESTS: &str = "\
 XREAD COUNT 1 STREAMS a b 0 0
 XREADGROUP GROUP g c STREAMS a b > >
+MSETEX 2 a 1 b 2 EX 10
 ";
 
 fn requests() -> Vec<Vec<String>> {

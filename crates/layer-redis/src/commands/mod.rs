@@ -56,6 +56,7 @@ static FAMILIES: &[&[Command]] = &[
     server::acl::COMMANDS,
     server::cluster::COMMANDS,
     server::command_docs::COMMANDS,
+    server::command_log::COMMANDS,
     server::config::COMMANDS,
     server::debug::COMMANDS,
     server::latency::COMMANDS,

@@ -46,6 +46,10 @@ parameters! {
     stream_node_max_bytes = 4096;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
+    commandlog_request_larger_than = 1 << 20;
+    commandlog_large_request_max_len = 128;
+    commandlog_reply_larger_than = 1 << 20;
+    commandlog_large_reply_max_len = 128;
     hll_sparse_max_bytes = 3000;
     latency_tracking = 1;
     latency_monitor_threshold = 0;

@@ -1,6 +1,6 @@
 //! CLIENT: what connections there are, and what one may do to another.
 //!
-//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 behind them.
+//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 and `capa` of Valkey behind them.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quartet_wire_resp::Arguments;
 
+use super::filters::Filters;
 use super::{row, tracking};
 use crate::Redis;
-use crate::acl::{User, Users};
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::*;
 use crate::commands::help::help_command;
@@ -30,6 +30,7 @@ const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Command] = &[
+    row("client|capa", -3, ANYONE, "8.0.0", "Says what this connection's client can deal with.", capa),
     row("client|caching", 3, ANYONE, "6.0.0", "Says whether the keys of the next command are tracked.", tracking::caching),
     row("client|getredir", 2, ANYONE, "6.0.0", "Says to which connection invalidations go.", tracking::get_redirection),
     row("client|tracking", -3, ANYONE, "6.0.0", "Turns the tracking of keys that this connection reads on or off.", tracking::tracking),
@@ -109,18 +110,19 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 }
 
 fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let clients = match arguments.get(2) {
-        None => context.layer.clients.list(),
-        Some(option) if parse::is(option, "type") && arguments.len() == 4 => {
-            let clients = context.layer.clients.list();
-            let kind = ClientType::parse(&arguments[3])?;
+    let is_by_id = arguments.len() > 3 && parse::is(&arguments[2], "id");
+    let clients = match is_by_id
+        .then(|| with_ids(context, arguments.tail(3)))
+        .transpose()?
+        .flatten()
+    {
+        Some(clients) => clients,
+        None => {
+            let filters = Filters::parse(context, arguments.tail(2), false)?;
+            let mut clients = context.layer.clients.list();
+            clients.retain(|client| filters.match_client(context, client));
             clients
-                .into_iter()
-                .filter(|client| kind == ClientType::of(client))
-                .collect()
         }
-        Some(option) if parse::is(option, "id") && arguments.len() > 3 => with_ids(context, arguments.tail(3))?,
-        Some(_) => return Err(errors::SYNTAX.into()),
     };
     let (mut lines, bytes_max) = (String::new(), context.layer.reply_bytes_max());
     let own_request_bytes = request_bytes(arguments);
@@ -134,13 +136,27 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     Ok(())
 }
 
-fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Vec<Arc<Client>>, Failure> {
+/// The connections of these ids in their order, each as often as it is named. `None` if other filters follow.
+fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<Arc<Client>>>, Failure> {
     let mut clients = Vec::new();
-    for id in ids.iter() {
-        let id = parse::integer(id).filter(|id| *id > 0).ok_or("ERR Invalid client ID")?;
-        clients.extend(context.layer.clients.find(id as u64));
+    for (position, id) in ids.iter().enumerate() {
+        let is_id = parse::integer(id).filter(|id| *id > 0);
+        match is_id {
+            Some(id) => clients.extend(context.layer.clients.find(id as u64)),
+            None if position > 0 && parse::integer(id).is_none() => return Ok(None),
+            None => return Err("ERR Invalid client ID".into()),
+        }
     }
-    Ok(clients)
+    Ok(Some(clients))
+}
+
+/// CLIENT CAPA capability [capability ...]: those that are not known are passed over, as in Valkey.
+fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if arguments.iter().skip(2).any(|word| parse::is(word, "redirect")) {
+        context.client.shared.details.lock().can_redirect = true;
+    }
+    context.reply.ok();
+    Ok(())
 }
 
 /// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0. `own_request_bytes` is the length of the request
@@ -158,7 +174,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
-         user={} redir={} resp={} watch={} lib-name={} lib-ver={}",
+         user={} redir={} resp={} watch={} lib-name={} lib-ver={} capa={}",
         client.id,
         client.address,
         client.local_address,
@@ -187,12 +203,14 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
         client.watch_count.load(Ordering::Relaxed),
         details.library_name,
         details.library_version,
+        details.capabilities(),
     )
     .expect("a string takes any text");
     line
 }
 
-fn flags(client: &Client) -> String {
+/// The letters that CLIENT LIST shows of a connection.
+pub fn flags(client: &Client) -> String {
     let [tracks, is_broken, broadcasts] = tracking::letters(client);
     let known = [
         (client.monitor.load(Ordering::Relaxed), 'O'),
@@ -222,52 +240,14 @@ pub fn request_bytes(arguments: Arguments<'_>) -> usize {
     head(arguments.len()) + bulks.sum::<usize>()
 }
 
-/// The kinds of connections that Redis knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClientType {
-    Normal,
-    PubSub,
-    Replication,
-}
-
-impl ClientType {
-    fn of(client: &Client) -> ClientType {
-        if client.subscriptions.any() {
-            ClientType::PubSub
-        } else {
-            ClientType::Normal
-        }
-    }
-
-    fn parse(word: &[u8]) -> Result<ClientType, Failure> {
-        match String::from_utf8_lossy(word).to_ascii_lowercase().as_str() {
-            "normal" => Ok(ClientType::Normal),
-            "pubsub" => Ok(ClientType::PubSub),
-            "master" | "replica" | "slave" => Ok(ClientType::Replication),
-            _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word)).into()),
-        }
-    }
-}
-
-/// Which connections CLIENT KILL closes: those that match every filter given.
-struct Filters {
-    id: Option<u64>,
-    address: Option<Vec<u8>>,
-    local_address: Option<Vec<u8>>,
-    kind: Option<ClientType>,
-    age_seconds_min: Option<u64>,
-    user: Option<Arc<User>>,
-    skip_self: bool,
-}
-
 fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     if arguments.len() == 3 {
         return kill_address(context, &arguments[2]);
     }
-    let filters = parse_filters(&context.layer.users, arguments)?;
+    let filters = Filters::parse(context, arguments.tail(2), true)?;
     let mut killed = 0;
     for client in context.layer.clients.list() {
-        if matches(context, &filters, &client) {
+        if filters.match_client(context, &client) {
             kill_one(context, &client);
             killed += 1;
         }
@@ -293,67 +273,6 @@ pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     } else {
         context.layer.clients.kill(client);
     }
-}
-
-fn parse_filters(users: &Users, arguments: Arguments<'_>) -> Result<Filters, Failure> {
-    let mut filters = Filters {
-        id: None,
-        address: None,
-        local_address: None,
-        kind: None,
-        age_seconds_min: None,
-        user: None,
-        skip_self: true,
-    };
-    if !arguments.len().is_multiple_of(2) {
-        return Err(errors::SYNTAX.into());
-    }
-    for position in (2..arguments.len()).step_by(2) {
-        add_filter(users, &mut filters, &arguments[position], &arguments[position + 1])?;
-    }
-    Ok(filters)
-}
-
-fn add_filter(users: &Users, filters: &mut Filters, option: &[u8], value: &[u8]) -> Result<(), Failure> {
-    let positive = |error: &'static str| parse::integer(value).filter(|number| *number > 0).ok_or(error);
-    match String::from_utf8_lossy(option).to_ascii_lowercase().as_str() {
-        "id" => filters.id = Some(positive("ERR client-id should be greater than 0")? as u64),
-        "maxage" => {
-            parse::integer(value).ok_or("ERR maxage is not an integer or out of range")?;
-            filters.age_seconds_min = Some(positive("ERR maxage should be greater than 0")? as u64);
-        }
-        "addr" => filters.address = Some(value.to_vec()),
-        "laddr" => filters.local_address = Some(value.to_vec()),
-        "type" => filters.kind = Some(ClientType::parse(value)?),
-        "user" => {
-            let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
-            filters.user = Some(users.find(value).ok_or_else(no_such)?);
-        }
-        "skipme" if parse::is(value, "yes") => filters.skip_self = true,
-        "skipme" if parse::is(value, "no") => filters.skip_self = false,
-        _ => return Err(errors::SYNTAX.into()),
-    }
-    Ok(())
-}
-
-fn matches(context: &Context<'_, '_>, filters: &Filters, client: &Client) -> bool {
-    let age_seconds = context
-        .layer
-        .engine
-        .now_micros()
-        .saturating_sub(client.connected_micros)
-        / 1_000_000;
-    let is = |wanted: &Option<Vec<u8>>, text: &str| wanted.as_ref().is_none_or(|wanted| wanted == text.as_bytes());
-    filters.id.is_none_or(|id| id == client.id)
-        && is(&filters.address, &client.address)
-        && is(&filters.local_address, &client.local_address)
-        && filters.kind.is_none_or(|kind| kind == ClientType::of(client))
-        && filters
-            .user
-            .as_ref()
-            .is_none_or(|user| Arc::ptr_eq(user, &context.layer.users.of(client)))
-        && filters.age_seconds_min.is_none_or(|seconds| age_seconds >= seconds)
-        && !(filters.skip_self && client.id == context.client.shared.id)
 }
 
 fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

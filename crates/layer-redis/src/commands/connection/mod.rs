@@ -3,6 +3,7 @@
 //! Texts and order of checks follow the replies of Redis 7.0.15.
 
 pub mod client;
+mod filters;
 pub mod tracking;
 
 use std::sync::atomic::Ordering;

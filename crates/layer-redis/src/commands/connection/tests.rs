@@ -423,3 +423,56 @@ fn info_counts_who_waits_watches_and_was_denied() {
     admin.check("CONFIG RESETSTAT => OK");
     assert_eq!(info_of(&mut admin, "stats", "acl_access_denied_key"), "0");
 }
+
+#[test]
+fn lists_of_connections_are_filtered() {
+    let fixture = Fixture::new();
+    let (mut admin, mut other, mut listener) = (fixture.connect(), fixture.connect(), fixture.connect());
+    admin.check("ACL SETUSER somebody on >secret +@all => OK");
+    other.check(
+        "AUTH somebody secret => OK
+         SELECT 3 => OK
+         CLIENT SETNAME worker => OK
+         CLIENT SETINFO lib-name library => OK
+         CLIENT CAPA redirect unknown => OK
+         MULTI => OK",
+    );
+    listener.bytes(&["SUBSCRIBE", "channel"]);
+    fixture.advance_ms(10_000);
+    admin.check("PING => PONG");
+    let mut ids = |words: &str| -> String {
+        let words: Vec<&str> = ["CLIENT", "LIST"].into_iter().chain(words.split_whitespace()).collect();
+        let shown = run(&mut admin, &words);
+        if shown.starts_with('!') {
+            return shown;
+        }
+        let ids = shown.lines().map(|line| line["id=".len()..].split(' ').next().unwrap());
+        ids.collect::<Vec<_>>().join(" ")
+    };
+    for (words, expected) in [
+        ("", "1 2 3"),
+        ("SKIPME yes", "2 3"),
+        ("USER somebody", "2"),
+        ("NOT-USER somebody", "1 3"),
+        ("DB 3", "2"),
+        ("NAME worker LIB-NAME library", "2"),
+        ("NAME worker LIB-NAME another", ""),
+        ("CAPA r", "2"),
+        ("FLAGS x", "2"),
+        ("TYPE pubsub", "3"),
+        ("NOT-TYPE pubsub NOT-ID 1", "2"),
+        ("ID 1 3 NOT-FLAGS P", "1"),
+        ("ID 3 1 3", "3 1 3"),
+        ("IDLE 5", "2 3"),
+        ("IP 127.0.0.1 LADDR 127.0.0.1:2", "1 2 3"),
+        ("ADDR 127.0.0.1:9", ""),
+        ("ID", "!ERR syntax error"),
+        ("ID x", "!ERR Invalid client ID"),
+        ("TYPE none", "!ERR Unknown client type 'none'"),
+        ("SKIPME maybe", "!ERR syntax error"),
+        ("DB 16", "!ERR DB number should be between 0 and 15"),
+    ] {
+        assert_eq!(ids(words), expected, "{words}");
+    }
+    admin.check("CLIENT KILL ID 2 3 NOT-TYPE pubsub => 1");
+}

@@ -1,8 +1,9 @@
 //! COMMAND: the table of commands as clients see it. Everything is derived from the table; the flags of keys stand beside it
-//! in `key_flags`, and what else Redis tells of commands in `tips`.
+//! in `key_flags`, what else Redis tells of commands in `tips`, and their arguments in `arguments`.
 
 use quartet_wire_resp::Arguments;
 
+use super::arguments;
 use super::key_flags::{key_flags, request_key_flags};
 use super::tips::tips;
 use crate::command::*;
@@ -181,7 +182,9 @@ fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     let reply = &mut context.reply;
     reply.bulk(command.name.as_bytes());
-    reply.map(if command.subcommands.is_empty() { 4 } else { 5 });
+    let arguments = arguments::of(command.name);
+    let parts = [arguments.is_empty(), command.subcommands.is_empty()];
+    reply.map(4 + parts.iter().filter(|is_empty| !**is_empty).count());
     for (name, text) in [
         ("summary", command.summary),
         ("since", command.since),
@@ -190,6 +193,11 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        reply.array(arguments.len());
+        arguments.iter().for_each(|argument| argument.write(reply));
     }
     if !command.subcommands.is_empty() {
         reply.bulk(b"subcommands");

@@ -1,8 +1,10 @@
 //! Commands about the server, a topic a file. Here: those that answer in a line or two.
 
 pub mod acl;
+mod arguments;
 pub mod cluster;
 pub mod command_docs;
+pub mod command_log;
 pub mod config;
 pub mod debug;
 mod digest;

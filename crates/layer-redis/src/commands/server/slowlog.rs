@@ -1,11 +1,12 @@
 //! SLOWLOG: the latest commands that took long.
 
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 
 use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
 use crate::parse;
+use crate::slowlog::Slowlog;
 
 pub const COMMANDS: &[Command] = &[container(
     "slowlog",
@@ -45,21 +46,24 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fa
         None => 10,
         Some(count) => parse::integer(count).filter(|count| *count >= -1).ok_or(RANGE)?,
     };
-    let slowlog = context.layer.slowlog.lock();
-    let shown = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.entries.len());
-    let reply = &mut context.reply;
+    write_entries(&mut context.reply, &context.layer.slowlog.lock(), count);
+    Ok(())
+}
+
+/// The latest `count` entries of a log; below zero: all.
+pub fn write_entries(reply: &mut Reply<'_>, log: &Slowlog, count: i64) {
+    let shown = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
     reply.array(shown);
-    for entry in slowlog.entries.iter().take(shown) {
+    for entry in log.entries.iter().take(shown) {
         reply.array(6);
         reply.integer(entry.id as i64);
         reply.integer(entry.at_seconds as i64);
-        reply.integer(entry.micros as i64);
+        reply.integer(entry.measure as i64);
         reply.array(entry.arguments.len());
         entry.arguments.iter().for_each(|argument| reply.bulk(argument));
         reply.bulk(entry.client_address.as_bytes());
         reply.bulk(entry.client_name.as_bytes());
     }
-    Ok(())
 }
 
 fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

@@ -280,14 +280,17 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         scan::write_page(&mut context.reply, 0, &[]);
         return Ok(());
     };
-    let options = scan::options(arguments.tail(3), Scan::Members)?;
+    let options = scan::options(arguments.tail(3), Scan::SortedSet)?;
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |member: &[u8], score: f64| {
         if options.matches(member) {
-            // A string in either protocol.
-            let mut text = Vec::new();
-            format_double(score, &mut text);
-            found.extend([member.to_vec(), text]);
+            found.push(member.to_vec());
+            if !options.no_values {
+                // A string in either protocol.
+                let mut text = Vec::new();
+                format_double(score, &mut text);
+                found.push(text);
+            }
         }
     };
     let mut next = 0;

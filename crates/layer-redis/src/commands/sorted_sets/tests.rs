@@ -510,3 +510,16 @@ proptest! {
         prop_assert_eq!(all, Model::list(model.pairs.iter()));
     }
 }
+
+/// Valkey's option.
+#[test]
+fn scores_can_be_left_out_of_a_scan() {
+    Fixture::new().connect().check(
+        "ZADD z 1 a 2 b => 2
+         ZSCAN z 0 NOSCORES => [0 [a b]]
+         ZSCAN z 0 MATCH b NOSCORES COUNT 5 => [0 [b]]
+         ZSCAN z 0 => [0 [a 1 b 2]]
+         SADD s a => 1
+         SSCAN s 0 NOSCORES => !ERR NOSCORES option can only be used in ZSCAN",
+    );
+}

@@ -14,7 +14,7 @@ use quartet_wire_resp::{Arguments, Protocol, encode_command};
 use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::range::{read, write_range};
-use super::stream::{Stream, write_entry, write_id};
+use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
 use crate::command::{Block, EmptyReply, Failure};
 use crate::context::Context;
 use crate::{errors, parse};
@@ -34,6 +34,8 @@ struct Request<'a> {
     /// `None`: do not wait. `Some(None)`: for ever.
     wait: Option<Option<u64>>,
     no_ack: bool,
+    /// CLAIM: entries that have been pending for so long come first.
+    claim_idle_ms_min: Option<u64>,
     names: Vec<&'a [u8]>,
     ids: Vec<&'a [u8]>,
 }
@@ -54,7 +56,7 @@ pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
         position += match word {
             word if parse::is(word, "streams") => break,
             word if parse::is(word, "noack") => 1,
-            word if parse::is(word, "block") || parse::is(word, "count") => 2,
+            word if parse::is(word, "block") || parse::is(word, "count") || parse::is(word, "claim") => 2,
             word if parse::is(word, "group") => 3,
             _ => return Vec::new(),
         };
@@ -86,6 +88,7 @@ impl<'a> Request<'a> {
             count: None,
             wait: None,
             no_ack: false,
+            claim_idle_ms_min: None,
             names: Vec::new(),
             ids: Vec::new(),
         };
@@ -105,6 +108,11 @@ impl<'a> Request<'a> {
             } else if parse::is(word, "group") && left > 1 {
                 let consumer = words.next().zip(words.next());
                 request.group = Some(consumer.filter(|_| with_group).ok_or(GROUP_OPTION)?);
+            } else if parse::is(word, "claim") && left > 0 && with_group {
+                let idle_ms = parse::integer(words.next().unwrap_or_default());
+                let idle_ms = idle_ms.ok_or("ERR min-idle-time is not an integer or out of range")?;
+                let idle_ms = u64::try_from(idle_ms).map_err(|_| "ERR min-idle-time must be a positive integer")?;
+                request.claim_idle_ms_min = Some(idle_ms);
             } else if parse::is(word, "noack") {
                 request.no_ack = Some(true).filter(|_| with_group).ok_or(NOACK_OPTION)?;
             } else {
@@ -312,7 +320,7 @@ fn serve(
         (None, From::Behind(id)) => write_behind(context, &stream, id, count) > 0,
         (Some((group, consumer)), From::New) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
-            deliver(context, (name, &stream), group, consumer, count, request.no_ack) > 0
+            deliver(context, (name, &stream), group, consumer, count, request) > 0
         }
         (Some((group, consumer)), From::Behind(id)) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
@@ -341,18 +349,30 @@ fn deliver(
     mut group: Group,
     consumer: &[u8],
     count: Option<u64>,
-    no_ack: bool,
+    request: &Request<'_>,
 ) -> usize {
     let now_ms = context.now_ms;
     let mut consumer = consumer_seen(context, name, &mut group, consumer);
-    let ids = match group.last.next().filter(|start| *start <= stream.last) {
-        Some(start) => write_new(context, stream, start, count),
+    let mark = context.reply.mark();
+    let claimed = match request.claim_idle_ms_min {
+        Some(idle_ms_min) => claim(context, stream, &group, &consumer, idle_ms_min, count),
+        None => 0,
+    };
+    let left = count.map(|count| count.saturating_sub(claimed as u64));
+    let start = group
+        .last
+        .next()
+        .filter(|start| *start <= stream.last && left != Some(0));
+    let ids = match start {
+        Some(start) => write_new(context, stream, start, left, request.claim_idle_ms_min.is_some()),
         None => Vec::new(),
     };
-    if ids.is_empty() {
+    let delivered = claimed + ids.len();
+    if delivered == 0 {
         group.write_consumer(context.tx, &consumer);
         return 0;
     }
+    context.reply.array_since(mark, delivered);
     consumer.active_ms = now_ms;
     let pending = Pending {
         owner: consumer.number,
@@ -361,13 +381,50 @@ fn deliver(
     };
     for &id in &ids {
         stream.deliver(&mut group, id);
-        if !no_ack {
+        if !request.no_ack {
             group.assign(context.tx, id, pending);
         }
     }
     group.write(context.tx);
     group.write_consumer(context.tx, &consumer);
-    ids.len()
+    delivered
+}
+
+/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes them the consumer's. Each tells for how
+/// long it was pending, and how often it had been delivered. Entries that are gone from the stream are passed over.
+fn claim(
+    context: &mut Context<'_, '_>,
+    stream: &Stream,
+    group: &Group,
+    consumer: &Consumer,
+    idle_ms_min: u64,
+    count: Option<u64>,
+) -> usize {
+    let now_ms = context.now_ms;
+    let (keys, reply) = context.keys_and_reply();
+    let mut idle: Vec<(StreamId, Pending)> = Vec::new();
+    let all = (StreamId::ZERO, StreamId::MAX);
+    group.each_pending(keys.tx, None, all, &mut |tx, id, pending| {
+        if pending.idle_ms(now_ms) < idle_ms_min || stream.fields(tx, id).is_none() {
+            return ControlFlow::Continue(());
+        }
+        idle.push((id, pending));
+        match Some(idle.len() as u64) == count {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    for (id, pending) in &idle {
+        let fields = stream.fields(keys.tx, *id).expect("an entry that was just there");
+        write_entry_delivered(reply, *id, &fields, (pending.idle_ms(now_ms), pending.deliveries));
+        let again = Pending {
+            owner: consumer.number,
+            delivered_ms: now_ms,
+            deliveries: pending.deliveries.wrapping_add(1),
+        };
+        group.assign(keys.tx, *id, again);
+    }
+    idle.len()
 }
 
 fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut Group, name: &[u8]) -> Consumer {
@@ -378,12 +435,22 @@ fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut 
     consumer
 }
 
-/// Answers the entries from `start` on, and tells which they were.
-fn write_new(context: &mut Context<'_, '_>, stream: &Stream, start: StreamId, count: Option<u64>) -> Vec<StreamId> {
+/// Writes the entries from `start` on, and tells which they were.
+fn write_new(
+    context: &mut Context<'_, '_>,
+    stream: &Stream,
+    start: StreamId,
+    count: Option<u64>,
+    tells_delivery: bool,
+) -> Vec<StreamId> {
     let (keys, reply) = context.keys_and_reply();
-    let (mark, mut ids) = (reply.mark(), Vec::new());
+    let mut ids = Vec::new();
     stream.scan(keys.tx, (start, StreamId::MAX), false, &mut |id, fields| {
-        write_entry(reply, id, fields);
+        if tells_delivery {
+            write_entry_delivered(reply, id, fields, (0, 0));
+        } else {
+            write_entry(reply, id, fields);
+        }
         ids.push(id);
         if Some(ids.len() as u64) == count {
             ControlFlow::Break(())
@@ -391,7 +458,6 @@ fn write_new(context: &mut Context<'_, '_>, stream: &Stream, start: StreamId, co
             ControlFlow::Continue(())
         }
     });
-    reply.array_since(mark, ids.len());
     ids
 }
 

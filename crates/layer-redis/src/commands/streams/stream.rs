@@ -476,6 +476,19 @@ fn row_end(tag: u8, id: StreamId) -> KeyBytes {
 pub fn write_entry(reply: &mut Reply<'_>, id: StreamId, fields: &[u8]) {
     reply.array(2);
     write_id(reply, id);
+    write_fields(reply, fields);
+}
+
+/// An entry with the milliseconds since its latest delivery, and how often it was delivered before: XREADGROUP with CLAIM.
+pub fn write_entry_delivered(reply: &mut Reply<'_>, id: StreamId, fields: &[u8], (idle_ms, deliveries): (u64, u64)) {
+    reply.array(4);
+    write_id(reply, id);
+    write_fields(reply, fields);
+    reply.integer(idle_ms as i64);
+    reply.integer(deliveries as i64);
+}
+
+fn write_fields(reply: &mut Reply<'_>, fields: &[u8]) {
     reply.array(packed::count(fields));
     packed::iter(fields).for_each(|word| reply.bulk(word));
 }

@@ -167,6 +167,34 @@ fn a_consumer_comes_to_be_by_asking() {
     assert!(waiter.mail().is_empty());
 }
 
+/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and number of deliveries.
+#[test]
+fn reading_claims_what_is_idle() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "XADD s 1 a 1 => 1-0
+         XADD s 2 a 2 => 2-0
+         XGROUP CREATE s g 0 => OK
+         XREADGROUP GROUP g old CLAIM 50 STREAMS s > => [[s [[1-0 [a 1] 0 0] [2-0 [a 2] 0 0]]]]
+         XADD s 3 a 3 => 3-0",
+    );
+    fixture.advance_ms(49);
+    connection.check("XREADGROUP GROUP g new COUNT 1 CLAIM 50 STREAMS s > => [[s [[3-0 [a 3] 0 0]]]]");
+    fixture.advance_ms(1);
+    connection.check(
+        "XADD s 4 a 4 => 4-0
+         XDEL s 2 => 1
+         XREADGROUP GROUP g new COUNT 2 CLAIM 50 STREAMS s > => [[s [[1-0 [a 1] 50 1] [4-0 [a 4] 0 0]]]]
+         XPENDING s g - + 9 new => [[1-0 new 0 2] [3-0 new 1 1] [4-0 new 0 1]]
+         XREADGROUP GROUP g new CLAIM 50 STREAMS s > => nil
+         XREADGROUP GROUP g new CLAIM x STREAMS s > => !ERR min-idle-time is not an integer or out of range
+         XREADGROUP GROUP g new CLAIM -1 STREAMS s > => !ERR min-idle-time must be a positive integer
+         XREAD CLAIM 1 STREAMS s 0 => !ERR syntax error
+         COMMAND GETKEYS XREADGROUP GROUP g c CLAIM 5 STREAMS a b > > => [a b]",
+    );
+}
+
 /// Two consumers of one group wait; each entry goes to one of them, the one that came first.
 #[test]
 fn an_entry_goes_to_one_waiting_consumer() {

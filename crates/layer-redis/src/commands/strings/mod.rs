@@ -4,7 +4,7 @@ mod numbers;
 mod options;
 mod ranges;
 mod subsequence;
-mod values;
+pub mod values;
 
 use std::sync::atomic::Ordering;
 
@@ -140,6 +140,17 @@ pub const COMMANDS: &[Command] = &[
         values::delex,
     ),
     command(
+        "delifeq",
+        3,
+        WRITE | FAST,
+        ONE_KEY,
+        Group::String,
+        "9.0.0",
+        "O(1)",
+        "Removes a key if its value is the one given.",
+        values::delifeq,
+    ),
+    command(
         "digest",
         2,
         READONLY | FAST,
@@ -171,6 +182,17 @@ pub const COMMANDS: &[Command] = &[
         "O(N) in the number of keys",
         "Sets the string values of several keys.",
         values::mset,
+    ),
+    command(
+        "msetex",
+        -4,
+        WRITE | DENYOOM | MOVABLE_KEYS,
+        Keys::Computed(values::msetex_keys),
+        Group::String,
+        "8.4.0",
+        "O(N) in the number of keys",
+        "Sets the string values of several keys with one expiry.",
+        values::msetex,
     ),
     command(
         "msetnx",

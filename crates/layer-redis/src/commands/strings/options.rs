@@ -77,6 +77,26 @@ pub fn of_set(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
     Ok(options)
 }
 
+/// The options of MSETEX: all arguments after the values.
+pub fn of_msetex(arguments: Arguments<'_>) -> Result<Options<'_>, Failure> {
+    let mut options = Options::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let is_first = matches!(options.condition, Condition::Always);
+        if parse::is(word, "NX") && is_first {
+            options.condition = Condition::IfAbsent;
+        } else if parse::is(word, "XX") && is_first {
+            options.condition = Condition::IfPresent;
+        } else if parse::is(word, "KEEPTTL") && matches!(options.lifetime, Lifetime::Unsaid) {
+            options.lifetime = Lifetime::Keep;
+        } else {
+            let unit = unit(word).ok_or(errors::SYNTAX)?;
+            options.lifetime = until(options.lifetime, unit, words.next())?;
+        }
+    }
+    Ok(options)
+}
+
 /// The options of GETEX: all arguments after the key.
 pub fn of_getex(arguments: Arguments<'_>) -> Result<Lifetime<'_>, Failure> {
     let mut lifetime = Lifetime::Unsaid;

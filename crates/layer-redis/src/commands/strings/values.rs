@@ -6,8 +6,8 @@ use super::check_length;
 use super::options::{self, Condition, Lifetime, Options, Unit};
 use crate::command::Failure;
 use crate::context::Context;
-use crate::errors;
 use crate::keyspace::{Entry, Header, Kind};
+use crate::{errors, parse};
 
 pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     read_value(context, &arguments[1])?;
@@ -168,6 +168,17 @@ pub fn delex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
+/// DELIFEQ key value, as Valkey has it.
+pub fn delifeq(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let entry = context.keys().find_kind(&arguments[1], Kind::String)?;
+    let is_equal = entry.is_some_and(|entry| entry.payload() == &arguments[2]);
+    if is_equal {
+        context.keys().remove(&arguments[1]);
+    }
+    context.reply.integer(i64::from(is_equal));
+    Ok(())
+}
+
 pub fn digest(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     match context.read_kind(&arguments[1], Kind::String)? {
         Some(entry) => context.reply.bulk(options::digest(entry.payload()).as_bytes()),
@@ -207,6 +218,51 @@ pub fn msetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         put_pairs(context, arguments);
     }
     context.reply.integer(i64::from(all_absent));
+    Ok(())
+}
+
+/// Positions of the keys of MSETEX: each is followed by its value.
+pub fn msetex_keys(arguments: Arguments<'_>) -> Vec<usize> {
+    match pair_count(arguments) {
+        Ok(count) => (2..2 + 2 * count).step_by(2).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn pair_count(arguments: Arguments<'_>) -> Result<usize, Failure> {
+    let count = parse::integer(&arguments[1]).and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or("ERR invalid numkeys value")?;
+    match count <= (arguments.len() - 2) / 2 {
+        true => Ok(count),
+        false => Err("ERR wrong number of key-value pairs".into()),
+    }
+}
+
+/// MSETEX numkeys key value [key value ...] [NX | XX] [EX | PX | EXAT | PXAT amount | KEEPTTL]: the condition is one for all keys.
+pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let count = pair_count(arguments)?;
+    let options = options::of_msetex(arguments.tail(2 + 2 * count))?;
+    let pairs = || {
+        (2..2 + 2 * count)
+            .step_by(2)
+            .map(|at| (&arguments[at], &arguments[at + 1]))
+    };
+    pairs().try_for_each(|(_, value)| check_length(value.len() as u64))?;
+    let deadline_ms = match options.lifetime {
+        Lifetime::Until(unit, amount) => Some(options::deadline_ms(unit, amount, context.now_ms, "msetex")?),
+        _ => None,
+    };
+    let mut keys = context.keys();
+    let holds = pairs().all(|(name, _)| options.condition.holds(keys.find(name).as_ref()));
+    for (name, value) in pairs().filter(|_| holds) {
+        let kept_ms = context.keys().find(name).and_then(|entry| entry.expiry_ms);
+        let expiry_ms = match options.lifetime {
+            Lifetime::Keep => kept_ms,
+            _ => deadline_ms,
+        };
+        store(context, name, value, expiry_ms);
+    }
+    context.reply.integer(i64::from(holds));
     Ok(())
 }
 
@@ -284,6 +340,46 @@ mod tests {
              DELEX a IFEQ y => 1
              SET a 1 => OK
              DELEX a => 1",
+        );
+    }
+
+    #[test]
+    fn a_key_is_removed_if_its_value_is_equal() {
+        check(
+            "SET a x => OK
+             DELIFEQ a y => 0
+             DELIFEQ a x => 1
+             DELIFEQ a x => 0
+             SADD s x => 1
+             DELIFEQ s x => !WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+    }
+
+    #[test]
+    fn several_keys_are_set_with_one_expiry() {
+        check(
+            "MSETEX 2 a 1 b 2 EX 100 => 1
+             TTL a => 100
+             TTL b => 100
+             MSETEX 2 a 3 c 4 NX => 0
+             MSETEX 2 a 3 c 4 XX => 0
+             MGET a b c => [1 2 nil]
+             MSETEX 2 a 3 b 4 XX KEEPTTL => 1
+             TTL a => 100
+             MSETEX 1 a 5 => 1
+             TTL a => -1
+             MSETEX 1 a 5 PXAT 1 => 1
+             GET a => nil
+             MSETEX 2 c 1 d 2 px 5000 nx => 1
+             PTTL d => 5000
+             MSETEX 0 a 1 => !ERR invalid numkeys value
+             MSETEX x a 1 => !ERR invalid numkeys value
+             MSETEX 2 a 1 b => !ERR wrong number of key-value pairs
+             MSETEX 1 a 1 NX XX => !ERR syntax error
+             MSETEX 1 a 1 EX 1 PX 1 => !ERR syntax error
+             MSETEX 1 a 1 EX 0 => !ERR invalid expire time in 'msetex' command
+             MSETEX 1 a 1 GET => !ERR syntax error
+             COMMAND GETKEYS MSETEX 2 a 1 b 2 EX 10 => [a b]",
         );
     }
 

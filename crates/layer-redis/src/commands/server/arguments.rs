@@ -1,0 +1,197 @@
+//! What COMMAND DOCS tells of the arguments of commands.
+//!
+//! `arguments.txt` has a line for each command that takes any, in this notation (a name, a kind, and what there is to say of it):
+//!
+//! ```text
+//! set key:k value:s condition:o?@2.6.12(nx:t=NX xx:t=XX) get:t?=GET@6.2.0
+//!
+//! k key, s string, i integer, d double, p pattern, u Unix time, t word alone, o one of those in parentheses, b all of those
+//! ? optional   * may be repeated   + repeated with its word   =WORD the word before it   #N the key specification   @ since
+//! ```
+
+use std::sync::LazyLock;
+
+use quartet_wire_resp::Reply;
+use rustc_hash::FxHashMap;
+
+static ARGUMENTS: LazyLock<FxHashMap<&str, Vec<Argument>>> = LazyLock::new(|| {
+    let lines = include_str!("arguments.txt").lines();
+    let commands = lines.map(|line| {
+        let (command, mut rest) = line.split_once(' ').expect("a command and its arguments");
+        let arguments = Argument::list(&mut rest);
+        assert!(rest.is_empty(), "the arguments of {command} end before {rest}");
+        (command, arguments)
+    });
+    commands.collect()
+});
+
+/// The arguments of a command, by its full name; none for one that takes none.
+pub fn of(command: &str) -> &'static [Argument] {
+    ARGUMENTS.get(command).map_or(&[], Vec::as_slice)
+}
+
+#[derive(Debug, Default)]
+pub struct Argument {
+    name: &'static str,
+    kind: &'static str,
+    token: Option<&'static str>,
+    since: Option<&'static str>,
+    key_specification: Option<i64>,
+    flags: Vec<&'static str>,
+    arguments: Vec<Argument>,
+}
+
+impl Argument {
+    /// Reads arguments up to the end or a closing parenthesis.
+    fn list(rest: &mut &'static str) -> Vec<Argument> {
+        let mut arguments = vec![Argument::read(rest)];
+        while let Some(behind) = rest.strip_prefix(' ') {
+            *rest = behind;
+            arguments.push(Argument::read(rest));
+        }
+        arguments
+    }
+
+    fn read(rest: &mut &'static str) -> Argument {
+        let (name, behind) = rest.split_once(':').expect("a name and a kind");
+        *rest = behind;
+        let mut argument = Argument {
+            name,
+            ..Argument::default()
+        };
+        argument.kind = match take(rest, 1) {
+            "k" => {
+                argument.key_specification = Some(0);
+                "key"
+            }
+            "s" => "string",
+            "i" => "integer",
+            "d" => "double",
+            "p" => "pattern",
+            "u" => "unix-time",
+            "t" => "pure-token",
+            "o" => "oneof",
+            "b" => "block",
+            other => panic!("there is no kind {other}"),
+        };
+        argument.read_marks(rest);
+        argument
+    }
+
+    fn read_marks(&mut self, rest: &mut &'static str) {
+        loop {
+            match rest.chars().next() {
+                Some('?') => self.flags.push("optional"),
+                Some('*') => self.flags.push("multiple"),
+                Some('+') => self.flags.push("multiple_token"),
+                Some('=') => {
+                    take(rest, 1);
+                    self.token = Some(word(rest).trim_matches('"'));
+                    continue;
+                }
+                Some('#') => {
+                    take(rest, 1);
+                    self.key_specification = word(rest).parse().ok();
+                    continue;
+                }
+                Some('@') => {
+                    take(rest, 1);
+                    self.since = Some(word(rest));
+                    continue;
+                }
+                Some('(') => {
+                    take(rest, 1);
+                    self.arguments = Argument::list(rest);
+                    assert_eq!(take(rest, 1), ")", "the parts of {}", self.name);
+                    return;
+                }
+                _ => return,
+            }
+            take(rest, 1);
+        }
+    }
+
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        let texts = [
+            ("name", Some(self.name)),
+            ("type", Some(self.kind)),
+            ("display_text", Some(self.name).filter(|_| self.arguments.is_empty())),
+            ("token", self.token),
+            ("since", self.since),
+        ];
+        let texts = texts.iter().filter_map(|(field, text)| Some((*field, (*text)?)));
+        let others = [
+            self.key_specification.is_some(),
+            !self.flags.is_empty(),
+            !self.arguments.is_empty(),
+        ];
+        reply.map(texts.clone().count() + others.iter().filter(|is_there| **is_there).count());
+        for (field, text) in texts {
+            reply.bulk(field.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+        if let Some(index) = self.key_specification {
+            reply.bulk(b"key_spec_index");
+            reply.integer(index);
+        }
+        if !self.flags.is_empty() {
+            reply.bulk(b"flags");
+            reply.set(self.flags.len());
+            self.flags.iter().for_each(|flag| reply.simple(flag));
+        }
+        if !self.arguments.is_empty() {
+            reply.bulk(b"arguments");
+            reply.array(self.arguments.len());
+            self.arguments.iter().for_each(|argument| argument.write(reply));
+        }
+    }
+}
+
+fn take(rest: &mut &'static str, bytes: usize) -> &'static str {
+    let (taken, behind) = rest.split_at(bytes);
+    *rest = behind;
+    taken
+}
+
+/// Up to the next mark. A word may be `=`, `*` or the like itself, so its first character is taken as it is.
+fn word(rest: &mut &'static str) -> &'static str {
+    let first = rest.chars().next().map_or(0, char::len_utf8);
+    let length = rest[first..]
+        .find([' ', '(', ')', '#', '@'])
+        .unwrap_or(rest.len() - first);
+    take(rest, first + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::table;
+
+    #[test]
+    fn every_command_that_takes_arguments_has_them() {
+        for index in 0..table().size() {
+            let command = table().at(index);
+            let words = 1 + command.name.matches('|').count() as i32;
+            let takes_any = command.subcommands.is_empty() && command.arity.abs() > words;
+            assert!(!takes_any || !of(command.name).is_empty(), "{}", command.name);
+        }
+        for name in ARGUMENTS.keys() {
+            assert!(table().find(name.as_bytes()).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_notation_is_read() {
+        let mut rest = "a:k#1 b:s?*+=WORD@7.0.0(c:t== d:t=~ e:t=\"\")";
+        let arguments = Argument::list(&mut rest);
+        assert_eq!(rest, "");
+        let [key, block] = arguments.as_slice() else {
+            panic!("{arguments:?}");
+        };
+        assert_eq!((key.key_specification, key.kind), (Some(1), "key"));
+        assert_eq!(block.flags, ["optional", "multiple", "multiple_token"]);
+        assert_eq!((block.token, block.since), (Some("WORD"), Some("7.0.0")));
+        let tokens: Vec<_> = block.arguments.iter().map(|argument| argument.token).collect();
+        assert_eq!(tokens, [Some("="), Some("~"), Some("")]);
+    }
+}
