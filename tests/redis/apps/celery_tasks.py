@@ -1,0 +1,74 @@
+"""Celery with Redis as broker and result backend: every task that was accepted is run, and every result that was told is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+PORT = int(os.environ.get("APPLICATION_PORT") or sys.argv[1])
+URL = f"redis://127.0.0.1:{PORT}/0"
+TASKS = 120
+SECONDS_MAX = 60
+
+app = Celery("celery_tasks", broker=URL, backend=URL)
+app.conf.update(
+    task_acks_late=True,
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 3, "unacked_restore_limit": None, "polling_interval": 0.2},
+    result_backend_always_retry=True,
+    result_backend_max_retries=20,
+    worker_hijack_root_logger=False,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+)
+store = redis.Redis(port=PORT, decode_responses=True)
+
+
+def patiently(work):
+    """Until the server is there again."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            return work()
+        except (redis.ConnectionError, OperationalError, ConnectionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+@app.task(name="square")
+def square(number: int) -> int:
+    patiently(lambda: store.sadd("ran", number))
+    return number * number
+
+
+def main() -> None:
+    environment = {**os.environ, "APPLICATION_PORT": str(PORT)}
+    command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-P", "threads", "-c", "4", "-l", "ERROR", "--without-gossip", "--without-mingle"]
+    worker = subprocess.Popen(command, env=environment)
+    try:
+        results = []
+        for number in range(TASKS):
+            results.append(patiently(lambda: square.apply_async((number,), retry=False)))
+            if number == TASKS // 2:
+                told = {index: result.get(timeout=SECONDS_MAX) for index, result in enumerate(results[:10])}
+                print("HALFWAY", flush=True)
+        deadline = time.monotonic() + SECONDS_MAX
+        while (ran := patiently(lambda: store.scard("ran"))) < TASKS:
+            assert time.monotonic() < deadline, f"{ran} of {TASKS} tasks ran"
+            time.sleep(0.05)
+        for index, square_told in told.items():
+            assert patiently(lambda: results[index].get(timeout=5)) == square_told == index * index
+        print(f"DONE {TASKS} tasks ran", flush=True)
+    finally:
+        worker.kill()
+
+
+if __name__ == "__main__":
+    main()
