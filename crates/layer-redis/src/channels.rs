@@ -12,8 +12,10 @@ use parking_lot::Mutex;
 use quartet_wire_resp::{Protocol, Reply};
 use rustc_hash::FxHashMap;
 
-use crate::clients::{Client, Delivery};
+use crate::client_memory::{ClientMemory, SharedBytes};
+use crate::clients::{Client, Content, Delivery};
 use crate::glob;
+use crate::mailbox::SHARED_BYTES_MIN;
 
 /// The three kinds of subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,9 +183,15 @@ impl Message {
     }
 
     /// Leaves the message for everybody it goes to.
-    pub fn send(&self, delivery: &Delivery) {
-        for (bytes, listeners) in &self.copies {
-            listeners.iter().for_each(|client| client.push(bytes, delivery));
+    pub fn send(self, memory: &Arc<ClientMemory>, delivery: &Delivery) {
+        for (bytes, listeners) in self.copies {
+            if listeners.len() > 1 && bytes.len() >= SHARED_BYTES_MIN {
+                let shared = Content::Shared(SharedBytes::new(memory, bytes));
+                listeners.iter().for_each(|client| client.push(&shared, delivery));
+            } else {
+                let own = Content::Own(&bytes);
+                listeners.iter().for_each(|client| client.push(&own, delivery));
+            }
         }
     }
 }

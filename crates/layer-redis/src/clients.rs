@@ -9,7 +9,9 @@ use quartet_engine::{Hold, WatchId};
 use quartet_wire_resp::Protocol;
 
 use crate::acl::User;
+use crate::client_memory::{ClientMemory, SharedBytes};
 use crate::commands::pubsub::Subscriptions;
+use crate::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
 use crate::tracking::Mode;
 
 /// What a connection's own thread changes freely.
@@ -162,6 +164,10 @@ pub struct Buffers {
     pub input_free: AtomicUsize,
     /// Replies that are not sent yet.
     pub output: AtomicUsize,
+    /// What others have left and the connection has not taken.
+    pub mailbox: AtomicUsize,
+    /// The requests of a transaction.
+    pub queue: AtomicUsize,
 }
 
 /// How much a connection listens to, as its owner last told.
@@ -181,7 +187,7 @@ impl SubscriptionCounts {
 
 impl Buffers {
     pub fn total(&self) -> usize {
-        let parts = [&self.input, &self.input_free, &self.output];
+        let parts = [&self.input, &self.input_free, &self.output, &self.mailbox, &self.queue];
         parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
     }
 }
@@ -200,17 +206,6 @@ impl ClientDetails {
     pub fn capabilities(&self) -> &'static str {
         if self.can_redirect { "r" } else { "" }
     }
-}
-
-/// Bytes for a connection that another thread produced.
-#[derive(Default)]
-pub struct Mailbox {
-    pub bytes: Vec<u8>,
-    pub hold: Hold,
-    /// The reply to the command that blocked is among the bytes.
-    pub unblocked: bool,
-    /// More has been waiting than the soft limit of listeners allows, since then.
-    over_soft_since_micros: Option<u64>,
 }
 
 /// What pushes have to wait for, and the limits of those who listen: `client-output-buffer-limit` of the class `pubsub`.
@@ -256,35 +251,71 @@ impl Client {
 
     fn post_within(&self, bytes_max: usize, bytes: &[u8], hold: Hold, unblocked: bool) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.bytes.len() + bytes.len() > bytes_max {
-            self.killed.store(true, Ordering::SeqCst);
+        if mailbox.bytes() + bytes.len() > bytes_max {
+            self.cut_off(&mut mailbox);
         } else {
-            self.has_mail.store(true, Ordering::Relaxed);
-            mailbox.bytes.extend_from_slice(bytes);
-            mailbox.hold = mailbox.hold.max(hold);
+            mailbox.add(None, bytes, hold);
             mailbox.unblocked |= unblocked;
+            self.note_mail(&mailbox);
+        }
+        drop(mailbox);
+        (self.wake)();
+    }
+
+    /// Leaves a line for a connection that listens to all commands.
+    fn post_line(&self, bytes_max: usize, line: &Content<'_>) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.bytes() + line.len() > bytes_max {
+            self.cut_off(&mut mailbox);
+        } else {
+            line.add_to(&mut mailbox, None, Hold::ZERO);
+            self.note_mail(&mailbox);
         }
         drop(mailbox);
         (self.wake)();
     }
 
     /// Leaves a push, in RESP3's form, which RESP2 has as an array.
-    pub fn push(&self, bytes: &[u8], delivery: &Delivery) {
+    pub fn push(&self, content: &Content<'_>, delivery: &Delivery) {
         let mut mailbox = self.mailbox.lock();
-        let start = mailbox.bytes.len();
-        if self.is_cut_off(start + bytes.len(), delivery, &mut mailbox) {
-            mailbox.bytes = Vec::new();
-            self.killed.store(true, Ordering::SeqCst);
+        if self.is_cut_off(mailbox.bytes() + content.len(), delivery, &mut mailbox) {
+            self.cut_off(&mut mailbox);
         } else {
-            self.has_mail.store(true, Ordering::Relaxed);
-            mailbox.bytes.extend_from_slice(bytes);
-            mailbox.hold = mailbox.hold.max(delivery.hold);
-            if self.resp.load(Ordering::Relaxed) == 2 {
-                mailbox.bytes[start] = b'*';
-            }
+            let first = (self.resp.load(Ordering::Relaxed) == 2).then_some(b'*');
+            content.add_to(&mut mailbox, first, delivery.hold);
+            self.note_mail(&mailbox);
         }
         drop(mailbox);
         (self.wake)();
+    }
+
+    fn note_mail(&self, mailbox: &Mailbox) {
+        self.has_mail.store(mailbox.bytes() > 0, Ordering::Relaxed);
+        self.buffers.mailbox.store(mailbox.bytes(), Ordering::Relaxed);
+    }
+
+    fn cut_off(&self, mailbox: &mut Mailbox) {
+        mailbox.empty();
+        self.note_mail(mailbox);
+        self.killed.store(true, Ordering::SeqCst);
+    }
+
+    /// Drops what was left for the connection.
+    pub fn empty_mailbox(&self) {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.empty();
+        self.note_mail(&mailbox);
+    }
+
+    /// Closes a connection that listens and has left more unread than the soft limit allows for too long, though nothing more was
+    /// left for it since.
+    fn enforce_soft_limit(&self, delivery: &Delivery) {
+        let mut mailbox = self.mailbox.lock();
+        if self.is_cut_off(mailbox.bytes(), delivery, &mut mailbox) {
+            self.cut_off(&mut mailbox);
+            drop(mailbox);
+            (self.wake)();
+        }
     }
 
     /// Nothing more is kept for a connection that reads too slowly: the limits of listeners, or of any connection.
@@ -316,16 +347,12 @@ impl Client {
         self.has_mail.load(Ordering::Relaxed)
     }
 
-    /// Hands over what was left, and keeps `spare`, which must be empty, for what comes next.
-    pub fn take_mail(&self, spare: Vec<u8>) -> Mailbox {
+    /// Appends what was left to `out`, until that has at least `bytes_max` bytes.
+    pub fn take_mail(&self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
         let mut mailbox = self.mailbox.lock();
-        self.has_mail.store(false, Ordering::Relaxed);
-        let empty = Mailbox {
-            bytes: spare,
-            over_soft_since_micros: mailbox.over_soft_since_micros,
-            ..Mailbox::default()
-        };
-        std::mem::replace(&mut *mailbox, empty)
+        let taken = mailbox.take(out, bytes_max);
+        self.note_mail(&mailbox);
+        taken
     }
 
     /// Asks the connection to close.
@@ -335,9 +362,33 @@ impl Client {
     }
 }
 
+/// Bytes to be left for connections.
+pub enum Content<'b> {
+    Own(&'b [u8]),
+    Shared(Arc<SharedBytes>),
+}
+
+impl Content<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Content::Own(bytes) => bytes.len(),
+            Content::Shared(message) => message.len(),
+        }
+    }
+
+    fn add_to(&self, mailbox: &mut Mailbox, first: Option<u8>, hold: Hold) {
+        match self {
+            Content::Own(bytes) => mailbox.add(first, bytes, hold),
+            Content::Shared(message) => mailbox.add_shared(first, message, hold),
+        }
+    }
+}
+
 /// All connections by id.
 #[derive(Default)]
 pub struct Clients {
+    /// What they take, with those of all other logical databases.
+    pub memory: Arc<ClientMemory>,
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     monitors: AtomicU64,
@@ -366,7 +417,7 @@ impl Clients {
             tracking: Mutex::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),
-            mailbox: Mutex::default(),
+            mailbox: Mutex::new(Mailbox::new(self.memory.clone())),
             has_mail: AtomicBool::new(false),
             wake,
         });
@@ -441,10 +492,21 @@ impl Clients {
     /// Sends a line to every monitor. One that leaves more than `bytes_max` unread is disconnected.
     pub fn tell_monitors(&self, line: &[u8], bytes_max: Option<usize>) {
         let bytes_max = bytes_max.unwrap_or(MAILBOX_BYTES_MAX).min(MAILBOX_BYTES_MAX);
+        let line = match self.monitors.load(Ordering::Relaxed) > 1 && line.len() >= SHARED_BYTES_MIN {
+            true => Content::Shared(SharedBytes::new(&self.memory, line.to_vec())),
+            false => Content::Own(line),
+        };
         for client in self.list() {
             if client.monitor.load(Ordering::Relaxed) {
-                client.post_within(bytes_max, line, Hold::ZERO, false);
+                client.post_line(bytes_max, &line);
             }
         }
+    }
+
+    /// Closes the connections that have left more unread than their soft limit allows for too long. Called about once a second.
+    pub fn enforce_soft_limits(&self, delivery: &Delivery) {
+        let clients = self.list();
+        let listening = clients.iter().filter(|client| client.subscriptions.any());
+        listening.for_each(|client| client.enforce_soft_limit(delivery));
     }
 }

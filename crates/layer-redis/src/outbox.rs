@@ -89,7 +89,7 @@ impl Redis {
         for (item, hold) in items {
             delivery.hold = delivery.hold.max(hold);
             match item {
-                Item::Message(message) => message.send(&delivery),
+                Item::Message(message) => message.send(&self.clients.memory, &delivery),
                 Item::Invalidation { client, name } => {
                     let names = name.map(|name| [name]);
                     tracking::send(self, &client, names.as_ref().map(<[_; 1]>::as_slice), &delivery);
@@ -100,6 +100,11 @@ impl Redis {
         if broadcasts {
             self.tracking.send_broadcasts(self, &delivery);
         }
+    }
+
+    /// Closes listeners that have been over their soft limit for too long. Called about once a second.
+    pub fn enforce_soft_limits(&self) {
+        self.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
     }
 
     /// How pushes are left that wait for `hold`.

@@ -71,6 +71,10 @@ const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// What others have left is sent in parts of about this size.
+const MAIL_BYTES_AT_ONCE: usize = 1 << 20;
+/// What a queued request takes besides its own bytes, about.
+const QUEUED_BYTES: usize = 48;
 /// How long a deadline is put off while a script keeps everybody waiting.
 const BUSY_RETRY_MS: u64 = 100;
 
@@ -252,28 +256,24 @@ impl Session {
         }
     }
 
-    /// Fetches what other threads left for this connection. Returns the version the bytes must wait for.
+    /// Fetches what other threads left for this connection, until `out` has a good deal to send: what is left then is for when
+    /// that is sent. Returns the version the bytes must wait for.
     pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
+        self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
+    }
+
+    fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Hold {
         self.resume_if_over();
-        let spare = if out.is_empty() {
-            std::mem::take(out)
-        } else {
-            Vec::new()
-        };
-        let mail = self.client.shared.take_mail(spare);
+        let start = out.len();
+        let taken = self.client.shared.take_mail(out, bytes_max);
         if let Some(gate) = &self.layer.gate {
-            gate.transferred(0, mail.bytes.len());
+            gate.transferred(0, out.len() - start);
         }
-        if out.is_empty() {
-            *out = mail.bytes;
-        } else {
-            out.extend_from_slice(&mail.bytes);
-        }
-        if mail.unblocked {
+        if taken.unblocked {
             self.blocked = false;
             self.deadline_ms = None;
         }
-        mail.hold
+        taken.hold
     }
 
     /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
@@ -469,7 +469,7 @@ impl Session {
     #[inline]
     fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
-            received.hold = received.hold.max(self.take_mail(out));
+            received.hold = received.hold.max(self.take_mail_up_to(usize::MAX, out));
         }
     }
 
@@ -778,6 +778,8 @@ impl Session {
             return Err("ERR the transaction's queue exceeds the maximum size".into());
         }
         queue.bytes += raw.len();
+        let buffers = &self.client.shared.buffers;
+        buffers.queue.fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
         queue.writes |= writes;
         queue.may_need_memory |= command.has(DENYOOM);
         queue.requests.push(raw.to_vec());

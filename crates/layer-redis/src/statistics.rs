@@ -19,6 +19,8 @@ pub struct Statistics {
     pub expired_keys: AtomicU64,
     pub expired_fields: AtomicU64,
     pub evicted_keys: AtomicU64,
+    /// Connections that were closed because all of them took too much memory.
+    pub evicted_clients: AtomicU64,
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
     /// Reads from and writes to sockets.
@@ -123,6 +125,7 @@ impl Statistics {
             &self.expired_keys,
             &self.expired_fields,
             &self.evicted_keys,
+            &self.evicted_clients,
             &self.bytes_read,
             &self.bytes_written,
             &self.reads,

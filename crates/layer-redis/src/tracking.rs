@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Redis;
 use crate::changes::Change;
-use crate::clients::{Client, Delivery};
+use crate::clients::{Client, Content, Delivery};
 use crate::command::{Command, Group, PUBSUB, READONLY};
 use crate::context::Context;
 use crate::outbox::Item;
@@ -324,7 +324,7 @@ pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, deli
             names.iter().for_each(|name| reply.bulk(name));
         }
     }
-    target.push(&bytes, delivery);
+    target.push(&Content::Own(&bytes), delivery);
 }
 
 /// Tells the connection itself, if it can be told, that nobody listens for it any more.
@@ -338,6 +338,6 @@ fn redirect_is_broken(client: &Client, target: u64, delivery: &Delivery) {
         reply.push(2);
         reply.bulk(b"tracking-redir-broken");
         reply.integer(target as i64);
-        client.push(&bytes, delivery);
+        client.push(&Content::Own(&bytes), delivery);
     }
 }

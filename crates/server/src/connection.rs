@@ -13,6 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Hold;
+use quartet_layer_redis::client_memory::Counted;
 use quartet_layer_redis::clients::Client;
 use quartet_layer_redis::command::After;
 use quartet_layer_redis::commands::migration::{Broken, Migration};
@@ -47,11 +48,12 @@ const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
-/// Makes the connections that are idle give their buffers back.
-pub fn wake_idle(layer: &Redis) {
+/// Makes the connections that are idle give their buffers back, and closes listeners that have not read for too long.
+pub fn tidy(layer: &Redis) {
     let rest_micros = REST_AFTER.as_micros() as u64;
     let now_micros = layer.engine.now_micros();
     layer.clients.wake_idle(now_micros.saturating_sub(rest_micros));
+    layer.enforce_soft_limits();
 }
 
 /// Where connections for one I/O thread are handed in, and who wakes them there.
@@ -209,6 +211,8 @@ struct Connection {
     permit: Permit,
     /// What it keeps of the peer's before the peer has authenticated.
     stranger_input: StrangerInput,
+    /// What its buffers and its queue take.
+    memory: Counted,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     consumed: usize,
@@ -244,6 +248,7 @@ impl Connection {
         let session = Session::new(layer.clone(), accepted.client);
         let socket = TcpStream::from_std(accepted.socket)?;
         let bell = accepted.bell;
+        let memory = Counted::new(layer.clients.memory.clone(), 0);
         Ok(Connection {
             socket,
             session,
@@ -255,6 +260,7 @@ impl Connection {
             bell,
             permit: accepted.permit,
             stranger_input: accepted.stranger_input,
+            memory,
             input: Vec::new(),
             consumed: 0,
             output: Vec::new(),
@@ -373,13 +379,16 @@ impl Connection {
     }
 
     /// Tells the others how much is in the buffers.
-    fn note_buffers(&self) {
+    fn note_buffers(&mut self) {
         let buffers = &self.session.client().buffers;
         let input = self.input.len() - self.consumed;
         buffers.input.store(input, Ordering::Relaxed);
         let free = self.input.capacity() - self.input.len();
         buffers.input_free.store(free, Ordering::Relaxed);
         buffers.output.store(self.output.len(), Ordering::Relaxed);
+        let queue = buffers.queue.load(Ordering::Relaxed);
+        self.memory
+            .set_roughly(self.input.capacity() + self.output.capacity() + queue);
     }
 
     /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle connections would hold on to 160 MB.
@@ -389,6 +398,7 @@ impl Connection {
         let is_empty = self.input.len() == self.consumed && self.output.is_empty();
         if is_empty && idle_micros >= REST_AFTER.as_micros() as u64 {
             (self.input, self.output, self.consumed) = (Vec::new(), Vec::new(), 0);
+            self.note_buffers();
             self.is_resting = true;
         }
     }
@@ -427,6 +437,10 @@ impl Connection {
     fn collect_mail(&mut self) {
         let hold = self.session.take_mail(&mut self.output);
         self.hold = self.hold.max(hold);
+        if self.session.client().has_mail() {
+            // The rest is for when this is sent.
+            self.bell.ring();
+        }
     }
 
     /// Executes every whole request that has arrived. True if the connection is to be closed.

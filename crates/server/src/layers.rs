@@ -9,6 +9,7 @@ use quartet_engine::{Busy, Durability, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_keyvalue::KeyValue;
+use quartet_layer_redis::client_memory::ClientMemory;
 use quartet_layer_redis::commands::scripting::budget::LongScripts;
 use quartet_layer_redis::gate::Directory;
 use quartet_layer_redis::{Identity, Redis};
@@ -39,6 +40,8 @@ pub struct LayerMaker {
     pub budget_source: &'static str,
     /// One for all, as they share the lock that a long script holds.
     pub long_scripts: Arc<LongScripts>,
+    /// One for all, as they share the machine.
+    pub client_memory: Arc<ClientMemory>,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
     /// One for all: it keeps its connections and knows which issuers to trust.
@@ -98,6 +101,7 @@ impl LayerMaker {
         layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
         layer.log = Arc::new(log_of_scripts);
         layer.long_scripts = self.long_scripts.clone();
+        layer.clients.memory = self.client_memory.clone();
         layer
     }
 

@@ -40,6 +40,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
+use quartet_layer_redis::client_memory::{self, ClientMemory};
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::LogError;
 use quartet_model::LayerId;
@@ -70,6 +71,9 @@ use crate::tls::Tls;
 
 /// How often expired keys are removed.
 const EXPIRY_CYCLE: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether connections take too much.
+const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
 
 /// How often connections are looked through for buffers that nobody uses, and databases for layers that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
@@ -171,6 +175,7 @@ impl Server {
             identity: identity(&engine, &settings, port, startup_bytes),
             budget_source: budget.source,
             long_scripts: Arc::default(),
+            client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget))),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
@@ -408,6 +413,7 @@ fn cycles(
     door: Arc<KeyValueDoor>,
 ) -> Vec<Cycle> {
     let (idle, used) = ((layer.clone(), tenants.clone()), tenants.clone());
+    let evicting = idle.clone();
     vec![
         Cycle::new("expiry", EXPIRY_CYCLE, move || {
             layer.expire_due();
@@ -415,12 +421,30 @@ fn cycles(
             door.maintain();
             tenants.maintain();
         }),
+        Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
+            evict_clients(&evicting.0, &evicting.1);
+        }),
         Cycle::new("idle", IDLE_CYCLE, move || {
-            connection::wake_idle(&idle.0);
+            connection::tidy(&idle.0);
             idle.1.tidy();
         }),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
     ]
+}
+
+/// Closes connections if all of them together take too much.
+fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
+    let mut layers = vec![layer.clone()];
+    layers.extend(tenants.redis_layers());
+    client_memory::evict(layer, &layers);
+}
+
+/// What the buffers of all connections may take if `maxmemory-clients` is 0: a quarter of the process' budget, and never so
+/// little that a few honest clients with large requests would be closed.
+fn client_bytes_max(budget: Budget) -> usize {
+    const LEAST_BYTES: usize = 64 << 20;
+    let quarter = budget.bytes.map_or(usize::MAX, |bytes| (bytes / 4) as usize);
+    quarter.max(LEAST_BYTES)
 }
 
 fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: u64) -> Identity {

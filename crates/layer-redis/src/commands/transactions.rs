@@ -108,6 +108,7 @@ pub fn begin(client: &mut ClientState) {
 pub fn end(client: &mut ClientState) {
     client.multi = None;
     client.shared.multi.store(0, Ordering::Relaxed);
+    client.shared.buffers.queue.store(0, Ordering::Relaxed);
 }
 
 fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

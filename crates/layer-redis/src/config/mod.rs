@@ -189,6 +189,19 @@ impl Config {
             .filter(|bytes| *bytes > 0)
     }
 
+    /// What `maxmemory-clients` allows all connections together, if it allows less than anything.
+    pub fn client_bytes_max(&self) -> Option<usize> {
+        let text = self.text_of("maxmemory-clients");
+        let bytes = match text.strip_suffix('%') {
+            Some(percent) => {
+                let whole = self.maxmemory.load(Ordering::Relaxed);
+                i128::from(whole) * i128::from(values::number(percent)) / 100
+            }
+            None => values::number(&text).into(),
+        };
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+    }
+
     /// The names and values that match one of the patterns, in the table's order, an alias beside its parameter. Hidden
     /// parameters answer to their whole name only.
     pub fn matching(

@@ -163,6 +163,12 @@ impl Tenants {
         }
     }
 
+    /// The Redis layers of the databases that somebody uses.
+    pub fn redis_layers(&self) -> Vec<Arc<Redis>> {
+        let open = self.list_open();
+        open.iter().filter_map(|open| open.redis.get().cloned()).collect()
+    }
+
     /// Work in the background, a little at a time, called about ten times a second.
     pub fn maintain(&self) {
         if self.catalogue.is_empty() {
@@ -193,7 +199,7 @@ impl Tenants {
         }
         for open in self.list_open() {
             if let Some(layer) = open.redis.get() {
-                connection::wake_idle(layer);
+                connection::tidy(layer);
                 save_users(layer);
             }
         }

@@ -173,7 +173,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
     writeln!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
-         qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
+         qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
          user={} redir={} resp={} watch={} lib-name={} lib-ver={} capa={}",
         client.id,
         client.address,
@@ -194,7 +194,8 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
             load(&client.buffers.input)
         },
         load(&client.buffers.input_free),
-        load(&client.buffers.output),
+        load(&client.buffers.queue),
+        load(&client.buffers.output) + load(&client.buffers.mailbox),
         client.buffers.total(),
         client.last_command(),
         String::from_utf8_lossy(&user.name),

@@ -298,7 +298,7 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("expired_subkeys", load(&statistics.expired_fields)),
             ("expired_keys", load(&statistics.expired_keys)),
             ("evicted_keys", load(&statistics.evicted_keys)),
-            ("evicted_clients", 0),
+            ("evicted_clients", load(&statistics.evicted_clients)),
             ("expired_time_cap_reached_count", 0),
             ("total_eviction_exceeded_time", 0),
             ("migrate_cached_sockets", 0),
