@@ -52,5 +52,6 @@ class Admin:
 
     def metrics(self) -> str:
         url = f"http://127.0.0.1:{self.server.http_port}/metrics"
-        with urllib.request.urlopen(url, timeout=30) as reply:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.key}"} if self.key else {})
+        with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.read().decode()

@@ -272,7 +272,12 @@ fn retry(
     let text = match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
         Ok(hold) => return Some(hold),
         Err(
-            Failure::Block(_) | Failure::After(_) | Failure::Elsewhere(_) | Failure::Kept { .. } | Failure::Overrun,
+            Failure::Block(_)
+            | Failure::After(_)
+            | Failure::Elsewhere(_)
+            | Failure::TooSoon { .. }
+            | Failure::Kept { .. }
+            | Failure::Overrun,
         ) => return None,
         Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
         Err(Failure::Error(text)) => text.to_owned(),

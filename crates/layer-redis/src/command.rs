@@ -25,6 +25,10 @@ pub enum Failure {
         text: String,
         counted: bool,
     },
+    /// There were wrong passwords before this one, which is looked at only after so long.
+    TooSoon {
+        micros: u64,
+    },
     /// The credentials open another logical database: the connection is to go on there, with this request.
     Elsewhere(Door),
     /// A script takes too long for the thread that runs it: take all back and run it where it may take long.

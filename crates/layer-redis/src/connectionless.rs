@@ -30,7 +30,7 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
         Group::Transactions => true,
         Group::PubSub => pubsub::changes_subscriptions(command),
         Group::Stream => command.has(BLOCKING) && may_wait(command, arguments),
-        _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync"),
+        _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync" | "migrate"),
     }
 }
 
@@ -75,6 +75,7 @@ mod tests {
             "SELECT 1",
             "CLIENT TRACKING ON",
             "MONITOR",
+            "MIGRATE 127.0.0.1 6379 a 0 1000",
             "RESET",
             "QUIT",
         ] {

@@ -58,6 +58,8 @@ pub trait Directory: Send + Sync {
 #[derive(Debug)]
 pub struct Door {
     pub database: DatabaseId,
+    /// What was given as the user's name, which leads here.
+    pub name: Vec<u8>,
     pub user: Vec<u8>,
     pub password: Vec<u8>,
 }
@@ -76,6 +78,7 @@ const OPERATORS: &[&str] = &[
     "failover",
     "module",
     "acl|load",
+    "migrate",
 ];
 
 /// Parameters that CONFIG SET changes where there is a gate: those that concern one database and can cost nobody else.

@@ -28,6 +28,7 @@ pub mod gate;
 pub mod glob;
 pub mod keyspace;
 pub mod latency;
+pub mod login_guard;
 pub mod long_double;
 pub mod long_run;
 pub mod mailbox;
@@ -62,6 +63,7 @@ use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::channels::Channels;
 use crate::clients::Clients;
+use crate::commands::migration::Targets;
 use crate::commands::scripting::Log;
 use crate::commands::scripting::budget::LongScripts;
 use crate::commands::scripting::script::Scripts;
@@ -70,6 +72,7 @@ use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
 use crate::gate::{Directory, Gate};
 use crate::latency::LatencyEvents;
+use crate::login_guard::LoginGuard;
 use crate::long_run::LeftBehind;
 use crate::outbox::Outbox;
 use crate::pause::Pause;
@@ -118,6 +121,10 @@ pub struct Redis {
     /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
     /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
     pub reply_bytes_max: AtomicUsize,
+    /// Slows down those who try passwords.
+    pub login_guard: Arc<LoginGuard>,
+    /// Where MIGRATE may send keys.
+    pub migration_targets: Targets,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
@@ -203,6 +210,8 @@ impl Redis {
             gate: None,
             realm: Vec::new(),
             directory: None,
+            login_guard: Arc::default(),
+            migration_targets: Targets::Any,
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
             cursors: Mutex::default(),
             random: Random::default(),

@@ -25,6 +25,7 @@ use crate::commands::{scripting, transactions};
 use crate::context::Context;
 use crate::gate::Door;
 use crate::keyspace::NAME_BYTES_MAX;
+use crate::login_guard::peer_of;
 use crate::long_run::{Abandoned, LongRun};
 use crate::slowlog::SlowCommand;
 use crate::statistics::CommandCounter;
@@ -60,6 +61,8 @@ pub struct Session {
     blocked: bool,
     /// The next request waits for the end of CLIENT PAUSE, at this time.
     paused_until_ms: Option<u64>,
+    /// The next request shows a password after wrong ones, and waits until this time.
+    held_until_ms: Option<u64>,
     /// The request that is next goes on in another logical database.
     door: Option<Door>,
 }
@@ -90,6 +93,7 @@ impl Session {
             deadline_ms: None,
             blocked: false,
             paused_until_ms: None,
+            held_until_ms: None,
             door: None,
         }
     }
@@ -119,15 +123,16 @@ impl Session {
         self.is_blocked() || shared.monitor.load(Ordering::Relaxed) || shared.subscriptions.any()
     }
 
-    /// The current command waits for a key, or the next one for the end of a pause: receive nothing until
+    /// The current command waits for a key, or the next one for the end of a pause or of a delay of passwords: receive nothing until
     /// [`Session::take_mail`], called at the deadline or when the client is woken, has made this false.
     pub fn is_blocked(&self) -> bool {
-        self.blocked || self.paused_until_ms.is_some()
+        self.blocked || self.paused_until_ms.is_some() || self.held_until_ms.is_some()
     }
 
     /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.paused_until_ms.or(self.deadline_ms.filter(|_| self.blocked))
+        let waiting = self.paused_until_ms.or(self.held_until_ms);
+        waiting.or(self.deadline_ms.filter(|_| self.blocked))
     }
 
     /// Executes the whole requests at the start of `input`, at most a lock's worth, and appends their replies to `out`.
@@ -203,7 +208,7 @@ impl Session {
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     }
                     self.parser = parser;
-                    if self.door.is_some() {
+                    if self.door.is_some() || self.held_until_ms.is_some() {
                         break;
                     }
                     received.consumed += consumed;
@@ -234,6 +239,8 @@ impl Session {
             return Ok(false);
         };
         if there.users.authenticate(&door.user, &door.password).is_none() {
+            let peer = peer_of(&self.client.shared.address);
+            here.login_guard.failed(peer, &door.name, here.engine.now_micros());
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return Ok(false);
         }
@@ -280,6 +287,9 @@ impl Session {
     pub fn time_out(&mut self) {
         if self.paused_until_ms.is_some() {
             return self.resume_if_over();
+        }
+        if self.held_until_ms.take().is_some() {
+            return;
         }
         let Ok(mut home) = self.layer.home_in_time() else {
             self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
@@ -437,6 +447,10 @@ impl Session {
                 self.door = Some(door);
                 return;
             }
+            Err(Failure::TooSoon { micros }) => {
+                out.truncate(replies_start);
+                return self.hold_back(layer, micros);
+            }
             Err(Failure::Overrun) => {
                 out.truncate(replies_start);
                 self.client.failure_hold = Hold::ZERO;
@@ -554,6 +568,10 @@ impl Session {
                 self.door = Some(door);
                 return;
             }
+            Err(Failure::TooSoon { micros }) => {
+                out.truncate(start);
+                return self.hold_back(layer, micros);
+            }
             Err(other) => unreachable!("{other:?} needs the lock"),
         };
         let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
@@ -567,6 +585,11 @@ impl Session {
         }
         self.error(layer, &text, start, out);
         self.mute(start, false, out);
+    }
+
+    /// The request is looked at again after so long.
+    fn hold_back(&mut self, layer: &Redis, micros: u64) {
+        self.held_until_ms = Some((layer.engine.now_micros() + micros).div_ceil(1000));
     }
 
     /// Leaves MULTI without the lock.
@@ -865,7 +888,8 @@ pub fn call(
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
-        Ok((Handled::Waits(_), _)) | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_), _)) => {}
+        Ok((Handled::Waits(_), _))
+        | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_) | Failure::TooSoon { .. }, _)) => {}
         Err(ExecuteError::Layer(Failure::After(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -990,7 +1014,7 @@ pub fn call_queued(
             EmptyReply::Null => context.reply.null(),
             EmptyReply::NullArray => context.reply.null_array(),
         },
-        Err(Failure::After(_) | Failure::Elsewhere(_)) => {
+        Err(Failure::After(_) | Failure::Elsewhere(_) | Failure::TooSoon { .. }) => {
             context.reply.error("ERR Command not allowed inside a transaction");
         }
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, TlsFiles};
+use quartet_server::{Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, Targets, TlsFiles};
 use serde::Deserialize;
 
 /// Where the data lies if nobody says otherwise.
@@ -101,6 +101,9 @@ pub struct ServeArguments {
     /// Seconds that a new connection may take to authenticate [default: 5]
     #[arg(long, env = "QUARTET_AUTHENTICATION_SECONDS")]
     authentication_seconds: Option<u64>,
+    /// Where MIGRATE may send keys: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
+    #[arg(long, env = "QUARTET_MIGRATE_TARGETS")]
+    migrate_targets: Option<String>,
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
@@ -157,6 +160,7 @@ impl ServeArguments {
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
+            migrate_targets: self.migrate_targets.or(file.migrate_targets),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
             memory_bytes: self.memory_bytes.or(file.memory_bytes),
             log_format: self.log_format.or(file.log_format),
@@ -213,6 +217,7 @@ impl ServeArguments {
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
             purge: crate::allocator::purge,
+            migration_targets: self.migration_targets()?,
             config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
         })
     }
@@ -228,6 +233,16 @@ impl ServeArguments {
             limits.transaction_bytes_max = bytes.min(KeyValueLimits::TRANSACTION_BYTES_MAX);
         }
         limits
+    }
+
+    fn migration_targets(&self) -> Result<Targets> {
+        match &self.migrate_targets {
+            Some(given) => given
+                .parse()
+                .map_err(|reason: String| anyhow::anyhow!("migrate-targets: {reason}")),
+            None if self.dev => Ok(Targets::Any),
+            None => Ok(Targets::Listed(Vec::new())),
+        }
     }
 }
 

@@ -9,8 +9,7 @@
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials in the place of the old
 //! ```
 //!
-//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`. A browser cannot send that header from a page of
-//! somebody else's without being refused first, so no page can use a developer's server.
+//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other sites are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +25,7 @@ use crate::http_connection::{Answer, Credential, Head, HeadShows};
 use crate::layers::DEFAULT_DATABASE;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
+use crate::web_pages::{self, comes_from_elsewhere};
 
 /// The root key of a server started with `--dev`.
 const DEVELOPMENT_KEY: &str = "dev";
@@ -39,6 +39,7 @@ const CREATED: u16 = 201;
 const NO_CONTENT: u16 = 204;
 const BAD_REQUEST: u16 = 400;
 const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const METHOD_NOT_ALLOWED: u16 = 405;
 const CONFLICT: u16 = 409;
@@ -50,6 +51,8 @@ pub struct Admin {
     tenants: Arc<Tenants>,
     default: Arc<Redis>,
     key_sha256: [u8; 32],
+    /// The key is one that everybody knows.
+    is_development: bool,
 }
 
 /// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
@@ -95,6 +98,7 @@ impl Admin {
             tenants,
             default,
             key_sha256,
+            is_development: *credentials == Credentials::None,
         }
     }
 
@@ -118,11 +122,20 @@ impl Admin {
     }
 
     pub fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if self.is_development && comes_from_elsewhere(head) {
+            return HeadShows::Answer(whole(FORBIDDEN, &json!({ "error": web_pages::REFUSAL })));
+        }
         if has_key(head, self.key_sha256) {
             return HeadShows::Credential;
         }
-        let error = json!({ "error": "the root key is missing or wrong" });
-        HeadShows::Answer(whole(UNAUTHORIZED, &error))
+        let mut refusal = whole(UNAUTHORIZED, &json!({ "error": "the root key is missing or wrong" }));
+        refusal.credential = Credential::Wrong;
+        HeadShows::Answer(refusal)
+    }
+
+    /// The request shows the root key.
+    pub fn is_operators(&self, head: &Head<'_>) -> bool {
+        matches!(self.judge_head(head), HeadShows::Credential)
     }
 
     fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {

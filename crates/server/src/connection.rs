@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use crate::bell::{Bell, Porter};
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
-use crate::migration;
 use crate::pace::Pace;
 use crate::settings::Settings;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
@@ -596,22 +595,23 @@ impl Connection {
                 drop(long_turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
-            After::Migrate(migration) => self.migrate(&migration).await,
+            After::Migrate(migration) => self.migrate(Arc::from(migration)).await,
         }
     }
 
     /// What another server is sent can not be taken back, so it waits until it is durable here.
-    async fn migrate(&mut self, migration: &Migration) {
+    async fn migrate(&mut self, migration: Arc<Migration>) {
         self.waiters.durable(self.hold).await;
-        let mut stop = self.stop.clone();
+        let (mut stop, tenants) = (self.stop.clone(), self.player.tenants().clone());
+        let migrations = &tenants.maker.migrations;
         let (replies, broken) = tokio::select! {
-            conversation = migration::talk(migration) => conversation,
+            conversation = migrations.talk(migration.clone()) => conversation,
             _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),
         };
         loop {
             let ended = self
                 .session
-                .end_migration(migration, &replies, broken, &mut self.output);
+                .end_migration(&migration, &replies, broken, &mut self.output);
             match ended {
                 Some(hold) => return self.hold = self.hold.max(hold),
                 None => tokio::time::sleep(BUSY_RETRY).await,

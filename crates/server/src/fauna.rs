@@ -13,24 +13,30 @@ use quartet_tenancy::{Access, Charge, Database, Exceeded};
 use crate::http_connection::{
     Answer, Credential, Followed, Follower, Following, Head, HeadShows, HttpLayer, Soon, Wake,
 };
+use crate::settings::Credentials;
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
+use crate::web_pages::{self, comes_from_elsewhere};
 
 /// The secret that every local setup of FaunaDB uses.
 pub const DEVELOPMENT_SECRET: &str = "secret";
 const UNAUTHORIZED: u16 = 401;
+const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.
 const PIECES_AT_ONCE: usize = 64;
 
 pub struct FaunaHttp {
     layer: Arc<Fauna>,
     tenants: Arc<Tenants>,
+    /// The root secret is one that everybody knows.
+    is_development: bool,
 }
 
 impl FaunaHttp {
     pub fn new(layer: Fauna, tenants: Arc<Tenants>) -> FaunaHttp {
         FaunaHttp {
             layer: Arc::new(layer),
+            is_development: tenants.maker.settings.credentials == Credentials::None,
             tenants,
         }
     }
@@ -64,6 +70,20 @@ impl FaunaHttp {
             layer,
             _entered: entered,
         }))
+    }
+
+    /// The refusal of a page of another site, which may not use the secret that everybody knows.
+    fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
+        if !self.is_development || !comes_from_elsewhere(head) {
+            return None;
+        }
+        let refusal = web_pages::REFUSAL;
+        let body = format!("{{\"errors\":[{{\"code\":\"permission denied\",\"description\":\"{refusal}\"}}]}}");
+        let mut answer = Answer::settled(FORBIDDEN, body);
+        answer
+            .headers
+            .push(("content-type", "application/json;charset=utf-8".into()));
+        Some(answer)
     }
 
     fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
@@ -142,7 +162,7 @@ fn whole(reply: Reply) -> Answer {
     // Only what was evaluated has a time.
     let is_timed = reply.headers.iter().any(|(name, _)| *name == "x-txn-time");
     let credential = match reply.status {
-        UNAUTHORIZED => Credential::Absent,
+        UNAUTHORIZED => Credential::Wrong,
         _ if is_timed => Credential::Right,
         _ => Credential::Absent,
     };
@@ -166,6 +186,9 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if let Some(refusal) = self.refused_page(head) {
+            return HeadShows::Answer(refusal);
+        }
         let Ok(inside) = self.enter(head) else {
             return HeadShows::Name;
         };
@@ -195,6 +218,10 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+        // What is left to `answer` and `follow` has come through here.
+        if let Some(refusal) = self.refused_page(head) {
+            return Soon::Answered(refusal);
+        }
         let Some(sent) = body else {
             return Soon::Answered(self.answer(head, None));
         };

@@ -35,12 +35,12 @@ impl HttpPages {
     }
 
     /// The pages for those who look after the server. No command is called like one of them.
-    fn page(&self, path: &str) -> Option<Answer> {
-        match path {
+    fn page(&self, head: &Head<'_>) -> Option<Answer> {
+        match head.path() {
             "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
             "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
             "/metrics" => Some(text(
-                metrics::render(&self.layer, &self.tenants),
+                metrics::render(&self.layer, &self.tenants, self.admin.is_operators(head)),
                 "text/plain; version=0.0.4",
             )),
             _ => None,
@@ -60,7 +60,7 @@ impl HttpLayer for HttpPages {
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        match self.page(head.path()) {
+        match self.page(head) {
             Some(page) => page,
             None if Admin::answers(head.path()) => self.admin.answer(head, body),
             None => self.rest.answer(head, body),
@@ -68,7 +68,7 @@ impl HttpLayer for HttpPages {
     }
 
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
-        match self.page(head.path()) {
+        match self.page(head) {
             Some(page) => HeadShows::Answer(page),
             None if Admin::answers(head.path()) => self.admin.judge_head(head),
             None => self.rest.judge_head(head),
@@ -76,7 +76,7 @@ impl HttpLayer for HttpPages {
     }
 
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
-        match self.page(head.path()) {
+        match self.page(head) {
             Some(page) => Soon::Answered(page),
             // A change waits for the lock and for the log.
             None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => Soon::Busy,

@@ -21,9 +21,10 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quartet_engine::Hold;
+use quartet_layer_redis::login_guard::LoginGuard;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -163,6 +164,7 @@ pub struct Dealer {
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
     pub stranger_bytes: Arc<StrangerBytes>,
+    pub login_guard: Arc<LoginGuard>,
     pub threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
@@ -222,6 +224,7 @@ impl Dealer {
                 permit: Arc::new(permit),
                 address,
                 stranger_bytes: self.stranger_bytes.clone(),
+                login_guard: self.login_guard.clone(),
             },
             layer: self.layer.clone(),
             evicted,
@@ -235,6 +238,7 @@ pub struct Peer {
     permit: Arc<Permit>,
     address: IpAddr,
     stranger_bytes: Arc<StrangerBytes>,
+    login_guard: Arc<LoginGuard>,
 }
 
 impl Peer {
@@ -256,11 +260,17 @@ impl Peer {
         self.stranger_bytes.input(self.address)
     }
 
-    /// Learns from an answer who the peer is.
+    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the later the more of them there
+    /// were; what is right is never held up.
     #[inline]
-    fn answered(&self, answer: &Answer) {
-        if answer.credential == Credential::Right {
-            self.permit.authenticated();
+    fn answered(&self, answer: &mut Answer) {
+        match answer.credential {
+            Credential::Right => self.permit.authenticated(),
+            Credential::Wrong => {
+                let delay_micros = self.login_guard.failed(self.address, HTTP_USER, now_micros());
+                answer.pause = answer.pause.max(Duration::from_micros(delay_micros));
+            }
+            Credential::Absent => {}
         }
     }
 }
@@ -274,8 +284,17 @@ impl Peer {
             permit: Arc::new(permit),
             address: IpAddr::from([127, 0, 0, 1]),
             stranger_bytes,
+            login_guard: Arc::default(),
         }
     }
+}
+
+/// Stands for the user: a wrong token names none.
+const HTTP_USER: &[u8] = b"";
+
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.

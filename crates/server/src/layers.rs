@@ -12,12 +12,14 @@ use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::client_memory::ClientMemory;
 use quartet_layer_redis::commands::scripting::budget::LongScripts;
 use quartet_layer_redis::gate::Directory;
+use quartet_layer_redis::login_guard::LoginGuard;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::Database;
 
 use crate::StopRequest;
 use crate::fauna::DEVELOPMENT_SECRET;
+use crate::migration::Migrations;
 use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::tenants::gate::{RedisGate, has_no_room};
@@ -42,6 +44,9 @@ pub struct LayerMaker {
     pub long_scripts: Arc<LongScripts>,
     /// One for all, as they share the machine.
     pub client_memory: Arc<ClientMemory>,
+    /// One for all, so that nobody gets more attempts by asking elsewhere.
+    pub login_guard: Arc<LoginGuard>,
+    pub migrations: Migrations,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
     /// One for all: it keeps its connections and knows which issuers to trust.
@@ -102,6 +107,8 @@ impl LayerMaker {
         layer.log = Arc::new(log_of_scripts);
         layer.long_scripts = self.long_scripts.clone();
         layer.clients.memory = self.client_memory.clone();
+        layer.login_guard = self.login_guard.clone();
+        layer.migration_targets = self.settings.migration_targets.clone();
         layer
     }
 

@@ -30,6 +30,7 @@ mod stranger_bytes;
 mod tenants;
 mod tls;
 mod users;
+mod web_pages;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +51,7 @@ use tokio::sync::{mpsc, watch};
 pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
+pub use quartet_layer_redis::commands::migration::Targets;
 pub use settings::{Credentials, Data, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
@@ -64,6 +66,7 @@ use crate::http_connection::{HttpAccepted, HttpLayer};
 use crate::keyvalue::{KeyValueAccepted, KeyValueDoor};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
+use crate::migration::Migrations;
 use crate::neighbours::Neighbours;
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
@@ -176,6 +179,8 @@ impl Server {
             budget_source: budget.source,
             long_scripts: Arc::default(),
             client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget))),
+            login_guard: Arc::default(),
+            migrations: Migrations::default(),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
@@ -389,6 +394,7 @@ impl Worker {
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
                 stranger_bytes: listening.stranger_bytes.clone(),
+                login_guard: self.tenants.maker.login_guard.clone(),
                 threads: listening.threads.clone(),
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));

@@ -11,8 +11,8 @@ use crate::layers::DEFAULT_DATABASE;
 use crate::resources;
 use crate::tenants::Tenants;
 
-/// All metrics as text.
-pub fn render(layer: &Redis, tenants: &Tenants) -> String {
+/// All metrics as text. Who the databases' owners are, and what they use, is the operator's to know.
+pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> String {
     let mut text = String::new();
     let engine = layer.engine.statistics();
     let redis = &layer.statistics;
@@ -174,7 +174,9 @@ pub fn render(layer: &Redis, tenants: &Tenants) -> String {
          quartet_redis_durability{{mode=\"{durability}\"}} 1"
     );
     commands(layer, &mut text);
-    databases(tenants, &mut text);
+    if is_for_operators {
+        databases(tenants, &mut text);
+    }
     text
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::Durability;
 use quartet_layer_fauna::Operations;
+use quartet_layer_redis::commands::migration::Targets;
 use quartet_layer_redis::config::Config;
 
 use crate::layers::appendfsync;
@@ -81,6 +82,8 @@ pub struct Settings {
     pub memory_bytes: Option<u64>,
     /// Gives the system back what the allocator keeps for later.
     pub purge: fn(),
+    /// Where the operator's MIGRATE may send keys.
+    pub migration_targets: Targets,
     pub config_file: Option<String>,
 }
 
@@ -262,6 +265,7 @@ mod tests {
             log_segment_bytes: 1,
             memory_bytes: Some(0),
             purge: || {},
+            migration_targets: Targets::Any,
             config_file: None,
         };
         let config = Config::default();

@@ -5,10 +5,11 @@
 //! connection is turned away; connections that have authenticated are not counted here.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use quartet_layer_redis::login_guard::network_of;
 
 /// What all strangers may make the server keep.
 const TOTAL_BYTES_MAX: usize = 128 << 20;
@@ -87,17 +88,6 @@ impl Drop for StrangerInput {
     }
 }
 
-/// One subscriber of IPv6 has a whole network of 64 bits.
-pub fn network_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,13 +108,5 @@ mod tests {
         drop((first, second, other));
         let kept = budget.kept.lock();
         assert_eq!((kept.total, kept.by_peer.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_network_of_ipv6_is_one_peer() {
-        let of = |text: &str| network_of(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:ffff::"));
-        assert_ne!(of("2001:db8:1:2::"), of("2001:db8:1:3::"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

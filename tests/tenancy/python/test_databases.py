@@ -279,6 +279,10 @@ def test_metering_and_metrics(host, admin):
         assert 'quartet_database_commands_total{database="shop"} 14\n' in metrics
         assert 'quartet_database_commands_total{database="quiet"} 0\n' in metrics
         assert f'quartet_database_stored_bytes{{database="shop"}} {usage["stored_bytes"]}\n' in metrics
+        # Strangers are told nothing of who is there.
+        for key in ("", "wrong"):
+            public = Admin(host, key).metrics()
+            assert "quartet_transactions_total" in public and "shop" not in public and "quiet" not in public
     table = dynamodb.connect(host, key=access_key(shop))
     make_table(table)
     table.put_item(TableName="table", Item={"k": {"S": "k"}, "v": {"S": "v" * 3000}})

@@ -22,6 +22,8 @@ const OPTIONS_AT: usize = 6;
 const KEY_AT: usize = 3;
 /// How long each step may take if nothing is said.
 const TIMEOUT_MS: u64 = 1000;
+/// A longer one is taken for this.
+const TIMEOUT_MS_MAX: u64 = 60_000;
 
 pub const COMMANDS: &[Command] = &[command(
     "migrate",
@@ -67,6 +69,49 @@ pub fn secrets(arguments: Arguments<'_>) -> Vec<usize> {
         position += 1 + count;
     }
     secrets
+}
+
+/// Where keys may be sent. Whoever may run MIGRATE would otherwise make the server connect anywhere in its own network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    Any,
+    /// Hosts, as MIGRATE names them, and ports.
+    Listed(Vec<(String, u16)>),
+}
+
+impl Targets {
+    fn check(&self, host: &str, port: u16) -> Result<(), Failure> {
+        let is_allowed = match self {
+            Targets::Any => true,
+            Targets::Listed(listed) => listed
+                .iter()
+                .any(|(name, number)| name.eq_ignore_ascii_case(host) && *number == port),
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        Err(format!("ERR MIGRATE to {host}:{port} is not allowed; the server's option --migrate-targets names the targets that are").into())
+    }
+}
+
+impl std::str::FromStr for Targets {
+    type Err = String;
+
+    /// `any`, or HOST:PORT with commas between.
+    fn from_str(text: &str) -> Result<Targets, String> {
+        if text == "any" {
+            return Ok(Targets::Any);
+        }
+        let target = |target: &str| {
+            let (host, port) = target.trim().rsplit_once(':')?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            Some((host.to_owned(), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
+        };
+        let targets: Option<Vec<(String, u16)>> = text.split(',').map(target).collect();
+        let targets =
+            targets.ok_or_else(|| format!("'{text}' is neither \"any\" nor HOST:PORT with commas between"))?;
+        Ok(Targets::Listed(targets))
+    }
 }
 
 /// Keys on their way.
@@ -157,13 +202,15 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         timeout_ms: u64::try_from(timeout_ms)
             .ok()
             .filter(|&ms| ms > 0)
-            .unwrap_or(TIMEOUT_MS),
+            .unwrap_or(TIMEOUT_MS)
+            .min(TIMEOUT_MS_MAX),
         requests: Vec::new(),
         has_credentials: !options.credentials.is_empty(),
         keeps_keys: options.keeps_keys,
         db: context.client.db,
         sent: Vec::new(),
     };
+    context.layer.migration_targets.check(&migration.host, migration.port)?;
     if migration.has_credentials {
         let words: Vec<&[u8]> = [b"AUTH".as_slice()].into_iter().chain(options.credentials).collect();
         encode_command(&words, &mut migration.requests);

@@ -17,6 +17,7 @@ use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer, Soon};
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
+use crate::web_pages::{self, comes_from_elsewhere};
 use signature::Caller;
 pub use signature::Verifier;
 
@@ -61,7 +62,11 @@ impl DynamoDbHttp {
         };
         let (target, caller) = match self.authenticate(head, sent) {
             Ok(authenticated) => authenticated,
-            Err(failure) => return Soon::Answered(self.json(head, kind, refuse_stranger(head, sent, &failure))),
+            Err(failure) => {
+                let mut answer = self.json(head, kind, refuse_stranger(head, sent, &failure));
+                answer.credential = shown_by(&failure);
+                return Soon::Answered(answer);
+            }
         };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
             Ok(body) => self.reply(&target, &caller, sent.len(), &body),
@@ -142,6 +147,13 @@ impl DynamoDbHttp {
         Ok(reply)
     }
 
+    /// The refusal of a page of another site, where nobody is asked who he is.
+    fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
+        let is_refused = self.verifier.accepts_anybody() && comes_from_elsewhere(head);
+        let failure = || Failure::new(Exception::AccessDenied, web_pages::REFUSAL);
+        is_refused.then(|| self.json(head, JSON, Reply::refusing(&failure())))
+    }
+
     /// A browser asks whether it may ask.
     fn preflight(&self, head: &Head<'_>) -> Answer {
         let mut answer = plain(OK, "");
@@ -193,6 +205,9 @@ impl HttpLayer for DynamoDbHttp {
 
     /// A signature covers the body, so a request can be refused before its body is there, but not accepted.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        if let Some(refusal) = self.refused_page(head) {
+            return HeadShows::Answer(refusal);
+        }
         if (head.method, head.path()) != ("POST", "/") {
             return HeadShows::Answer(self.answer(head, Some(b"")));
         }
@@ -202,7 +217,11 @@ impl HttpLayer for DynamoDbHttp {
         match self.verifier.check_head(head, self.now_seconds()) {
             Ok(true) => HeadShows::Credential,
             Ok(false) => HeadShows::Name,
-            Err(failure) => HeadShows::Answer(self.json(head, kind, Reply::refusing(&failure))),
+            Err(failure) => {
+                let mut answer = self.json(head, kind, Reply::refusing(&failure));
+                answer.credential = shown_by(&failure);
+                HeadShows::Answer(answer)
+            }
         }
     }
 
@@ -227,6 +246,9 @@ impl HttpLayer for DynamoDbHttp {
         let header_bytes: usize = headers.map(|header| header.name.len() + header.value.len()).sum();
         if header_bytes > HEAD_BYTES_MAX || head.target.len() > HEAD_BYTES_MAX {
             return Soon::Answered(plain(BAD_REQUEST, ""));
+        }
+        if let Some(refusal) = self.refused_page(head) {
+            return Soon::Answered(refusal);
         }
         let answer = match (head.method, head.path()) {
             ("POST", "/") => match self.player(head).answer_soon(|| self.post(head, body)) {
@@ -269,6 +291,13 @@ fn charge_of(target: &Target, sent_bytes: usize, answered_bytes: usize) -> Charg
             read_milliunits: milliunits(answered_bytes, 4096),
             write_milliunits: 0,
         },
+    }
+}
+
+fn shown_by(failure: &Failure) -> Credential {
+    match failure.exception {
+        Exception::UnrecognizedClient | Exception::InvalidSignature => Credential::Wrong,
+        _ => Credential::Absent,
     }
 }
 

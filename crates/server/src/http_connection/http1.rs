@@ -231,8 +231,8 @@ impl<S: Socket> Connection<S> {
                 (fits.then_some(body), body.len())
             }
             (None, framing) => {
-                if let Err(answer) = self.judge_head(&request) {
-                    self.peer.answered(&answer);
+                if let Err(mut answer) = self.judge_head(&request) {
+                    self.peer.answered(&mut answer);
                     self.consumed += request.head_bytes;
                     return self.outgoing.answer(Writing::last_of(&request), &answer);
                 }
@@ -250,8 +250,8 @@ impl<S: Socket> Connection<S> {
             is_head: request.head.method == "HEAD",
         };
         let next = match self.layer.answer_soon(&request.head, body) {
-            Soon::Answered(answer) => {
-                self.peer.answered(&answer);
+            Soon::Answered(mut answer) => {
+                self.peer.answered(&mut answer);
                 self.outgoing.answer(writing, &answer)
             }
             Soon::Busy if self.busy_since.is_too_long() => {
@@ -416,8 +416,8 @@ impl<S: Socket> Connection<S> {
     async fn take_long(&mut self, long: Long, writing: Writing) -> io::Result<bool> {
         self.send().await?;
         match take_long(self.layer.clone(), long, self.woken.clone()).await {
-            Err(answer) => {
-                self.peer.answered(&answer);
+            Err(mut answer) => {
+                self.peer.answered(&mut answer);
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }

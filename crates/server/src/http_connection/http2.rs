@@ -181,8 +181,9 @@ async fn respond(
         .is_none_or(|bytes| bytes > STRANGER_BODY_BYTES_MAX)
     {
         match with_head(&parts, |head| layer.judge_head(head)) {
-            HeadShows::Answer(answer) => {
-                peer.answered(&answer);
+            HeadShows::Answer(mut answer) => {
+                peer.answered(&mut answer);
+                tokio::time::sleep(answer.pause).await;
                 return Ok(whole(answer, in_flight));
             }
             HeadShows::Credential => peer.permit.authenticated(),
@@ -221,8 +222,8 @@ async fn respond(
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
             Ok(response(status, &headers, Content::GoingOn(receiver), in_flight))
         }
-        Err(answer) => {
-            peer.answered(&answer);
+        Err(mut answer) => {
+            peer.answered(&mut answer);
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }

@@ -107,6 +107,8 @@ pub struct Answer {
 pub enum Credential {
     /// None, or one that was not looked at.
     Absent,
+    /// One that is wrong.
+    Wrong,
     /// One that is right; or none was needed.
     Right,
 }

@@ -10,14 +10,11 @@ use parking_lot::Mutex;
 use quartet_engine::Hold;
 use quartet_layer_redis::acl::User;
 use quartet_layer_redis::command::After;
-use quartet_layer_redis::commands::migration::{Broken, Migration};
 use quartet_layer_redis::{Redis, Session, connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Protocol, Reply};
 use quartet_wire_rest::Commands;
 use tokio::sync::watch;
-
-use crate::migration;
 
 /// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
 const COMMANDS_AT_ONCE: usize = 1000;
@@ -249,7 +246,7 @@ impl Execution {
                 self.note_version();
             }
             After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
-            After::Migrate(migration) => self.migrate(&migration),
+            After::Migrate(_) => unreachable!("refused without a connection"),
         }
     }
 
@@ -257,27 +254,6 @@ impl Execution {
         let ok_bytes = b"+OK\r\n".len();
         self.replies.truncate(self.replies.len().saturating_sub(ok_bytes));
         Reply::new(&mut self.replies, Protocol::Resp2).error(error);
-    }
-
-    /// What another server is sent can not be taken back, so it waits until it is durable here.
-    fn migrate(&mut self, migration: &Migration) {
-        let engine = self.sessions.layer().engine.clone();
-        engine.wait_durable(self.hold);
-        let mut stop = self.sessions.stop.clone();
-        let (replies, broken) = tokio::runtime::Handle::current().block_on(async {
-            tokio::select! {
-                conversation = migration::talk(migration) => conversation,
-                _ = stop.wait_for(|stops| *stops) => (Vec::new(), Some(Broken::Reading)),
-            }
-        });
-        let session = self.session.as_mut().expect("lent until the end");
-        loop {
-            match session.end_migration(migration, &replies, broken, &mut self.replies) {
-                Some(hold) => break self.hold = self.hold.max(hold),
-                None => std::thread::sleep(PAUSE_CHECK),
-            }
-        }
-        self.note_version();
     }
 
     fn note_version(&mut self) {

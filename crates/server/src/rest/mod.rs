@@ -108,9 +108,11 @@ impl Refusal {
         write_text(self.text.as_bytes(), &mut body);
         body.push(b'}');
         let mut answer = answer(self.status, JSON, body, Hold::ZERO);
-        if matches!(self.status, UNAUTHORIZED | METHOD_NOT_ALLOWED) {
-            answer.credential = Credential::Absent;
-        }
+        answer.credential = match self.status {
+            UNAUTHORIZED => Credential::Wrong,
+            METHOD_NOT_ALLOWED => Credential::Absent,
+            _ => Credential::Right,
+        };
         answer
     }
 }

@@ -394,6 +394,7 @@ impl Directory for Doors {
         let name = std::str::from_utf8(name).ok()?;
         let door = |database: &Database, user: &[u8]| Door {
             database: database.id,
+            name: name.as_bytes().to_vec(),
             user: user.to_vec(),
             password: password.to_vec(),
         };

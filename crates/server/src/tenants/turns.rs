@@ -45,7 +45,7 @@ impl Player {
         self.database = database;
     }
 
-    pub fn tenants(&self) -> &Tenants {
+    pub fn tenants(&self) -> &Arc<Tenants> {
         &self.tenants
     }
 

@@ -15,6 +15,7 @@ use crate::clients::{ClientState, ReplyMode};
 use crate::command::*;
 use crate::commands::{pubsub, transactions};
 use crate::context::Context;
+use crate::login_guard::peer_of;
 use crate::{DATABASES, REDIS_VERSION, Redis, errors, parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
@@ -140,11 +141,18 @@ fn authenticate(
     (name, password): (&[u8], &[u8]),
     arguments: Arguments<'_>,
 ) -> Result<(), Failure> {
-    let name = &user_here(layer, name, password)?;
-    let Some(user) = layer.users.authenticate(name, password) else {
-        layer.log_failed_authentication(client, name, arguments);
+    let peer = peer_of(&client.shared.address);
+    let now_micros = layer.engine.now_micros();
+    if let Some(micros) = layer.login_guard.wait_micros(peer, name, password, now_micros) {
+        return Err(Failure::TooSoon { micros });
+    }
+    let name_here = &user_here(layer, name, password)?;
+    let Some(user) = layer.users.authenticate(name_here, password) else {
+        layer.login_guard.failed(peer, name, now_micros);
+        layer.log_failed_authentication(client, name_here, arguments);
         return Err(errors::WRONG_PASSWORD.into());
     };
+    layer.login_guard.succeeded(peer, name, password);
     client.become_user(user);
     client.authenticated = true;
     Ok(())

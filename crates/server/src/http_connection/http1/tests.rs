@@ -11,6 +11,12 @@ use crate::http_connection::{Credential, Followed, Head, IDLE_TIMEOUT, STRANGER_
 use crate::neighbours::Neighbours;
 use crate::stranger_bytes::StrangerBytes;
 
+fn wrong() -> Answer {
+    let mut answer = Answer::settled(401, "who?");
+    answer.credential = Credential::Wrong;
+    answer
+}
+
 /// Answers with the method, the target and the body; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
 struct Telling;
 
@@ -31,7 +37,7 @@ impl HttpLayer for Telling {
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
         match head.header("authorization") {
             Some("right") => HeadShows::Credential,
-            Some(_) => HeadShows::Answer(Answer::settled(401, "who?")),
+            Some(_) => HeadShows::Answer(wrong()),
             None => HeadShows::Name,
         }
     }
@@ -55,6 +61,36 @@ impl HttpLayer for Telling {
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
         (head.target == "/stream").then(|| Ok((200, Headers::new(), Box::new(Counting(0)) as Box<dyn Follower>)))
     }
+}
+
+/// The clock stands still while nothing waits for it.
+#[test]
+fn wrong_credentials_are_answered_later_each_time_and_right_ones_at_once() {
+    let peer = Peer::for_test(StrangerBytes::new());
+    let ask = |credential: &'static str| {
+        let request = format!("POST / HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 50000\r\n\r\n");
+        with_connection_of(peer.clone(), async move |mut client: DuplexStream, _stop| {
+            let started = Instant::now();
+            client.write_all(request.as_bytes()).await.unwrap();
+            if credential == "right" {
+                client.write_all(&[b'x'; 50_000]).await.unwrap();
+            }
+            let mut first = [0; 12];
+            client.read_exact(&mut first).await.unwrap();
+            (started.elapsed(), String::from_utf8(first.to_vec()).unwrap())
+        })
+    };
+    let waits: Vec<Duration> = (0..16).map(|_| ask("wrong").0).collect();
+    assert!(
+        waits[7] < Duration::from_millis(5) && waits[15] > Duration::from_secs(1),
+        "{waits:?}"
+    );
+    assert!(waits.is_sorted_by_key(|wait| wait.as_millis() / 5), "{waits:?}");
+    let (wait, answer) = ask("right");
+    assert!(
+        wait < Duration::from_millis(5) && answer == "HTTP/1.1 200",
+        "{wait:?} {answer}"
+    );
 }
 
 /// Sends two parts, then ends.
