@@ -32,6 +32,13 @@ pub fn render(value: &Value, transaction_micros: u64) -> String {
     renderer.out
 }
 
+/// The value as a version of the API shows it.
+pub fn in_version(value: &Value, version: ApiVersion) -> String {
+    let mut renderer = Renderer::new(0, version);
+    renderer.value(value);
+    renderer.out
+}
+
 /// The body of a good reply.
 pub fn resource(value: &Value, transaction_micros: u64, version: ApiVersion) -> String {
     let mut renderer = Renderer::new(transaction_micros, version);

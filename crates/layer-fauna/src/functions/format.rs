@@ -1,6 +1,7 @@
 //! `format`: Java's formatter, with `%@` and `%^` for the JSON of a value.
 
-use super::strings::shown;
+use super::casts::text_of;
+use crate::api_version::ApiVersion;
 use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::number::java_double;
@@ -21,82 +22,137 @@ struct Specifier {
     width: usize,
     precision: Option<usize>,
     conversion: char,
+    /// As it was written, but for the position.
+    spelling: String,
     /// The second letter of a date conversion, `%tY`.
     date: Option<char>,
 }
 
+/// A piece of the pattern.
+enum Piece {
+    Text(String),
+    Value(Specifier),
+}
+
+/// The whole pattern is read before anything is written.
 pub fn format(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let values = arguments.many(1);
-    let mut out = String::new();
-    let mut chars = arguments.text(0).chars().peekable();
-    let mut next = 0;
-    while let Some(c) = chars.next() {
+    let pieces = pieces(arguments.text(0)).within("format")?;
+    let (mut out, mut next) = (String::new(), 0);
+    for piece in pieces {
         if out.len() > RESULT_BYTES_MAX {
             return Err(Errors::argument("Result string exceeds the size limit.")).within("format");
         }
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let specifier = parse(&mut chars).within("format")?;
-        match specifier.conversion {
-            '%' => out.push_str(&padded("%".into(), &specifier)),
-            'n' => out.push('\n'),
-            _ => {
-                let index = specifier.position.map_or(next, |position| position.saturating_sub(1));
-                next += usize::from(specifier.position.is_none());
-                let value = values
-                    .get(index)
-                    .ok_or_else(|| Errors::argument("format specifiers count must be <= arguments size"));
-                let value = value.within("format")?;
-                evaluation.make(value.size().bytes as usize)?;
-                let text = one(&specifier, value).within_index(index).within("values")?;
-                out.push_str(&padded(text, &specifier));
-            }
+        match piece {
+            Piece::Text(text) => out.push_str(&text),
+            Piece::Value(specifier) => out.push_str(&written(evaluation, &specifier, values, &mut next)?),
         }
     }
     Ok(Value::string(out))
 }
 
-fn invalid() -> Errors {
-    Errors::argument("Invalid format string.")
+fn written(
+    evaluation: &mut Evaluation<'_>,
+    specifier: &Specifier,
+    values: &[Value],
+    next: &mut usize,
+) -> Result<String> {
+    let (index, message) = match specifier.position {
+        Some(position) => (position.saturating_sub(1), "index must be >= 1 and <= arguments size"),
+        None => {
+            *next += 1;
+            (*next - 1, "format specifiers count must be <= arguments size")
+        }
+    };
+    let value = values.get(index).ok_or_else(|| Errors::argument(message));
+    let value = value.within("format")?;
+    // Each value is formatted by itself: there is none before it to take again.
+    if specifier.flags.contains('<') {
+        return Err(invalid(&specifier.spelling)).within("format");
+    }
+    evaluation.make(value.size().bytes as usize)?;
+    let text = one(specifier, value).within_index(index).within("values")?;
+    Ok(padded(text, specifier))
+}
+
+fn invalid(conversion: &str) -> Errors {
+    Errors::argument(format!("Invalid conversion format '{conversion}'."))
+}
+
+fn pieces(pattern: &str) -> Result<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    let mut rest = pattern;
+    while let Some(at) = rest.find('%') {
+        pieces.push(Piece::Text(rest[..at].to_owned()));
+        let mut chars = rest[at + 1..].chars().peekable();
+        let specifier = parse(&mut chars)?;
+        rest = &rest[rest.len() - chars.map(char::len_utf8).sum::<usize>()..];
+        pieces.push(match specifier.conversion {
+            '%' => Piece::Text("%".to_owned()),
+            'n' => Piece::Text("\n".to_owned()),
+            _ => Piece::Value(specifier),
+        });
+    }
+    pieces.push(Piece::Text(rest.to_owned()));
+    Ok(pieces)
 }
 
 fn parse(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Specifier> {
-    let mut specifier = Specifier::default();
+    let mut specifier = Specifier {
+        spelling: "%".to_owned(),
+        ..Specifier::default()
+    };
     let mut number: Option<usize> = None;
     loop {
-        let c = chars.next().ok_or_else(invalid)?;
+        let Some(c) = chars.next() else {
+            return Err(invalid(&specifier.spelling));
+        };
+        specifier.spelling.push(c);
         match c {
-            '-' | '#' | '+' | ' ' | ',' | '(' => specifier.flags.push(c),
+            '-' | '#' | '+' | ' ' | ',' | '(' | '<' => specifier.flags.push(c),
             '0' if number.is_none() => specifier.flags.push(c),
-            '0'..='9' => number = Some(digits(number.unwrap_or(0), c)?),
-            '$' => specifier.position = Some(number.take().ok_or_else(invalid)?),
+            '0'..='9' => {
+                let longer = digits(number.unwrap_or(0), c);
+                number = Some(longer.ok_or_else(|| invalid(&specifier.spelling))?);
+            }
+            '$' if number.is_some() => {
+                specifier.position = number.take();
+                // The position is no part of what messages show.
+                specifier.spelling = "%".to_owned();
+            }
             '.' => {
                 let mut precision = 0;
                 while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                    precision = digits(precision, digit)?;
+                    specifier.spelling.push(digit);
+                    precision = digits(precision, digit).ok_or_else(|| invalid(&specifier.spelling))?;
                 }
                 specifier.precision = Some(precision);
             }
-            conversion => {
+            't' | 'T' => {
+                specifier.conversion = c;
+                specifier.date = chars.next_if(char::is_ascii_alphabetic);
+                specifier.spelling.extend(specifier.date);
                 specifier.width = number.unwrap_or(0);
-                specifier.conversion = conversion;
-                if matches!(conversion, 't' | 'T') {
-                    specifier.date = chars.next_if(char::is_ascii_alphabetic);
-                }
                 return Ok(specifier);
+            }
+            'f' | 'e' | 'E' | 'g' | 'G' | 'd' | 'x' | 'X' | 'o' | 's' | 'S' | 'b' | 'B' | '%' | 'n' | '@' | '^' => {
+                specifier.width = number.unwrap_or(0);
+                specifier.conversion = c;
+                return Ok(specifier);
+            }
+            other => {
+                if !other.is_ascii_alphabetic() {
+                    specifier.spelling.pop();
+                }
+                return Err(invalid(&specifier.spelling));
             }
         }
     }
 }
 
-fn digits(number: usize, digit: char) -> Result<usize> {
+fn digits(number: usize, digit: char) -> Option<usize> {
     let number = number * 10 + digit.to_digit(10).unwrap_or(0) as usize;
-    match number <= WIDTH_MAX {
-        true => Ok(number),
-        false => Err(invalid()),
-    }
+    (number <= WIDTH_MAX).then_some(number)
 }
 
 fn padded(text: String, specifier: &Specifier) -> String {
@@ -117,7 +173,7 @@ fn padded(text: String, specifier: &Specifier) -> String {
 
 fn one(specifier: &Specifier, value: &Value) -> Result<String> {
     let text = match specifier.conversion.to_ascii_lowercase() {
-        's' => cut(plain(value), specifier),
+        's' => cut(plain(value)?, specifier),
         'b' => cut(boolean(value), specifier),
         'd' => signed_integer(integer(value)?, specifier),
         'x' => match integer(value)? {
@@ -129,21 +185,17 @@ fn one(specifier: &Specifier, value: &Value) -> Result<String> {
         'e' => signed(scientific(double(value)?, specifier.precision.unwrap_or(6)), specifier),
         'g' => signed(general(double(value)?, specifier.precision.unwrap_or(6)), specifier),
         't' => temporal(specifier, value)?,
-        '@' | '^' => crate::render::compact(value),
-        _ => return Err(invalid()),
+        '@' => crate::render::in_version(value, ApiVersion::DEFAULT),
+        _ => crate::render::compact(value),
     };
     let is_large = specifier.conversion.is_ascii_uppercase();
     Ok(if is_large { text.to_uppercase() } else { text })
 }
 
 /// A value as `%s` shows it.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Double(double) => java_double(*double),
-        Value::Time(time) => time.to_string(),
-        Value::Date(date) => date.to_string(),
-        other => shown(other),
-    }
+fn plain(value: &Value) -> Result<String> {
+    let cannot = || Errors::argument(format!("Cannot cast {} to String.", value.type_name()));
+    text_of(value).map(|text| text.to_string()).ok_or_else(cannot)
 }
 
 fn boolean(value: &Value) -> String {
@@ -170,7 +222,7 @@ fn integer(value: &Value) -> Result<i64> {
 fn double(value: &Value) -> Result<f64> {
     match value {
         Value::Double(double) => Ok(*double),
-        other => Err(wrong_type("Double", other)),
+        other => Err(wrong_type("Number", other)),
     }
 }
 
@@ -298,12 +350,14 @@ fn temporal(specifier: &Specifier, value: &Value) -> Result<String> {
     let (time, date) = match value {
         Value::Time(time) => (*time, time.date()),
         Value::Date(date) => (date.midnight(), *date),
-        other => return Err(wrong_type("Temporal", other)),
+        other => return Err(wrong_type("Date or Time", other)),
     };
     let Some(letter) = specifier.date else {
-        return Ok(plain(value));
+        return plain(value);
     };
-    lettered(letter, time, date).ok_or_else(invalid)
+    let of_date = "bBhaACyYdemjDF".contains(letter);
+    let text = lettered(letter, time, date).filter(|_| of_date || matches!(value, Value::Time(_)));
+    text.ok_or_else(|| Errors::argument(format!("Invalid date/time suffix '{}'.", specifier.spelling)))
 }
 
 const MONTHS: [&str; 12] = [

@@ -9,6 +9,7 @@ pub use basic::rights_of;
 mod casts;
 mod collections;
 pub mod format;
+mod java_pattern;
 mod numbers;
 mod numerals;
 mod reads;

@@ -1,10 +1,8 @@
-//! Regular expressions in Java's syntax.
-//!
-//! The engine backtracks where Java does and gives up after a fixed number of steps. What Java quotes with `\Q…\E` is escaped
-//! before it is compiled.
+//! Regular expressions in Java's syntax, which `java_pattern` rewrites. The engine gives up after a fixed number of steps.
 
 use fancy_regex::{Regex, RegexBuilder};
 
+use super::java_pattern::rewritten;
 use super::strings::{code_points, start_of};
 use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation};
@@ -15,22 +13,15 @@ const RESULTS_MAX: i64 = 1024;
 const RESULT_BYTES_MAX: usize = 16 << 20;
 
 fn compile(pattern: &str) -> Result<Regex> {
-    let mut translated = String::new();
-    let mut rest = pattern;
-    while let Some(start) = rest.find("\\Q") {
-        translated.push_str(&rest[..start]);
-        let quoted = &rest[start + 2..];
-        let (text, after) = quoted.split_once("\\E").unwrap_or((quoted, ""));
-        translated.push_str(&fancy_regex::escape(text));
-        rest = after;
-    }
-    translated.push_str(rest);
-    let built = RegexBuilder::new(&translated)
-        .backtrack_limit(BACKTRACKS_MAX)
-        .delegate_size_limit(4 << 20)
-        .build();
+    let built = rewritten(pattern).and_then(|rewritten| {
+        RegexBuilder::new(&rewritten)
+            .backtrack_limit(BACKTRACKS_MAX)
+            .delegate_size_limit(4 << 20)
+            .build()
+            .ok()
+    });
     built
-        .map_err(|_| Errors::argument(format!("Search pattern /{pattern}/ is not a valid regular expression.")))
+        .ok_or_else(|| Errors::argument(format!("Search pattern /{pattern}/ is not a valid regular expression.")))
         .within("pattern")
 }
 
@@ -51,16 +42,26 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let start = start_of(text, arguments.integer(2));
     let limit = arguments.integer(3).unwrap_or(RESULTS_MAX).clamp(0, RESULTS_MAX);
     let mut found = Vec::new();
-    let (mut at, mut counted, mut counted_to) = (start, code_points(&text[..start]), start);
+    // The text begins at the start: what is before it is not looked back at.
+    let before = code_points(&text[..start]);
+    let text = &text[start..];
+    let (mut at, mut counted, mut counted_to) = (0, before, 0);
     while found.len() < limit as usize {
         let next = regex.find_from_pos(text, at).map_err(|_| too_complex(pattern))?;
         let Some(next) = next else { break };
         counted += code_points(&text[counted_to..next.start()]);
         counted_to = next.start();
         let length = code_points(next.as_str());
+        // The original counts half of a last character that takes two units of UTF-16.
+        let beyond = usize::from(
+            next.as_str()
+                .chars()
+                .next_back()
+                .is_some_and(|last| last.len_utf16() == 2),
+        );
         found.push(Value::record([
             ("start", Value::Int(counted as i64)),
-            ("end", Value::Int((counted + length.max(1) - 1) as i64)),
+            ("end", Value::Int((counted + length.max(1) - 1 + beyond) as i64)),
             ("data", Value::string(next.as_str())),
         ]));
         at = match next.end() > next.start() {

@@ -98,7 +98,11 @@ fn expressions_that_backtrack() {
     let text = "a".repeat(200);
     let query = format!(r#"{{"containsstrregex":"{text}b","pattern":"(a+)+(?=c)\\1$"}}"#);
     check(&query, 400, "invalid argument");
-    check(r#"{"format":"%999999999d","values":1}"#, 400, "Invalid format string.");
+    check(
+        r#"{"format":"%999999999d","values":1}"#,
+        400,
+        "Invalid conversion format",
+    );
     check(r#"{"space":99999999999}"#, 200, "resource");
 }
 
