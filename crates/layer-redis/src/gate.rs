@@ -26,6 +26,9 @@ pub trait Gate: Send + Sync {
 
     /// How long one script may run.
     fn script_micros_max(&self) -> u64;
+
+    /// How much memory one script may take.
+    fn script_bytes_max(&self) -> usize;
 }
 
 /// A command that wants to be executed.

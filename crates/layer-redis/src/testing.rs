@@ -32,6 +32,10 @@ impl Gate for OpenGate {
     fn script_micros_max(&self) -> u64 {
         u64::MAX
     }
+
+    fn script_bytes_max(&self) -> usize {
+        4 << 20
+    }
 }
 
 /// One connection of a fixture.

@@ -297,7 +297,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "bzpopmin",
         -3,
-        WRITE | NOSCRIPT | FAST | BLOCKING,
+        WRITE | FAST | BLOCKING,
         KEYS_THEN_TIMEOUT,
         Group::SortedSet,
         "5.0.0",
@@ -308,7 +308,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "bzpopmax",
         -3,
-        WRITE | NOSCRIPT | FAST | BLOCKING,
+        WRITE | FAST | BLOCKING,
         KEYS_THEN_TIMEOUT,
         Group::SortedSet,
         "5.0.0",

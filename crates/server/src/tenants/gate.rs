@@ -73,7 +73,16 @@ impl Gate for RedisGate {
     fn script_micros_max(&self) -> u64 {
         self.database.limits.script_micros()
     }
+
+    fn script_bytes_max(&self) -> usize {
+        let stored_bytes = self.database.limits.stored_bytes().unwrap_or(u64::MAX);
+        stored_bytes.clamp(SCRIPT_BYTES_LEAST, SCRIPT_BYTES_MOST) as usize
+    }
 }
+
+/// A script may take as much memory as its database may hold, within these bounds.
+const SCRIPT_BYTES_LEAST: u64 = 4 << 20;
+const SCRIPT_BYTES_MOST: u64 = 64 << 20;
 
 /// What is exceeded, if the database holds as much as it may.
 pub fn has_no_room(database: &Database, engine: &Engine) -> Option<Exceeded> {

@@ -217,7 +217,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "blpop",
         -3,
-        WRITE | NOSCRIPT | BLOCKING,
+        WRITE | BLOCKING,
         BEFORE_TIMEOUT,
         Group::List,
         "2.0.0",
@@ -228,7 +228,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "brpop",
         -3,
-        WRITE | NOSCRIPT | BLOCKING,
+        WRITE | BLOCKING,
         BEFORE_TIMEOUT,
         Group::List,
         "2.0.0",
@@ -239,7 +239,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "blmove",
         6,
-        WRITE | DENYOOM | NOSCRIPT | BLOCKING,
+        WRITE | DENYOOM | BLOCKING,
         TWO_KEYS,
         Group::List,
         "6.2.0",
@@ -250,7 +250,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "brpoplpush",
         4,
-        WRITE | DENYOOM | NOSCRIPT | BLOCKING,
+        WRITE | DENYOOM | BLOCKING,
         TWO_KEYS,
         Group::List,
         "2.2.0",

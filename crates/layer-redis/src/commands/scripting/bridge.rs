@@ -62,8 +62,8 @@ pub struct Bridge<'a, 't, 'l> {
 }
 
 impl Bridge<'_, '_, '_> {
-    /// `redis.call`, or what the prelude asks for behind a mark.
-    pub fn call(&mut self, lua: &Lua, mut values: MultiValue) -> mlua::Result<Value> {
+    /// `redis.call`, or what the prelude asks for behind a mark. The interpreter may grow to `bytes_max`.
+    pub fn call(&mut self, lua: &Lua, mut values: MultiValue, bytes_max: usize) -> mlua::Result<Value> {
         let is_marked = matches!(values.front(), Some(Value::LightUserData(mark)) if mark.0 == MARK.0);
         if is_marked {
             values.pop_front();
@@ -89,7 +89,7 @@ impl Bridge<'_, '_, '_> {
         let answer = if is_marked {
             self.check_permission(arguments)
         } else {
-            self.command(lua, arguments)
+            self.command(lua, arguments, bytes_max)
         };
         self.request = request;
         answer
@@ -109,7 +109,7 @@ impl Bridge<'_, '_, '_> {
         Err(mlua::Error::external(Raised { text, counted: true }))
     }
 
-    fn command(&mut self, lua: &Lua, arguments: Arguments<'_>) -> mlua::Result<Value> {
+    fn command(&mut self, lua: &Lua, arguments: Arguments<'_>, bytes_max: usize) -> mlua::Result<Value> {
         let command = match commands::find(arguments) {
             Ok(command) => command,
             Err(_) => return self.refusal("ERR Unknown Redis command called from script"),
@@ -137,17 +137,27 @@ impl Bridge<'_, '_, '_> {
         context.reply.set_protocol(context.client.protocol);
         session::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
         tracking::remember_declared(&context, command, self.declared);
-        self.answer(lua)
+        self.answer(lua, bytes_max)
     }
 
-    fn answer(&self, lua: &Lua) -> mlua::Result<Value> {
+    fn answer(&mut self, lua: &Lua, bytes_max: usize) -> mlua::Result<Value> {
         if let Some(error) = self.reply.strip_prefix(b"-") {
             let text = String::from_utf8_lossy(error).trim_end().to_owned();
             return Err(mlua::Error::external(Raised { text, counted: true }));
         }
+        if lua.used_memory() + self.bytes_in_lua() > bytes_max {
+            self.reply = Vec::new();
+            return Err(mlua::Error::MemoryError("not enough memory".into()));
+        }
         let fields = &self.fields;
         let bytes = &self.reply;
         ReplyReader { lua, fields, bytes }.value()
+    }
+
+    /// What the reply takes as a value of Lua, at most: the shortest element of an array has four bytes and takes sixteen.
+    fn bytes_in_lua(&self) -> usize {
+        let is_one_string = self.reply.starts_with(b"$");
+        self.reply.len() * if is_one_string { 1 } else { 4 }
     }
 
     /// `redis.acl_check_cmd`: may the user who runs the script run this?

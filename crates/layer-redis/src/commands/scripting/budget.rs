@@ -16,7 +16,7 @@ use quartet_model::DatabaseId;
 const SHORT_MICROS: u64 = 25_000;
 /// How long a library may take to register its functions.
 const LOAD_MICROS: u64 = 500_000;
-/// Memory that one script may take, in bytes.
+/// Memory that one script of the default database may take, in bytes. One script runs at a time, so it is a database's as well.
 pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
@@ -157,6 +157,12 @@ impl Budget {
     pub fn end(&self) -> Option<Stop> {
         *self.run.borrow_mut() = None;
         self.stop.take()
+    }
+
+    /// Seconds since the run began, for `os.clock`: a script may only take differences.
+    pub fn seconds(&self) -> f64 {
+        let micros = |run: &Run| run.engine.now_micros().saturating_sub(run.started_micros);
+        self.run.borrow().as_ref().map_or(0, micros) as f64 / 1e6
     }
 
     pub fn is_stopped(&self) -> bool {

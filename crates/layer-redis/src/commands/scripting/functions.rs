@@ -175,19 +175,11 @@ fn read_source(code: &[u8]) -> Result<Source<'_>, String> {
     })
 }
 
-fn host(layer: &Redis) -> Host<'_> {
-    Host {
-        engine: &layer.engine,
-        log: &layer.log,
-        seed: layer.random.next(),
-    }
-}
-
 /// Compiles a library and has it register its functions. The error is the reply's text without its code.
 fn compile(layer: &Redis, code: &[u8]) -> Result<StoredLibrary, String> {
     let source = read_source(code)?;
     let digest = sha1(code);
-    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &host(layer)))?;
+    let loaded = with_interpreter(|interpreter| interpreter.load_library(&digest, source.lua, &Host::of(layer)))?;
     let functions = loaded.functions.iter().map(|function| StoredFunction {
         name: function.name.clone(),
         description: function.description.clone(),

@@ -23,7 +23,7 @@ use super::lent::Lent;
 use super::registration::{self, Registration};
 use super::script::{Digest, digest_text, sha1};
 use super::{bits, cjson, cmsgpack, strings, structs};
-use crate::REDIS_VERSION;
+use crate::{REDIS_VERSION, Redis};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 /// Compiled functions that are kept; more, and all are compiled again.
@@ -34,6 +34,13 @@ const NO_LIMIT: usize = 0;
 /// The collector begins once memory has grown to this many percent of what was in use: what lives is mostly the library, and
 /// walking over it again and again costs more than what scripts leave behind.
 const COLLECT_AT_PERCENT: i32 = 1000;
+/// What scripts may leave behind for the collector to find when it comes by; beyond that it is sent for behind the script.
+const LEFT_BYTES_MAX: usize = 8 << 20;
+/// While a script runs, it is sent for when memory has grown half way to the limit, and then by this part of the limit: else
+/// garbage alone would reach it.
+const SMALLEST_STEP_PART: usize = 8;
+/// Source of the compiled functions that are kept; more, and all are compiled again.
+const SOURCE_BYTES_MAX: usize = 16 << 20;
 
 thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
@@ -59,6 +66,10 @@ pub struct Interpreter {
     scripts: FxHashMap<Digest, i64>,
     libraries: FxHashMap<Digest, Rc<Library>>,
     next_place: i64,
+    /// Length of what the kept functions were compiled from.
+    source_bytes: usize,
+    /// Memory in use after the latest full collection.
+    floor_bytes: Rc<Cell<usize>>,
     /// Whom `redis.call` asks.
     bridge: Rc<Lent>,
     /// Memory at which the code of others ends.
@@ -118,6 +129,20 @@ pub struct Host<'a> {
     pub engine: &'a Arc<Engine>,
     pub log: &'a Log,
     pub seed: u64,
+    /// Memory that the run may take.
+    pub bytes_max: usize,
+}
+
+impl Host<'_> {
+    pub fn of(layer: &Redis) -> Host<'_> {
+        let gate = layer.gate.as_ref();
+        Host {
+            engine: &layer.engine,
+            log: &layer.log,
+            seed: layer.random.next(),
+            bytes_max: gate.map_or(SCRIPT_BYTES_MAX, |gate| gate.script_bytes_max()),
+        }
+    }
 }
 
 /// Lends this thread's interpreter. It is made at the first call.
@@ -126,6 +151,7 @@ pub fn with_interpreter<R>(body: impl FnOnce(&mut Interpreter) -> R) -> R {
         let mut place = place.borrow_mut();
         let interpreter = place.get_or_insert_with(|| Interpreter::new().expect("the prelude runs"));
         let result = body(interpreter);
+        interpreter.clean_up();
         if interpreter.budget.spoilt.get() {
             *place = None;
         }
@@ -179,7 +205,10 @@ impl Interpreter {
         lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(COLLECT_AT_PERCENT)));
         let hook_budget = budget.clone();
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS_PER_LOOK);
-        lua.set_global_hook(triggers, move |_, _| {
+        let floor_bytes = Rc::new(Cell::new(lua.used_memory()));
+        let (hook_floor, hook_max) = (floor_bytes.clone(), bytes_max.clone());
+        lua.set_global_hook(triggers, move |lua, _| {
+            collect_in_time(lua, &hook_floor, hook_max.get())?;
             if hook_budget.may_go_on() {
                 Ok(VmState::Continue)
             } else {
@@ -201,6 +230,8 @@ impl Interpreter {
             scripts: FxHashMap::default(),
             libraries: FxHashMap::default(),
             next_place: 1,
+            source_bytes: 0,
+            floor_bytes,
             bridge,
             bytes_max,
             _names: names,
@@ -214,16 +245,18 @@ impl Interpreter {
         }
         let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
         let function = self
-            .limited(|| chunk.into_function())
+            .limited(SCRIPT_BYTES_MAX, || chunk.into_function())
             .map_err(|error| message(&error))?;
-        let place = self.keep(&function)?;
+        let place = self.keep(&function, source.len())?;
         self.scripts.insert(*digest, place);
         Ok(())
     }
 
     /// Keeps a compiled function and gives its place. Once there are too many, all the others go.
-    fn keep(&mut self, function: &Function) -> Result<i64, String> {
-        if self.next_place > FUNCTIONS_MAX {
+    fn keep(&mut self, function: &Function, source_bytes: usize) -> Result<i64, String> {
+        self.source_bytes += source_bytes;
+        if self.next_place > FUNCTIONS_MAX || self.source_bytes > SOURCE_BYTES_MAX {
+            self.source_bytes = source_bytes;
             self.scripts.clear();
             self.libraries.clear();
             self.next_place = 1;
@@ -238,14 +271,18 @@ impl Interpreter {
     }
 
     /// Runs a library's code, which registers its functions, unless this interpreter knows it. The error is the reply's.
-    pub fn load_library(&mut self, digest: &Digest, code: &[u8], host: &Host<'_>) -> Result<Rc<Library>, String> {
+    pub fn load_library(&mut self, digest: &Digest, source: &[u8], host: &Host<'_>) -> Result<Rc<Library>, String> {
         if let Some(library) = self.libraries.get(digest) {
             return Ok(library.clone());
         }
-        let chunk = self.lua.load(code).set_name("@user_function").set_mode(ChunkMode::Text);
+        let chunk = self
+            .lua
+            .load(source)
+            .set_name("@user_function")
+            .set_mode(ChunkMode::Text);
         let chunk = chunk.set_environment(self.library_globals.clone());
         let code = self
-            .limited(|| chunk.into_function())
+            .limited(host.bytes_max, || chunk.into_function())
             .map_err(|error| format!("Error compiling function: {}", message(&error)))?;
         let functions: RefCell<Vec<Registration>> = RefCell::default();
         self.begin(host, Limit::Load);
@@ -262,7 +299,9 @@ impl Interpreter {
                     Err(message) => Some(message),
                 })
             })?;
-            self.limited(|| self.load_library.call::<(bool, Value)>((code, register)))
+            self.limited(host.bytes_max, || {
+                self.load_library.call::<(bool, Value)>((code, register))
+            })
         });
         let stopped = self.budget.end();
         let failure = match ended {
@@ -278,13 +317,15 @@ impl Interpreter {
         }
         let functions = functions.into_inner();
         // Room for all of them first, so that none is thrown away for the sake of another.
-        if self.next_place + functions.len() as i64 > FUNCTIONS_MAX {
+        let is_full = self.next_place + functions.len() as i64 > FUNCTIONS_MAX;
+        if is_full || self.source_bytes + source.len() > SOURCE_BYTES_MAX {
             self.next_place = FUNCTIONS_MAX + 1;
         }
+        let mut source_bytes = source.len();
         let mut registered = Vec::new();
         for function in functions {
             registered.push(Registered {
-                place: self.keep(&function.callback)?,
+                place: self.keep(&function.callback, std::mem::take(&mut source_bytes))?,
                 name: function.name,
                 description: function.description,
                 flags: function.flags,
@@ -310,7 +351,7 @@ impl Interpreter {
         bridge: &mut Bridge<'_, '_, '_>,
     ) -> Outcome {
         self.begin(host, limit);
-        let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, bridge));
+        let call = AssertUnwindSafe(|| self.call(chunk, keys, arguments, host.bytes_max, bridge));
         let ended = catch_unwind(call).unwrap_or_else(|_| {
             // Whatever it was, the next script gets an interpreter that has not seen it.
             self.budget.spoilt.set(true);
@@ -352,6 +393,7 @@ impl Interpreter {
         chunk: &Chunk<'_>,
         keys: &[&[u8]],
         arguments: &[&[u8]],
+        bytes_max: usize,
         bridge: &mut Bridge<'_, '_, '_>,
     ) -> mlua::Result<(bool, Value)> {
         let (run, place) = match chunk {
@@ -367,19 +409,29 @@ impl Interpreter {
         let function: Function = self.functions.raw_get(place)?;
         let keys = self.sequence(keys)?;
         let arguments = self.sequence(arguments)?;
-        self.bridge
-            .during(bridge, || self.limited(|| run.call((function, keys, arguments))))
+        self.bridge.during(bridge, || {
+            self.limited(bytes_max, || run.call((function, keys, arguments)))
+        })
     }
 
     /// Code of others runs with this much memory at most. Our own runs without a limit: with one, each string and table that we
     /// make would be a protected call.
-    fn limited<R>(&self, body: impl FnOnce() -> R) -> R {
-        let bytes_max = self.lua.used_memory() + SCRIPT_BYTES_MAX;
+    fn limited<R>(&self, run_bytes_max: usize, body: impl FnOnce() -> R) -> R {
+        let bytes_max = self.lua.used_memory() + run_bytes_max;
         self.bytes_max.set(bytes_max);
         limit_memory(&self.lua, bytes_max);
         let result = body();
         limit_memory(&self.lua, NO_LIMIT);
         result
+    }
+
+    /// Gives back what runs have left behind, however they ended, once it is much. What the answer holds stays.
+    pub fn clean_up(&self) {
+        if self.lua.used_memory() > self.floor_bytes.get() + LEFT_BYTES_MAX {
+            if collect(&self.lua, &self.floor_bytes).is_err() {
+                self.budget.spoilt.set(true);
+            }
+        }
     }
 
     fn sequence(&self, items: &[&[u8]]) -> mlua::Result<Table> {
@@ -427,10 +479,26 @@ fn calls(bridge: &Rc<Lent>, bytes_max: &Rc<Cell<usize>>) -> impl Fn(&Lua, MultiV
     let (bridge, bytes_max) = (bridge.clone(), bytes_max.clone());
     move |lua, values| {
         limit_memory(lua, NO_LIMIT);
-        let answer = bridge.with(|bridge| bridge.call(lua, values));
+        let answer = bridge.with(|bridge| bridge.call(lua, values, bytes_max.get()));
         limit_memory(lua, bytes_max.get());
         answer.unwrap_or_else(|| Err(mlua::Error::runtime("no script runs")))
     }
+}
+
+/// Collects once a running script has brought memory nearer to its limit, so that garbage alone never reaches it.
+fn collect_in_time(lua: &Lua, floor_bytes: &Cell<usize>, bytes_max: usize) -> mlua::Result<()> {
+    let half_way = bytes_max.saturating_sub(floor_bytes.get()) / 2;
+    let step = half_way.max(bytes_max / SMALLEST_STEP_PART);
+    if lua.used_memory() > floor_bytes.get() + step {
+        collect(lua, floor_bytes)?;
+    }
+    Ok(())
+}
+
+fn collect(lua: &Lua, floor_bytes: &Cell<usize>) -> mlua::Result<()> {
+    let outcome = lua.gc_collect();
+    floor_bytes.set(lua.used_memory());
+    outcome
 }
 
 fn limit_memory(lua: &Lua, bytes_max: usize) {
@@ -474,6 +542,8 @@ fn define_natives(lua: &Lua, native: &Table, budget: &Rc<Budget>, log: &Rc<RefCe
         })?,
     )?;
     native.raw_set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
+    let clock = budget.clone();
+    native.raw_set("clock", lua.create_function(move |_, ()| Ok(clock.seconds()))?)?;
     native.raw_set(
         "is_user",
         lua.create_function(|_, function: Function| {

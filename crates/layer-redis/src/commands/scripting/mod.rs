@@ -195,7 +195,7 @@ fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, Failure>
         .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
     layer
         .scripts
-        .add(script, loaded)
+        .add(script, loaded, Host::of(layer).bytes_max)
         .map_err(|error| format!("ERR {error}").into())
 }
 
@@ -289,11 +289,7 @@ impl Run<'_> {
         prepare: &mut dyn FnMut(&mut Interpreter, &Host<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let layer = context.layer;
-        let host = Host {
-            engine: &layer.engine,
-            log: &layer.log,
-            seed: layer.random.next(),
-        };
+        let host = Host::of(layer);
         with_interpreter(|interpreter| {
             prepare(interpreter, &host)?;
             let limit = self.limit(context, chunk);

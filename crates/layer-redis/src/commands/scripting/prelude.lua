@@ -343,19 +343,23 @@ local load_redis = {
 
 -- Lock it all.
 
-for _, name in next, { 'string', 'table', 'math', 'coroutine', 'redis', 'bit', 'struct', 'cmsgpack', 'cjson' } do
+real.os = { clock = native.clock }
+for _, name in next, { 'string', 'table', 'math', 'coroutine', 'os', 'redis', 'bit', 'struct', 'cmsgpack', 'cjson' } do
   real[name] = protect(real[name])
 end
+-- Valkey's name for the same library.
+real.server = real.redis
 local string_metatable = getmetatable('')
 string_metatable.__index = real.string
 string_metatable.__metatable = locked
-for _, name in next, { 'print', 'dofile', 'loadfile', 'require', 'module', 'package', 'newproxy', 'debug', 'os', 'io' } do
+for _, name in next, { 'print', 'dofile', 'loadfile', 'require', 'module', 'package', 'newproxy', 'debug', 'io' } do
   real[name] = nil
 end
 local globals = protect(setmetatable(real, { __index = missing }))
 real._G = globals
 
-local loading = setmetatable({ redis = protect(setmetatable(load_redis, { __index = missing })) }, { __index = missing })
+local redis_of_loading = protect(setmetatable(load_redis, { __index = missing }))
+local loading = setmetatable({ redis = redis_of_loading, server = redis_of_loading }, { __index = missing })
 local library_globals = setmetatable({}, { __newindex = refuse, __metatable = locked })
 contents[library_globals] = real
 local library_access = { __index = real, __newindex = refuse, __metatable = locked }
@@ -379,6 +383,7 @@ end
 
 local function finish(...)
   bridge, redis.call = nil, call_outside
+  real.KEYS, real.ARGV = nil, nil
   return ...
 end
 

@@ -15,6 +15,8 @@ pub const ALLOW_OOM: u32 = 1 << 1;
 pub const ALLOW_STALE: u32 = 1 << 2;
 pub const NO_CLUSTER: u32 = 1 << 3;
 pub const ALLOW_CROSS_SLOT_KEYS: u32 = 1 << 4;
+/// Upstash's own: it locks the keys that a script names. Here the whole partition is locked anyway.
+const ALLOW_KEY_LOCKING: &str = "allow-key-locking";
 /// A script without a first line of its own: checked command by command, as before Redis 7.
 pub const COMPATIBLE: u32 = 1 << 31;
 
@@ -29,8 +31,6 @@ pub const FLAGS: &[(u32, &str)] = &[
 
 /// Scripts of EVAL that are kept for EVALSHA. Those that came by SCRIPT LOAD stay until SCRIPT FLUSH.
 const EVALUATED_MAX: usize = 500;
-/// Bytes of all scripts together.
-const BYTES_MAX: usize = 256 << 20;
 
 pub struct Script {
     pub digest: Digest,
@@ -76,7 +76,10 @@ fn read_header(body: &[u8]) -> Result<(u32, usize), String> {
         let Some(names) = word.strip_prefix("flags=") else {
             return Err(format!("Unknown lua shebang option: {word}"));
         };
-        for name in names.split(',').filter(|_| !names.is_empty()) {
+        let names = names
+            .split(',')
+            .filter(|name| !names.is_empty() && *name != ALLOW_KEY_LOCKING);
+        for name in names {
             flags |= flag(name).ok_or_else(|| format!("Unexpected flag in script shebang: {name}"))?;
         }
     }
@@ -127,11 +130,14 @@ impl Scripts {
         self.0.read().by_body.get(body).cloned()
     }
 
-    /// Keeps a script that compiles. One that was loaded is kept until the flush.
-    pub fn add(&self, script: Script, loaded: bool) -> Result<Arc<Script>, String> {
+    /// Keeps a script that compiles, within `bytes_max` of all. One that was loaded is kept until the flush.
+    pub fn add(&self, script: Script, loaded: bool, bytes_max: usize) -> Result<Arc<Script>, String> {
         let mut cached = self.0.write();
         let digest = script.digest;
-        if cached.bytes + script.body.len() > BYTES_MAX {
+        while cached.bytes + script.body.len() > bytes_max && !cached.evaluated.is_empty() {
+            cached.forget_oldest();
+        }
+        if cached.bytes + script.body.len() > bytes_max {
             return Err("too many scripts are cached: use SCRIPT FLUSH".into());
         }
         let script = Arc::new(script);

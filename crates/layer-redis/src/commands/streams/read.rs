@@ -98,9 +98,6 @@ impl<'a> Request<'a> {
             if parse::is(word, "streams") && left > 0 {
                 return request.read_streams(words.collect());
             } else if parse::is(word, "block") && left > 0 {
-                if context.client.is_script {
-                    return Err(refused_to_scripts(&arguments[0]));
-                }
                 request.wait = Some(deadline(words.next().unwrap_or_default(), context.now_ms)?);
             } else if parse::is(word, "count") && left > 0 {
                 let count = parse::required_integer(words.next().unwrap_or_default())?;
@@ -130,12 +127,6 @@ impl<'a> Request<'a> {
         self.names = words;
         Ok(self)
     }
-}
-
-/// A script does not wait, as EXEC does not; but it is told so, while EXEC goes on without waiting.
-fn refused_to_scripts(name: &[u8]) -> Failure {
-    let name = String::from_utf8_lossy(name);
-    format!("ERR {name} command is not allowed with BLOCK option from scripts").into()
 }
 
 /// BLOCK's milliseconds, as a deadline. `None`: wait for ever.

@@ -1,0 +1,163 @@
+"""Transactions that append to lists and read them, through each way in. A workload runs one on a fresh connection of its own.
+
+`run` answers the operations with what was read, or raises `Failed` (nothing was done, for certain). Any other error leaves open
+whether it was done. `connect` is called again after each error.
+"""
+
+from __future__ import annotations
+
+import json
+
+import redis
+from botocore.exceptions import ClientError
+from faunadb import query as q
+from faunadb.errors import HttpError
+
+from harness import dynamodb, fauna
+from harness.server import Server
+
+
+class Failed(Exception):
+    """The transaction has had no effect."""
+
+
+class OverRedis:
+    def connect(self, server: Server):
+        return redis.Redis(port=server.port, socket_timeout=10, retry=None, decode_responses=True)
+
+    def prepare(self, server: Server) -> None:
+        pass
+
+    def name(self, key) -> str:
+        return f"{type(self).__name__}:{key}"
+
+
+def numbers(values) -> list[int]:
+    return [int(value) for value in values]
+
+
+class Multi(OverRedis):
+    def run(self, client, operations):
+        pipe = client.pipeline(transaction=True)
+        for kind, key, value in operations:
+            pipe.rpush(self.name(key), value) if kind == "append" else pipe.lrange(self.name(key), 0, -1)
+        answers = pipe.execute()
+        return [(kind, key, value if kind == "append" else numbers(answer)) for (kind, key, value), answer in zip(operations, answers)]
+
+
+class Watch(OverRedis):
+    """Reads first, then appends if nothing that was read has changed."""
+
+    def run(self, client, operations):
+        reads = [operation for operation in operations if operation[0] == "read"]
+        appends = [operation for operation in operations if operation[0] == "append"]
+        with client.pipeline(transaction=True) as pipe:
+            pipe.watch(*{self.name(key) for _, key, _ in operations})
+            done = [("read", key, numbers(pipe.lrange(self.name(key), 0, -1))) for _, key, _ in reads]
+            pipe.multi()
+            for _, key, value in appends:
+                pipe.rpush(self.name(key), value)
+            pipe.get("nothing")
+            try:
+                pipe.execute()
+            except redis.WatchError as error:
+                # The client names a connection that broke in the middle the same way.
+                if "Watched variable changed" not in str(error):
+                    raise
+                raise Failed from error
+        return done + appends
+
+
+class Script(OverRedis):
+    SOURCE = """local answers = {}
+for _, operation in ipairs(cjson.decode(ARGV[1])) do
+  if operation[1] == 'append' then
+    redis.call('RPUSH', operation[2], operation[3])
+    answers[#answers + 1] = {}
+  else
+    answers[#answers + 1] = redis.call('LRANGE', operation[2], 0, -1)
+  end
+end
+return answers"""
+
+    def run(self, client, operations):
+        given = json.dumps([[kind, self.name(key), value or 0] for kind, key, value in operations])
+        answers = client.eval(self.SOURCE, 0, given)
+        return [(kind, key, value if kind == "append" else numbers(answer)) for (kind, key, value), answer in zip(operations, answers)]
+
+
+class DynamoDb:
+    """A transaction of the service either reads or writes, and touches an item once."""
+
+    def connect(self, server: Server):
+        return dynamodb.connect(server)
+
+    def prepare(self, server: Server) -> None:
+        dynamodb.connect(server).create_table(
+            TableName="lists",
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+
+    def run(self, client, operations):
+        kind = operations[0][0]
+        once = list({key: (other, key, value) for other, key, value in operations if other == kind}.values())
+        try:
+            return self.write(client, once) if kind == "append" else self.read(client, once)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("TransactionCanceledException", "TransactionConflictException"):
+                raise Failed from error
+            raise
+
+    def write(self, client, appends):
+        def update(key, value):
+            values = {":new": {"L": [{"N": str(value)}]}, ":none": {"L": []}}
+            expression = "SET v = list_append(if_not_exists(v, :none), :new)"
+            return {
+                "Update": {"TableName": "lists", "Key": {"id": {"S": str(key)}}, "UpdateExpression": expression, "ExpressionAttributeValues": values}
+            }
+
+        client.transact_write_items(TransactItems=[update(key, value) for _, key, value in appends])
+        return appends
+
+    def read(self, client, reads):
+        gets = [{"Get": {"TableName": "lists", "Key": {"id": {"S": str(key)}}}} for _, key, _ in reads]
+        answers = client.transact_get_items(TransactItems=gets)["Responses"]
+        lists = [answer.get("Item", {}).get("v", {}).get("L", []) for answer in answers]
+        return [("read", key, [int(value["N"]) for value in values]) for (_, key, _), values in zip(reads, lists)]
+
+
+class Fql:
+    def connect(self, server: Server):
+        return fauna.connect(server)
+
+    def prepare(self, server: Server) -> None:
+        client = fauna.connect(server)
+        client.query(q.create_collection({"name": "lists"}))
+
+    def run(self, client, operations):
+        def values(key):
+            return q.select(["data", "v"], q.get(self.reference(key)), [])
+
+        def one(kind, key, value):
+            reference = self.reference(key)
+            if kind == "read":
+                return q.if_(q.exists(reference), values(key), [])
+            created = q.create(reference, {"data": {"v": [value]}})
+            appended = q.update(reference, {"data": {"v": q.append([value], values(key))}})
+            return q.do(q.if_(q.exists(reference), appended, created), [])
+
+        try:
+            answers = client.query([one(*operation) for operation in operations])
+        except HttpError as error:
+            if error.request_result.status_code == 409:
+                raise Failed from error
+            raise
+        return [(kind, key, value if kind == "append" else answer) for (kind, key, value), answer in zip(operations, answers)]
+
+    def reference(self, key):
+        return q.ref(q.collection("lists"), str(key + 1))
+
+
+ALL = {"multi": Multi, "watch": Watch, "script": Script, "dynamodb": DynamoDb, "fql": Fql}
