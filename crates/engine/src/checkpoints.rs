@@ -71,8 +71,8 @@ pub(crate) fn load_newest(disk: &dyn Disk, progress: &mut dyn FnMut(OpenProgress
 /// Writes a checkpoint of `snapshot` and removes the older ones.
 pub(crate) fn write(disk: &dyn Disk, snapshot: Arc<dyn Snapshot>, position: Position) -> io::Result<Written> {
     let file = empty_temporary(disk)?;
-    let mut output = io::BufWriter::with_capacity(1 << 20, Writing { file, offset: 0 });
-    checkpoint::write(snapshot.as_ref(), position, &mut output, &mut |_| {})?;
+    let mut output = io::BufWriter::with_capacity(1 << 20, Writing::new(file));
+    checkpoint::write(snapshot, position, &mut output, &mut |_| {})?;
     output.flush()?;
     let writing = output.into_inner().map_err(|error| error.into_error())?;
     // Gives back what was reserved and not needed.
@@ -192,15 +192,35 @@ impl Read for Reading {
     }
 }
 
+/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a few milliseconds only; one sync
+/// at the end of the file once made it wait for seconds.
+const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
+
 struct Writing {
     file: Box<dyn File>,
     offset: u64,
+    synced: u64,
+}
+
+impl Writing {
+    fn new(file: Box<dyn File>) -> Writing {
+        Writing {
+            file,
+            offset: 0,
+            synced: 0,
+        }
+    }
 }
 
 impl Write for Writing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = &bytes[..bytes.len().min(UNSYNCED_BYTES_MAX as usize)];
         self.file.write_at(self.offset, bytes)?;
         self.offset += bytes.len() as u64;
+        if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
+            self.file.sync_data()?;
+            self.synced = self.offset;
+        }
         Ok(bytes.len())
     }
 

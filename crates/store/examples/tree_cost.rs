@@ -162,7 +162,7 @@ fn streams(keys: &[[u8; 16]]) {
     println!("\nseconds for all rows");
     seconds("state hash", || state_hash(&*snapshot, None));
     seconds("checkpoint written to memory", || {
-        checkpoint::write(&*snapshot, position, &mut bytes, &mut |_| {}).expect("a vector takes all bytes")
+        checkpoint::write(snapshot.clone(), position, &mut bytes, &mut |_| {}).expect("a vector takes all bytes")
     });
     seconds("checkpoint read into a store", || {
         let mut builder = MemoryBuilder::new();

@@ -18,6 +18,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use quartet_model::{LogSequence, Version};
 
@@ -77,7 +78,7 @@ const BLOCK_BYTES_MAX: usize = 1 << 30;
 /// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears the rows written so
 /// far after each block.
 pub fn write(
-    snapshot: &dyn Snapshot,
+    snapshot: Arc<dyn Snapshot>,
     position: Position,
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64),
@@ -91,7 +92,7 @@ pub fn write(
     };
     writer.header(position)?;
     let mut result = Ok(());
-    snapshot.walk(&mut |row| {
+    snapshot.drain(&mut |row| {
         result = writer.row(row, progress);
         if result.is_ok() {
             ControlFlow::Continue(())
@@ -135,18 +136,19 @@ impl Writer<'_> {
         self.payload.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.payload.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.payload.extend_from_slice(key);
-        self.payload.extend_from_slice(value);
         self.hasher.push(row);
         self.rows += 1;
-        if self.payload.len() >= BLOCK_BYTES {
-            self.block(progress)?;
+        if self.payload.len() + value.len() >= BLOCK_BYTES {
+            return self.block(value, progress);
         }
+        self.payload.extend_from_slice(value);
         Ok(())
     }
 
-    fn block(&mut self, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    /// Writes the rows gathered as a block, which ends in `last_value`, where that lies.
+    fn block(&mut self, last_value: &[u8], progress: &mut dyn FnMut(u64)) -> io::Result<()> {
         let payload = std::mem::take(&mut self.payload);
-        self.part(TAG_ROWS, &payload)?;
+        self.part(TAG_ROWS, &payload, last_value)?;
         self.payload = payload;
         self.payload.clear();
         progress(self.rows);
@@ -155,13 +157,13 @@ impl Writer<'_> {
 
     fn finish(mut self, position: Position, progress: &mut dyn FnMut(u64)) -> io::Result<CheckpointSummary> {
         if !self.payload.is_empty() {
-            self.block(progress)?;
+            self.block(&[], progress)?;
         }
         let state_hash = self.hasher.finish();
         let mut footer = [0; FOOTER_BYTES];
         footer[..8].copy_from_slice(&self.rows.to_le_bytes());
         footer[8..].copy_from_slice(&state_hash.to_le_bytes());
-        self.part(TAG_FOOTER, &footer)?;
+        self.part(TAG_FOOTER, &footer, &[])?;
         Ok(CheckpointSummary {
             position,
             rows: self.rows,
@@ -170,14 +172,15 @@ impl Writer<'_> {
         })
     }
 
-    fn part(&mut self, tag: u8, payload: &[u8]) -> io::Result<()> {
+    fn part(&mut self, tag: u8, payload: &[u8], rest: &[u8]) -> io::Result<()> {
         let mut frame = [0; FRAME_BYTES];
         frame[0] = tag;
-        frame[1..5].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-        let crc = crc_of_part(&frame, payload);
+        frame[1..5].copy_from_slice(&((payload.len() + rest.len()) as u32).to_le_bytes());
+        let crc = crc_of_part(&frame, payload, rest);
         frame[5..].copy_from_slice(&crc.to_le_bytes());
         self.put(&frame)?;
-        self.put(payload)
+        self.put(payload)?;
+        self.put(rest)
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -270,7 +273,7 @@ impl Reader<'_> {
             return Err(self.damaged("an impossible length"));
         }
         self.fill(bytes)?;
-        if crc_of_part(&frame, &self.payload) != u32_at(&frame, 5) {
+        if crc_of_part(&frame, &self.payload, &[]) != u32_at(&frame, 5) {
             return Err(self.damaged("a wrong checksum"));
         }
         Ok(tag)
@@ -370,10 +373,11 @@ fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
     Some((Row::new(key, value, Version(u64_at(header, 0))), rest))
 }
 
-fn crc_of_part(frame: &[u8; FRAME_BYTES], payload: &[u8]) -> u32 {
+fn crc_of_part(frame: &[u8; FRAME_BYTES], payload: &[u8], rest: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..5]);
     hasher.update(payload);
+    hasher.update(rest);
     hasher.finalize()
 }
 
@@ -408,7 +412,7 @@ mod tests {
 
     fn written(snapshot: Arc<dyn Snapshot>) -> (Vec<u8>, CheckpointSummary) {
         let mut bytes = Vec::new();
-        let summary = write(&*snapshot, POSITION, &mut bytes, &mut |_| {}).expect("a vector takes all bytes");
+        let summary = write(snapshot, POSITION, &mut bytes, &mut |_| {}).expect("a vector takes all bytes");
         (bytes, summary)
     }
 
@@ -439,7 +443,7 @@ mod tests {
     #[test]
     fn progress_ascends_to_the_row_count() {
         let (mut heard, mut bytes) = (Vec::new(), Vec::new());
-        write(&*store(5_000, 100).snapshot(), POSITION, &mut bytes, &mut |rows| {
+        write(store(5_000, 100).snapshot(), POSITION, &mut bytes, &mut |rows| {
             heard.push(rows)
         })
         .expect("written");
@@ -557,7 +561,7 @@ mod tests {
     fn a_failing_output_ends_the_writing() {
         let mut full = [0; 1_000];
         let result = write(
-            &*store(5_000, 100).snapshot(),
+            store(5_000, 100).snapshot(),
             POSITION,
             &mut full.as_mut_slice(),
             &mut |_| {},

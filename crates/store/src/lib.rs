@@ -60,7 +60,11 @@ pub trait Read {
 }
 
 /// A store as it was when the snapshot was taken; later writes do not show.
-pub trait Snapshot: Read + Send + Sync {}
+pub trait Snapshot: Read + Send + Sync {
+    /// Visits all rows in key order until the visitor breaks, and lets go of what it has visited as it goes: whoever writes
+    /// there meanwhile need not keep what was there before. A snapshot that somebody else holds as well stays whole.
+    fn drain(self: Arc<Self>, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>);
+}
 
 /// The latest state, written by one thread at a time.
 pub trait Store: Read + Send {

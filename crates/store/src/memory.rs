@@ -93,7 +93,14 @@ impl Store for MemoryStore {
     }
 }
 
-impl Snapshot for MemorySnapshot {}
+impl Snapshot for MemorySnapshot {
+    fn drain(self: Arc<Self>, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        match Arc::try_unwrap(self) {
+            Ok(alone) => alone.tree.drain(visit),
+            Err(shared) => shared.walk(visit),
+        }
+    }
+}
 
 /// What is read alike, a store or a moment of it.
 trait Rows {

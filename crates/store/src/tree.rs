@@ -20,6 +20,7 @@
 //! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number of rows below child
 //! `i` and is never 0; an inner node has at least one child; the root is a leaf if the tree is empty.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::row::Row;
@@ -176,6 +177,23 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     /// All rows in key order.
     pub fn rows(&self) -> Range<'_, LEAF, INNER> {
         Range::new(&self.root, 0, self.len)
+    }
+
+    /// Visits all rows in key order until the visitor breaks, and lets go of each node behind it. An inner node goes when
+    /// its children are known, so a clone that is written meanwhile copies only nodes that are still to be visited.
+    pub fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        let mut waiting = vec![self.root];
+        while let Some(node) = waiting.pop() {
+            match node {
+                Node::Leaf(run) => {
+                    let mut rows = run.rows().iter().flatten();
+                    if rows.try_for_each(&mut *visit).is_break() {
+                        return;
+                    }
+                }
+                Node::Inner(inner) => waiting.extend(inner.children[..inner.len()].iter().rev().flatten().cloned()),
+            }
+        }
     }
 
     /// Adds a level above a root that was split.
@@ -990,6 +1008,51 @@ mod tests {
             prop_assert_eq!(tree.len(), keys.len() as u64);
             prop_assert!(tree.rows().map(Row::key).eq(keys.iter().map(Vec::as_slice)));
         }
+    }
+
+    /// True if a writer would copy nothing on the way to the row of this rank.
+    fn is_held_alone(tree: &Tree, mut rank: u64) -> bool {
+        let mut node = &tree.root;
+        loop {
+            match node {
+                Node::Leaf(run) => return Arc::strong_count(run) == 1,
+                Node::Inner(inner) if Arc::strong_count(inner) > 1 => return false,
+                Node::Inner(inner) => {
+                    let mut index = 0;
+                    while rank >= inner.counts[index] {
+                        rank -= inner.counts[index];
+                        index += 1;
+                    }
+                    node = inner.child(index);
+                }
+            }
+        }
+    }
+
+    /// A checkpoint held the whole tree until its end: whoever overwrote everything meanwhile took twice the memory.
+    #[test]
+    fn draining_lets_go_of_what_was_visited() {
+        let tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
+        let held = tree.clone();
+        let (mut visited, mut let_go) = (0, 0);
+        held.drain(&mut |row| {
+            assert_eq!(row.key(), numbered(visited));
+            visited += 1;
+            if visited == 5_000 {
+                let_go = (0..10_000).filter(|&rank| is_held_alone(&tree, rank)).count();
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(visited, 10_000);
+        assert!(
+            (4_900..5_000).contains(&let_go),
+            "{let_go} rows are in leaves of their own"
+        );
+        tree.clone().drain(&mut |row| match row.key() == numbered(7) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        tree.check();
     }
 
     /// Rows per leaf on average.
