@@ -228,3 +228,29 @@ impl Write for Writing {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quartet_env::FaultyDisk;
+
+    use super::*;
+
+    /// One sync at the end of the file made the log's next one wait until gigabytes were written.
+    #[test]
+    fn little_of_a_checkpoint_ever_waits_for_the_disk() {
+        let disk = FaultyDisk::new();
+        let mut writing = Writing::new(disk.create("checkpoint").unwrap());
+        disk.sync_directory().unwrap();
+        for piece in [100, 3 << 20, 7 << 20, 1 << 20] {
+            writing.write_all(&vec![1; piece]).unwrap();
+        }
+        let written = writing.offset;
+        drop(writing);
+        disk.crash();
+        let kept = disk.open("checkpoint").unwrap().len().unwrap();
+        assert!(
+            written - kept < UNSYNCED_BYTES_MAX,
+            "{kept} of {written} bytes were synced"
+        );
+    }
+}

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use quartet_model::Version;
+use quartet_model::{Payload, Version};
 
 use crate::busy::{Announcement, Busy};
 use crate::home::HomeState;
@@ -20,7 +20,7 @@ use crate::watch::WatchId;
 
 /// Committed transactions that become durable together, as one log record.
 pub(crate) struct Epoch {
-    pub payload: Vec<u8>,
+    pub payload: Payload,
     /// Of the newest transaction in it and before it.
     pub version: Version,
     /// Somebody waits for it to be durable.

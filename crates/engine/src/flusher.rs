@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quartet_env::Disk;
 use quartet_log::{Log, LogError};
-use quartet_model::Version;
+use quartet_model::{Payload, Version};
 
 use quartet_store::checkpoint::Position;
 
@@ -378,7 +378,7 @@ impl Worker {
     fn write(&mut self, epoch: Epoch) -> Result<bool, LogError> {
         if epoch.payload.is_empty() {
             self.written = epoch.version;
-            self.spare = epoch.payload;
+            self.spare = epoch.payload.into_buffer();
             return Ok(false);
         }
         match self.append(&epoch) {
@@ -426,7 +426,7 @@ impl Worker {
         let bytes = epoch.payload.len();
         let shared = self.shared.clone();
         let appending = shared.room.appending();
-        self.log.append(self.log.tail(), &epoch.payload)?;
+        self.log.append(self.log.tail(), &epoch.payload.parts())?;
         shared.room.appended(bytes);
         drop(appending);
         let statistics = &shared.statistics;
@@ -610,7 +610,8 @@ impl Worker {
     }
 }
 
-fn reusable(buffer: Vec<u8>) -> Vec<u8> {
+fn reusable(payload: Payload) -> Vec<u8> {
+    let buffer = payload.into_buffer();
     if buffer.capacity() > SPARE_BYTES_MAX {
         Vec::new()
     } else {

@@ -21,6 +21,18 @@ pub const SPACE_BYTES: usize = 3;
 /// What a row takes beside its key and value.
 const ROW_BYTES_MIN: i64 = 36;
 
+/// A value of so many bytes is not copied on its way to the log: it is there in the row.
+const SHARED_FROM: usize = 1 << 20;
+
+/// A row as the value that it holds.
+struct ValueOf(Row);
+
+impl AsRef<[u8]> for ValueOf {
+    fn as_ref(&self) -> &[u8] {
+        self.0.value()
+    }
+}
+
 /// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
 pub type UniqueId = [u8; 10];
 
@@ -142,7 +154,11 @@ impl<'h> Transaction<'h> {
     }
 
     fn set_row(&mut self, row: Row) -> Option<Row> {
-        self.state.pending.set(row.key(), row.value());
+        if row.value().len() >= SHARED_FROM {
+            self.state.pending.set_shared(row.key(), Box::new(ValueOf(row.clone())));
+        } else {
+            self.state.pending.set(row.key(), row.value());
+        }
         let old = self.state.store.set(row.clone());
         self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
         self.state.journal.push(Change::Set {

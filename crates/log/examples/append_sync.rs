@@ -49,7 +49,7 @@ fn log(disk: RealDisk) -> Result<Vec<Duration>, Box<dyn Error>> {
     println!("  opening an empty log: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let times = (0..APPENDS).map(|_| {
         let start = Instant::now();
-        log.append(log.tail(), &[7; 512])?;
+        log.append(log.tail(), &[&[7; 512]])?;
         log.sync()?;
         Ok(start.elapsed())
     });

@@ -1,7 +1,8 @@
 //! The log as files of one directory.
 //!
-//! An append is one write, a sync is one fdatasync of the newest segment; older segments are durable as a whole because
-//! a segment is synced before the next one is begun. The next one's file is made ahead of need (`reserve`).
+//! An append is one write, or a few if its payload has pieces of a megabyte or more; a sync is one fdatasync of the newest
+//! segment; older segments are durable as a whole because a segment is synced before the next one is begun. The next one's
+//! file is made ahead of need (`reserve`).
 //!
 //! How far the log reaches is stated in a file of its own, so that a segment that is missing is missed (`reach`): durably
 //! when a segment is begun, when the log is trimmed and when it is closed; in between now and then, without a sync.
@@ -9,7 +10,9 @@
 //! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
 use crate::reach::{Reach, ReachFile};
-use crate::record::{RecordHeader, RecordKind, SegmentHeader, payload_checksum, record_bytes as framed_bytes};
+use crate::record::{
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader, payload_checksum, record_bytes as framed_bytes,
+};
 use crate::recovery::{Recovered, recover};
 use crate::reserve::Reserve;
 use crate::segment::{Segment, segment_name};
@@ -62,6 +65,8 @@ pub struct FileLog {
 const SYNCS_UNSTATED_MAX: u32 = 16;
 /// A larger record's buffer is given back after it is written.
 const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
+/// A piece of a payload that is as large as this is written from where it lies.
+const PIECE_BYTES_APART: usize = 1024 * 1024;
 
 impl FileLog {
     /// Opens the log, or begins one at `replay_from` if there is none, and gives `replay` every record from
@@ -131,8 +136,8 @@ impl FileLog {
         self.reserve.clone()
     }
 
-    fn append_record(&mut self, header: RecordHeader, payload: &[u8]) -> Result<(), LogError> {
-        let bytes = record_bytes(payload.len());
+    fn append_record(&mut self, header: RecordHeader, payload: &[&[u8]]) -> Result<(), LogError> {
+        let bytes = record_bytes(header.payload_bytes as usize);
         let mut header = header;
         if !self.active.takes(bytes, self.reserve.next_room()) {
             self.roll(bytes)?;
@@ -141,9 +146,17 @@ impl FileLog {
         self.record.clear();
         self.record
             .extend_from_slice(&header.encode(self.active.header.salt, self.active.end));
-        self.record.extend_from_slice(payload);
-        self.record.resize(bytes as usize, 0);
-        self.active.write_record(&self.record)?;
+        let mut apart = Vec::new();
+        for piece in payload {
+            if piece.len() >= PIECE_BYTES_APART {
+                apart.push((self.record.len(), *piece));
+            } else {
+                self.record.extend_from_slice(piece);
+            }
+        }
+        let padding = bytes as usize - RECORD_HEADER_BYTES - header.payload_bytes as usize;
+        self.record.resize(self.record.len() + padding, 0);
+        self.active.write_record(&pieces(&self.record, &apart))?;
         self.reserve.set_active_room(self.active.room());
         self.record.shrink_to(RECORD_CAPACITY_MAX);
         self.tail = header.sequence;
@@ -264,7 +277,7 @@ impl Log for FileLog {
         self.tail
     }
 
-    fn append(&mut self, expected_tail: LogSequence, payload: &[u8]) -> Result<LogSequence, LogError> {
+    fn append(&mut self, expected_tail: LogSequence, payload: &[&[u8]]) -> Result<LogSequence, LogError> {
         self.check_usable()?;
         if expected_tail != self.tail {
             return Err(LogError::TailMoved {
@@ -272,8 +285,9 @@ impl Log for FileLog {
                 tail: self.tail,
             });
         }
-        let Ok(payload_bytes) = u32::try_from(payload.len()) else {
-            return Err(LogError::TooLarge { bytes: payload.len() });
+        let bytes = payload.iter().map(|piece| piece.len()).sum();
+        let Ok(payload_bytes) = u32::try_from(bytes) else {
+            return Err(LogError::TooLarge { bytes });
         };
         let header = RecordHeader {
             kind: RecordKind::Epoch,
@@ -322,4 +336,16 @@ impl Log for FileLog {
     fn bytes(&self) -> u64 {
         self.sealed.iter().map(|segment| segment.bytes).sum::<u64>() + self.active.record_bytes()
     }
+}
+
+/// `gathered` with the pieces that stand apart in their places, each of them with how much of `gathered` is before it.
+fn pieces<'a>(gathered: &'a [u8], apart: &[(usize, &'a [u8])]) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::with_capacity(2 * apart.len() + 1);
+    let mut from = 0;
+    for &(to, piece) in apart {
+        pieces.extend([&gathered[from..to], piece]);
+        from = to;
+    }
+    pieces.push(&gathered[from..]);
+    pieces
 }

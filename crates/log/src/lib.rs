@@ -29,10 +29,10 @@ pub trait Log: Send {
     /// The sequence of the last appended record, durable or not; `LogSequence::ZERO` for a log that never held one.
     fn tail(&self) -> LogSequence;
 
-    /// Appends `payload` (it may be empty) if the tail is `expected_tail`, and answers the new tail. Not durable yet.
+    /// Appends a payload (it may be empty), given in pieces, if the tail is `expected_tail`, and answers the new tail. Not durable yet.
     ///
     /// Errors: `TailMoved`, `TooLarge` and `NoRoom` leave the log as it was.
-    fn append(&mut self, expected_tail: LogSequence, payload: &[u8]) -> Result<LogSequence, LogError>;
+    fn append(&mut self, expected_tail: LogSequence, payload: &[&[u8]]) -> Result<LogSequence, LogError>;
 
     /// Makes everything appended durable, and answers the sequence up to which it is.
     fn sync(&mut self) -> Result<LogSequence, LogError>;

@@ -77,7 +77,7 @@ impl SegmentReader {
             return Ok(Next::End("the file ends inside the record"));
         };
         let payload = &record[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + payload_bytes];
-        match payload_checksum(payload) == header.payload_checksum {
+        match payload_checksum(&[payload]) == header.payload_checksum {
             true => Ok(Next::Epoch { header, payload }),
             false => Ok(Next::End("the payload does not match its checksum")),
         }

@@ -127,8 +127,10 @@ pub(crate) fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGNMENT)
 }
 
-pub(crate) fn payload_checksum(payload: &[u8]) -> u32 {
-    crc32fast::hash(payload)
+pub(crate) fn payload_checksum(pieces: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize()
 }
 
 fn header_checksum(bytes: &[u8; RECORD_HEADER_BYTES], salt: u64, offset: u64) -> u32 {

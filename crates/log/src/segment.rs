@@ -90,13 +90,18 @@ impl Segment {
         is_wanted && bytes <= self.room()
     }
 
-    pub fn write_record(&mut self, record: &[u8]) -> Result<(), LogError> {
-        let bytes = record.len() as u64;
+    /// Writes a record, given in pieces, after the last one.
+    pub fn write_record(&mut self, record: &[&[u8]]) -> Result<(), LogError> {
+        let bytes = record.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let end = self.end + bytes;
         if end > self.filled && bytes < LARGE_RECORD_BYTES {
             self.fill_ahead(end)?;
         }
-        self.write(self.end, record)?;
+        let mut offset = self.end;
+        for piece in record {
+            self.write(offset, piece)?;
+            offset += piece.len() as u64;
+        }
         self.end = end;
         Ok(())
     }

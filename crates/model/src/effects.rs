@@ -35,35 +35,107 @@ impl std::fmt::Display for EffectsError {
 
 impl std::error::Error for EffectsError {}
 
+/// A value that is not copied into the payload: it is written to the log from where it lies.
+pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Bytes, among them some that lie elsewhere.
+#[derive(Default)]
+pub struct Payload {
+    bytes: Vec<u8>,
+    /// Each with the length of `bytes` before it.
+    shared: Vec<(usize, SharedValue)>,
+    shared_bytes: usize,
+}
+
+/// How long a payload was at some moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    bytes: usize,
+    shared: usize,
+    shared_bytes: usize,
+}
+
+impl Payload {
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.shared_bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// All bytes in order, piece by piece.
+    pub fn parts(&self) -> Vec<&[u8]> {
+        let mut parts = Vec::with_capacity(2 * self.shared.len() + 1);
+        let mut from = 0;
+        for (to, value) in &self.shared {
+            parts.push(&self.bytes[from..*to]);
+            parts.push((**value).as_ref());
+            from = *to;
+        }
+        parts.push(&self.bytes[from..]);
+        parts
+    }
+
+    /// The buffer, to gather another payload.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            shared: self.shared.len(),
+            shared_bytes: self.shared_bytes,
+        }
+    }
+
+    fn cut(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.shared.truncate(mark.shared);
+        self.shared_bytes = mark.shared_bytes;
+    }
+}
+
 /// Appends transactions to an epoch's payload. A transaction that is rolled back leaves no trace.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct EffectsWriter {
-    payload: Vec<u8>,
-    /// Where the open transaction's header starts; equal to `payload.len()` when none is open.
-    open: usize,
+    payload: Payload,
+    /// Where the open transaction's header starts; the payload's end when none is open.
+    open: Mark,
 }
 
 const HEADER_BYTES: usize = 12;
 
 impl EffectsWriter {
     pub fn begin(&mut self) {
-        self.open = self.payload.len();
-        self.payload.extend_from_slice(&[0; HEADER_BYTES]);
+        self.open = self.payload.mark();
+        self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.payload.push(0);
+        self.payload.bytes.push(0);
         self.bytes(key);
         self.bytes(value);
     }
 
+    /// Like `set`, for a value too large to be copied.
+    pub fn set_shared(&mut self, key: &[u8], value: SharedValue) {
+        self.payload.bytes.push(0);
+        self.bytes(key);
+        let length = (*value).as_ref().len();
+        self.length(length);
+        self.payload.shared_bytes += length;
+        self.payload.shared.push((self.payload.bytes.len(), value));
+    }
+
     pub fn clear(&mut self, key: &[u8]) {
-        self.payload.push(1);
+        self.payload.bytes.push(1);
         self.bytes(key);
     }
 
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) {
-        self.payload.push(2);
+        self.payload.bytes.push(2);
         self.bytes(start);
         self.bytes(end);
     }
@@ -71,19 +143,20 @@ impl EffectsWriter {
     /// Closes the open transaction under `version`, also one without effects: its version is then all that is kept of it.
     pub fn commit(&mut self, version: Version) {
         let length = u32::try_from(self.open_bytes()).expect("a transaction below 4 GiB");
-        self.payload[self.open..self.open + 8].copy_from_slice(&version.0.to_le_bytes());
-        self.payload[self.open + 8..self.open + HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
-        self.open = self.payload.len();
+        let header = &mut self.payload.bytes[self.open.bytes..][..HEADER_BYTES];
+        header[..8].copy_from_slice(&version.0.to_le_bytes());
+        header[8..].copy_from_slice(&length.to_le_bytes());
+        self.open = self.payload.mark();
     }
 
     /// Forgets the open transaction.
     pub fn rollback(&mut self) {
-        self.payload.truncate(self.open);
+        self.payload.cut(self.open);
     }
 
     /// Bytes of the open transaction's effects so far; zero if it has none.
     pub fn open_bytes(&self) -> usize {
-        self.payload.len() - self.open - HEADER_BYTES
+        self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
     }
 
     pub fn len(&self) -> usize {
@@ -95,20 +168,27 @@ impl EffectsWriter {
     }
 
     /// Takes the payload for the log, leaving `empty` (its capacity is reused) to gather the next epoch.
-    pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+    pub fn take(&mut self, mut empty: Vec<u8>) -> Payload {
         empty.clear();
-        self.open = 0;
-        std::mem::replace(&mut self.payload, empty)
+        self.open = Mark::default();
+        let next = Payload {
+            bytes: empty,
+            ..Payload::default()
+        };
+        std::mem::replace(&mut self.payload, next)
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        let mut length = bytes.len();
+        self.length(bytes.len());
+        self.payload.bytes.extend_from_slice(bytes);
+    }
+
+    fn length(&mut self, mut length: usize) {
         while length >= 0x80 {
-            self.payload.push(length as u8 | 0x80);
+            self.payload.bytes.push(length as u8 | 0x80);
             length >>= 7;
         }
-        self.payload.push(length as u8);
-        self.payload.extend_from_slice(bytes);
+        self.payload.bytes.push(length as u8);
     }
 }
 
@@ -208,7 +288,7 @@ mod tests {
         writer.begin();
         assert_eq!(writer.open_bytes(), 0);
         writer.commit(Version(7));
-        let payload = writer.take(Vec::new());
+        let payload = writer.take(Vec::new()).parts().concat();
         let mut reader = EffectsReader::new(&payload);
         let (version, mut effects) = reader.next_transaction().unwrap().unwrap();
         assert_eq!((version, effects.next()), (Version(7), None));
@@ -217,23 +297,28 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(transactions in prop::collection::vec(
-            prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)), 0..5), 0..5)) {
+            prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(any::<u8>(), 0..300)), 0..5), 0..5)) {
             let mut writer = EffectsWriter::default();
             for (version, effects) in transactions.iter().enumerate() {
                 writer.begin();
                 for (tag, a, b) in effects {
-                    match tag { 0 => writer.set(a, b), 1 => writer.clear(a), _ => writer.clear_range(a, b) }
+                    match tag { 0 => writer.set(a, b), 1 => writer.clear(a), 2 => writer.clear_range(a, b), _ => writer.set_shared(a, Box::new(b.clone())) }
                 }
                 writer.commit(Version(version as u64));
+                writer.begin();
+                writer.set_shared(b"taken back", Box::new(b"value"));
+                writer.rollback();
             }
             let payload = writer.take(Vec::new());
+            prop_assert_eq!(payload.len(), payload.parts().concat().len());
+            let payload = payload.parts().concat();
             let mut reader = EffectsReader::new(&payload);
             for (version, effects) in transactions.iter().enumerate() {
                 let (found, read) = reader.next_transaction().unwrap().unwrap();
                 prop_assert_eq!(found, Version(version as u64));
                 let read: Vec<_> = read.map(|effect| effect.unwrap()).collect();
                 let expected: Vec<_> = effects.iter().map(|(tag, a, b)| match tag {
-                    0 => Effect::Set { key: a, value: b },
+                    0 | 3 => Effect::Set { key: a, value: b },
                     1 => Effect::Clear { key: a },
                     _ => Effect::ClearRange { start: a, end: b },
                 }).collect();

@@ -2,8 +2,8 @@
 
 /// Longest key accepted, prefix included: 64 KiB. A longer one is the caller's error, never truncated.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest value accepted: 512 MiB, Redis' own limit for a string.
-pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Longest value accepted: 512 MiB, Redis' own limit for a string, and a kilobyte for what a layer puts beside it.
+pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 1024;
 
 /// A half-open interval of keys. Empty when `start >= end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError
 from faunadb import query as q
 from faunadb.errors import UnavailableError
 from harness import dynamodb, fauna
+from harness.resp import Connection
 from harness.server import Server
 
 pytestmark = pytest.mark.quartet_only
@@ -114,3 +116,79 @@ def accepts(client: redis.Redis) -> bool:
         return client.set("key", "value")
     except redis.exceptions.OutOfMemoryError:
         return False
+
+
+class Peak:
+    """The most resident memory of a server while this is open."""
+
+    def __init__(self, server: Server):
+        self.server, self.bytes, self.done = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self) -> None:
+        while not self.done.is_set():
+            self.bytes = max(self.bytes, self.server.rss_bytes())
+            self.done.wait(0.002)
+
+    def __enter__(self) -> "Peak":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.done.set()
+        self.thread.join()
+
+
+def set_value(connection: Connection, key: str, length: int) -> str:
+    """SET without ever holding the whole value here."""
+    chunk = b"x" * MIB
+    connection.send_bytes(b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(key), key.encode(), length))
+    for start in range(0, length, MIB):
+        connection.send_bytes(chunk[: length - start])
+    connection.send_bytes(b"\r\n")
+    return connection.read()
+
+
+def skip_value(connection: Connection, key: str) -> int:
+    """GET without keeping the value; its length."""
+    connection.send("GET", key)
+    with connection.socket.makefile("rb") as replies:
+        length = int(replies.readline()[1:])
+        for start in range(0, length, MIB):
+            replies.read(min(MIB, length - start))
+        assert replies.readline() == b"\r\n"
+    return length
+
+
+def test_a_large_value_takes_little_more_than_twice_its_size_and_is_given_back(serve):
+    """One of 400 MB took 1.5 GB, and the process kept that after DEL."""
+    server = serve("--memory-bytes", "0")
+    length = 200 * MIB
+    with Connection(server.port, timeout_seconds=60) as connection:
+        assert connection.do("PING") == "PONG"
+        before = server.rss_bytes()
+        with Peak(server) as peak:
+            assert set_value(connection, "large", length) == "OK"
+        assert peak.bytes - before < 2.2 * length
+        until(lambda: server.rss_bytes() - before < 1.1 * length)
+        with Peak(server) as peak:
+            assert skip_value(connection, "large") == length
+        assert peak.bytes - before < 2.2 * length
+        assert connection.do("DEL", "large") == 1
+        until(lambda: server.rss_bytes() - before < 0.1 * length)
+
+
+@pytest.mark.slow
+def test_a_value_may_have_512_megabytes(serve):
+    """Values ended 16 bytes short of it."""
+    server = serve("--memory-bytes", "0")
+    length = 512 * MIB
+    with Connection(server.port, timeout_seconds=60) as connection:
+        assert set_value(connection, "set", length) == "OK"
+        assert connection.do("STRLEN", "set") == length
+        assert connection.do("GETRANGE", "set", -2, -1) == "xx"
+        assert "string exceeds maximum allowed size" in connection.do("APPEND", "set", "y")
+        connection.do("DEL", "set")
+        assert connection.do("SETBIT", "bits", 8 * length - 1, 1) == 0
+        assert connection.do("STRLEN", "bits") == length
+        assert connection.do("GETBIT", "bits", 8 * length - 1) == 1

@@ -40,7 +40,7 @@ fn a_real_directory_keeps_the_log() {
         let mut log = FileLog::open(disk, options, LogSequence(1), &mut replay, &mut |_| {}).unwrap();
         assert_eq!((replayed, log.tail().0), (seen, round * 100));
         for _ in 0..100 {
-            log.append(log.tail(), b"payload").unwrap();
+            log.append(log.tail(), &[b"payload"]).unwrap();
         }
         log.sync().unwrap();
         log.confirm().unwrap();
@@ -54,7 +54,7 @@ fn an_append_behind_the_tail_is_refused() {
     let mut log = open(&disk, 1 << 20).unwrap().log;
     append(&mut log, 2, 10);
     for expected in [0, 1, 3] {
-        let error = log.append(LogSequence(expected), b"late").unwrap_err();
+        let error = log.append(LogSequence(expected), &[b"late"]).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -93,7 +93,7 @@ fn a_record_larger_than_a_segment_gets_its_own() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 1024).unwrap().log;
     for bytes in [10, 5000, 10, 300_000, 0] {
-        log.append(log.tail(), &vec![7; bytes]).unwrap();
+        log.append(log.tail(), &[&vec![7; bytes]]).unwrap();
     }
     assert_eq!(segments(&disk).len(), 5);
     let lengths: Vec<_> = open(&disk, 1024)
@@ -158,7 +158,7 @@ fn progress_reaches_the_total() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 1 << 20).unwrap().log;
     for _ in 0..40 {
-        log.append(log.tail(), &[3; 100_000]).unwrap();
+        log.append(log.tail(), &[&[3; 100_000]]).unwrap();
     }
     let mut seen: Vec<ReplayProgress> = Vec::new();
     let options = FileLogOptions::default();
@@ -201,4 +201,25 @@ fn an_error_of_replay_ends_the_opening() {
             ..
         })
     ));
+}
+
+/// Large pieces are written from where they lie, which must not show in the record.
+#[test]
+fn a_record_is_its_pieces_in_order_however_large() {
+    let disk = FaultyDisk::new();
+    let mut log = open(&disk, 1 << 20).unwrap().log;
+    let large = [vec![1; 1 << 20], vec![2; (1 << 20) + 3]];
+    let records: [&[&[u8]]; 4] = [
+        &[b"small", &large[0], b"between", &large[1]],
+        &[&large[0], &large[1], b"", b"last"],
+        &[b"only ", b"small"],
+        &[],
+    ];
+    for pieces in records {
+        log.append(log.tail(), pieces).unwrap();
+    }
+    drop(log);
+    let found = open(&disk, 1 << 20).unwrap().records;
+    let payloads = found.into_iter().map(|(_, payload)| payload);
+    assert!(payloads.eq(records.map(|pieces| pieces.concat())));
 }

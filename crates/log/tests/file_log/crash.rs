@@ -35,7 +35,7 @@ fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
     });
     if failed {
         let tail = log.tail();
-        assert!(matches!(log.append(tail, b"after"), Err(LogError::Failed)));
+        assert!(matches!(log.append(tail, &[b"after"]), Err(LogError::Failed)));
         assert!(matches!(log.sync(), Err(LogError::Failed)));
         assert!(matches!(log.confirm(), Err(LogError::Failed)));
         assert!(matches!(log.trim_below(tail), Err(LogError::Failed)));
@@ -46,8 +46,8 @@ fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
 /// A full disk leaves the log as it was, so what did not fit is appended again.
 fn append_with_patience(log: &mut FileLog, payload: &[u8]) -> Result<LogSequence, LogError> {
     let tail = log.tail();
-    match log.append(tail, payload) {
-        Err(LogError::NoRoom { .. }) => log.append(tail, payload),
+    match log.append(tail, &[payload]) {
+        Err(LogError::NoRoom { .. }) => log.append(tail, &[payload]),
         appended => appended,
     }
 }

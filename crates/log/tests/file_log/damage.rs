@@ -199,7 +199,7 @@ fn a_flip_in_the_last_confirmed_record_is_refused_by_name() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 4096).unwrap().log;
     append(&mut log, 2, 100);
-    log.append(log.tail(), b"the last acknowledged record").unwrap();
+    log.append(log.tail(), &[b"the last acknowledged record"]).unwrap();
     log.sync().unwrap();
     let last = 32 + log.bytes() - 64;
     log.confirm().unwrap();
@@ -249,7 +249,7 @@ fn the_image_of_a_log_in_a_payload_is_no_evidence() {
     log.confirm().unwrap();
     let image = disk.content("log-00000000000000000001")[..4000].to_vec();
     let at = 32 + log.bytes();
-    log.append(log.tail(), &image).unwrap();
+    log.append(log.tail(), &[&image]).unwrap();
     disk.flip("log-00000000000000000001", at, 0xff);
     assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().records, records(20, 100));
 }

@@ -34,9 +34,9 @@ fn record(magic: &[u8; 4], offset: u64, payload: &[u8], sequence: u64, synced_th
 fn a_segment_is_what_the_document_says() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 1 << 20).unwrap().log;
-    log.append(log.tail(), b"first").unwrap();
+    log.append(log.tail(), &[b"first"]).unwrap();
     log.sync().unwrap();
-    log.append(log.tail(), b"the second").unwrap();
+    log.append(log.tail(), &[b"the second"]).unwrap();
     log.sync().unwrap();
     log.confirm().unwrap();
     let expected = [

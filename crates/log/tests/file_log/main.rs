@@ -60,7 +60,7 @@ fn records(through: u64, bytes_max: u64) -> Records {
 fn append(log: &mut FileLog, count: u64, bytes_max: u64) {
     for _ in 0..count {
         let tail = log.tail();
-        log.append(tail, &payload(tail.0 + 1, bytes_max)).unwrap();
+        log.append(tail, &[&payload(tail.0 + 1, bytes_max)]).unwrap();
     }
 }
 

@@ -59,7 +59,8 @@ impl Run {
         match step {
             Step::Append(bytes) => {
                 self.expected.push(payload(bytes + 1, bytes));
-                log.append(log.tail(), &self.expected[self.expected.len() - 1]).unwrap();
+                log.append(log.tail(), &[&self.expected[self.expected.len() - 1]])
+                    .unwrap();
             }
             Step::Sync => self.durable = log.sync().unwrap().0,
             Step::Confirm => log.confirm().unwrap(),

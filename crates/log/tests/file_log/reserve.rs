@@ -15,7 +15,7 @@ fn fill(disk: &FaultyDisk) {
 
 fn append_bytes(log: &mut FileLog, payload_bytes: usize) -> Result<(), LogError> {
     let tail = log.tail();
-    log.append(tail, &vec![7; payload_bytes]).map(drop)
+    log.append(tail, &[&vec![7; payload_bytes]]).map(drop)
 }
 
 #[derive(Clone, Debug)]

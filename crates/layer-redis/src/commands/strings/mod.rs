@@ -19,8 +19,8 @@ const PAIRS: Keys = Keys::Range {
     step: 2,
 };
 
-/// Longest value. What its row holds besides must fit into 512 MB together with it.
-pub const VALUE_BYTES_MAX: u64 = (512 << 20) - 9;
+/// Longest value, as in Redis.
+pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
 /// Refuses a value that would become too long.
 pub fn check_length(length: u64) -> Result<(), Failure> {
