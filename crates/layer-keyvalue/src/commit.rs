@@ -39,6 +39,12 @@ pub(crate) fn code_of(error: &CommitError) -> ErrorCode {
     }
 }
 
+/// It writes something that it does not only clear.
+pub(crate) fn makes_larger(commit: &Commit<'_>) -> bool {
+    let mut mutations = commit.mutations.iter();
+    mutations.any(|mutation| !matches!(mutation.kind, MutationKind::Clear | MutationKind::ClearRange))
+}
+
 fn size(commit: &Commit<'_>) -> usize {
     let ranges = commit.read_conflicts.iter().chain(&commit.write_conflicts);
     let conflicts: usize = ranges.map(|(begin, end)| begin.len() + end.len()).sum();
@@ -128,4 +134,28 @@ fn check_bound(bound: &[u8]) -> Result<(), ErrorCode> {
         return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clears_are_taken_when_memory_is_short() {
+        let mutation = |kind| quartet_wire_keyvalue::Mutation {
+            kind,
+            key: b"a".as_slice(),
+            value: b"b".as_slice(),
+        };
+        let check = |kinds: &[MutationKind], larger| {
+            let commit = Commit {
+                mutations: kinds.iter().map(|kind| mutation(*kind)).collect(),
+                ..Commit::default()
+            };
+            assert_eq!(makes_larger(&commit), larger, "{kinds:?}");
+        };
+        check(&[], false);
+        check(&[MutationKind::Clear, MutationKind::ClearRange], false);
+        check(&[MutationKind::Clear, MutationKind::Set], true);
+    }
 }

@@ -244,6 +244,9 @@ impl Session {
         if !self.may_write {
             return Err(ErrorCode::PERMISSION_DENIED);
         }
+        if commit::makes_larger(commit) && self.layer.engine.memory().is_short() {
+            return Err(ErrorCode::COMMIT_PROXY_MEMORY_LIMIT);
+        }
         let request = commit::translated(commit, &self.layer.options)?;
         let Some(mut home) = self.layer.home() else {
             return Ok(Answered::Busy);
