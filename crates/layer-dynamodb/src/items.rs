@@ -6,6 +6,7 @@ use quartet_engine::Transaction;
 
 use crate::capacity::{Consumed, Report, write_units};
 use crate::expression::path::project;
+use crate::expression::update::too_large_to_update;
 use crate::expression::{Condition, Path, Placeholders, Update, parse_condition, parse_update};
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
@@ -180,9 +181,7 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
     let mut item = old.to_item().unwrap_or_else(|| key.clone());
     update.apply(&mut item)?;
     if item_size(&item) > ITEM_BYTES_MAX {
-        return Err(Failure::validation(
-            "Item size to update has exceeded the maximum allowed size",
-        ));
+        return Err(too_large_to_update());
     }
     check_nesting(&item)?;
     if !table.index_types_fit(&item) {

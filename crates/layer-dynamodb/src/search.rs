@@ -8,7 +8,7 @@ use quartet_model::KeyRange;
 use quartet_store::Row;
 
 use crate::capacity::{Consumed, Report, read_units};
-use crate::expression::path::{project, project_leaves, times_shown};
+use crate::expression::path::{PathTree, project_leaves};
 use crate::expression::{
     Condition, KeyTerm, Path, Placeholders, key_terms, parse_condition, parse_key_condition, parse_projection,
 };
@@ -24,6 +24,9 @@ use crate::{DynamoDb, Outcome, legacy, settled, stored};
 /// A page holds no more than this, measured before the filter, as the service's documents say. Pages recorded from the service
 /// also hold the item that passes it; but clients that set memory aside believe the documents.
 const PAGE_BYTES: usize = 1 << 20;
+
+/// A filter tests no more than this, so a page of tiny items behind a long filter ends early: it goes on as any other does.
+const PAGE_TESTS: usize = 1 << 20;
 
 /// What of each item is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +48,8 @@ pub struct Search {
     pub partitions: Vec<Value>,
     pub filter: Option<Condition>,
     pub projection: Option<Vec<Path>>,
-    /// Parts of items stand side by side, not in their places.
-    pub shows_leaves: bool,
+    /// Parts of items stand side by side, not in their places; and how often one is shown at most.
+    pub leaves_shown: Option<usize>,
     pub limit: Option<usize>,
     pub forward: bool,
     pub start: Option<Item>,
@@ -68,7 +71,7 @@ impl Search {
             partitions: Vec::new(),
             filter: None,
             projection: None,
-            shows_leaves: false,
+            leaves_shown: None,
             limit: None,
             forward: true,
             start: None,
@@ -213,11 +216,8 @@ impl Search {
             index: index.map(|index| index.id),
             table: table.clone(),
         };
-        let limit = self.limit.unwrap_or(usize::MAX);
-        let bytes_max = match &self.projection {
-            Some(paths) if self.shows_leaves => PAGE_BYTES / times_shown(paths),
-            _ => PAGE_BYTES,
-        };
+        let limit = self.limit.unwrap_or(usize::MAX).min(self.rows_max());
+        let bytes_max = PAGE_BYTES / self.leaves_shown.unwrap_or(1);
         for range in ranges {
             transaction.scan(&range.start, &range.end, !self.forward, &mut |row| {
                 let size = stored::size(row.value());
@@ -244,6 +244,11 @@ impl Search {
             page.fetch(transaction, self.consistent);
         }
         Ok(page)
+    }
+
+    /// How many rows a page may hold: fewer, the more its filter asks of each.
+    fn rows_max(&self) -> usize {
+        PAGE_TESTS / (1 + self.filter.as_ref().map_or(0, Condition::tests_count))
     }
 
     fn find_index<'t>(&self, table: &'t Table) -> Result<Option<&'t Index>, Failure> {
@@ -372,6 +377,7 @@ impl Search {
 
     /// The items of a page that pass the filter: each is handed over decoded or as it is stored.
     pub fn each_match(&self, page: &Page, mut take: impl FnMut(Match<'_>)) {
+        let projection = PathTree::new(self.projection.as_deref().unwrap_or_default());
         for (position, row) in page.rows.iter().enumerate() {
             let row = page.fetched.get(position).unwrap_or(row);
             if self.filter.is_none() && self.projection.is_none() {
@@ -383,8 +389,8 @@ impl Search {
                 continue;
             }
             take(Match::Decoded(match &self.projection {
-                Some(paths) if self.shows_leaves => project_leaves(&item, paths),
-                Some(paths) => project(&item, paths),
+                Some(paths) if self.leaves_shown.is_some() => project_leaves(&item, paths),
+                Some(_) => projection.of(&item),
                 None => item,
             }));
         }

@@ -321,10 +321,13 @@ impl Writes {
             kind: Kind::Write,
         };
         let mut executed = Vec::new();
+        let mut written_bytes = 0;
         for (write, table) in self.writes.iter().zip(tables) {
             // After a failure the others are still judged, as no two of them touch one item.
             match write.execute_uncharged(layer, transaction, table) {
                 Ok(one) => {
+                    written_bytes += one.new.as_deref().map_or(0, item_size);
+                    check_bytes(std::iter::once(written_bytes))?;
                     let consumed = one.consumed.clone().doubled();
                     written.consumed.entry(write.table.clone()).or_default().add(&consumed);
                     written.note_collection(&write.table, &one.table, write.action.key());

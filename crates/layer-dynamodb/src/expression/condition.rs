@@ -119,9 +119,7 @@ pub fn order(left: &Value, right: &Value) -> Option<Ordering> {
 pub fn contains(container: &Value, element: &Value) -> bool {
     match (container, element) {
         (Value::S(text), Value::S(part)) => text.contains(part.as_str()),
-        (Value::B(bytes), Value::B(part)) => {
-            part.is_empty() || bytes.windows(part.len()).any(|window| window == part.as_slice())
-        }
+        (Value::B(bytes), Value::B(part)) => memchr::memmem::find(bytes, part).is_some(),
         (Value::SS(set), Value::S(member)) => set.contains(member),
         (Value::NS(set), Value::N(member)) => set.contains(member),
         (Value::BS(set), Value::B(member)) => set.contains(member),
@@ -216,6 +214,18 @@ impl Condition {
             Condition::And(conditions) => conditions.iter().all(|condition| condition.holds(item)),
             Condition::Or(conditions) => conditions.iter().any(|condition| condition.holds(item)),
             Condition::Not(condition) => !condition.holds(item),
+        }
+    }
+
+    /// How many values it compares at most.
+    pub fn tests_count(&self) -> usize {
+        match self {
+            Condition::In(_, list) => list.len(),
+            Condition::And(conditions) | Condition::Or(conditions) => {
+                conditions.iter().map(Condition::tests_count).sum()
+            }
+            Condition::Not(condition) => condition.tests_count(),
+            _ => 1,
         }
     }
 

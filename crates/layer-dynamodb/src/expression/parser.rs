@@ -14,6 +14,8 @@ const EXPRESSION_BYTES_MAX: usize = 4096;
 const OPERATORS_MAX: usize = 300;
 /// Levels of parentheses, NOT and functions. The service counts operators only; the stack counts these.
 const DEPTH_MAX: usize = 160;
+/// What the placeholders of a request may stand for together, each use counted: a use is a copy.
+const EXPANDED_BYTES_MAX: usize = 2 << 20;
 const PLACEHOLDER_BYTES_MAX: usize = 255;
 /// Levels of a document path.
 const PATH_STEPS_MAX: usize = 31;
@@ -57,6 +59,8 @@ pub struct Placeholders {
     names: BTreeMap<String, String>,
     values: BTreeMap<String, Value>,
     used: BTreeSet<String>,
+    /// What all uses together stand for.
+    expanded_bytes: usize,
 }
 
 impl Placeholders {
@@ -147,6 +151,10 @@ impl Placeholders {
             return Err(Failure::validation("ExpressionAttributeValues must not be empty"));
         }
         Ok(())
+    }
+
+    fn is_expanded_too_far(&self) -> bool {
+        self.expanded_bytes > EXPANDED_BYTES_MAX
     }
 
     /// Refuses placeholders that no expression used.
@@ -277,6 +285,12 @@ impl<'s, 'p> Parser<'s, 'p> {
         if self.peek().kind != Kind::End {
             return Err(self.syntax_error());
         }
+        if self.placeholders.is_expanded_too_far() {
+            return Err(self.failure(format_args!(
+                "Expression size has exceeded the maximum allowed size; expression size: {}",
+                self.placeholders.expanded_bytes
+            )));
+        }
         let faults = std::mem::take(&mut self.faults).into_iter();
         let told = faults.min_by_key(|(fault, _)| rank(order, *fault).unwrap_or(order.len()));
         told.map_or(Ok(()), |(_, failure)| Err(failure))
@@ -361,13 +375,17 @@ impl<'s, 'p> Parser<'s, 'p> {
     /// What the `:value` that is next stands for, or anything if it is not defined.
     pub fn value(&mut self) -> Value {
         let name = self.next().text;
-        let Some(value) = self.placeholders.values.get(name).cloned() else {
+        let Some(value) = self.placeholders.values.get(name) else {
             let text = "An expression attribute value used in expression is not defined; attribute value: ";
             self.fault(Fault::UndefinedValue, format_args!("{text}{name}"));
             return Value::Null;
         };
         self.placeholders.used.insert(name.to_owned());
-        value
+        if self.placeholders.is_expanded_too_far() {
+            return Value::Null;
+        }
+        self.placeholders.expanded_bytes += value.size();
+        value.clone()
     }
 
     pub fn path(&mut self) -> Result<Path, Failure> {
@@ -439,9 +457,13 @@ impl<'s, 'p> Parser<'s, 'p> {
 
     /// What a `#name` stands for, or itself until the end of the expression.
     fn named(&mut self, placeholder: &str) -> String {
-        if let Some(name) = self.placeholders.names.get(placeholder).cloned() {
+        if let Some(name) = self.placeholders.names.get(placeholder) {
             self.placeholders.used.insert(placeholder.to_owned());
-            return name;
+            if self.placeholders.is_expanded_too_far() {
+                return String::new();
+            }
+            self.placeholders.expanded_bytes += name.len();
+            return name.clone();
         }
         let text = "An expression attribute name used in the document path is not defined; attribute name: ";
         self.fault(Fault::UndefinedName, format_args!("{text}{placeholder}"));

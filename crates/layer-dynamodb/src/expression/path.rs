@@ -1,5 +1,6 @@
 //! Document paths: `a.b[3].#c`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::failure::Failure;
@@ -168,11 +169,84 @@ impl fmt::Display for Path {
 
 /// The parts of `item` that the paths name, in their places; the elements of lists move together.
 pub fn project(item: &Item, paths: &[Path]) -> Item {
-    let roots: Vec<(&str, &[Step])> = paths
-        .iter()
-        .map(|path| (path.root.as_str(), path.steps.as_slice()))
-        .collect();
-    project_members(item, &roots)
+    PathTree::new(paths).of(item)
+}
+
+/// Paths, gathered by what they have in common, so that an item costs what it holds and not what the projection names.
+pub struct PathTree<'p>(Parts<'p>);
+
+#[derive(Default)]
+struct Parts<'p> {
+    members: BTreeMap<&'p str, Wanted<'p>>,
+    elements: BTreeMap<usize, Wanted<'p>>,
+}
+
+enum Wanted<'p> {
+    All,
+    Parts(Parts<'p>),
+}
+
+impl<'p> PathTree<'p> {
+    pub fn new(paths: &'p [Path]) -> PathTree<'p> {
+        let mut top = Parts::default();
+        for path in paths {
+            let wanted = top.members.entry(path.root.as_str());
+            wanted
+                .or_insert_with(|| Wanted::Parts(Parts::default()))
+                .add(&path.steps);
+        }
+        PathTree(top)
+    }
+
+    pub fn of(&self, item: &Item) -> Item {
+        self.0.of_members(item)
+    }
+}
+
+impl<'p> Wanted<'p> {
+    fn add(&mut self, steps: &'p [Step]) {
+        let Some((step, rest)) = steps.split_first() else {
+            *self = Wanted::All;
+            return;
+        };
+        let Wanted::Parts(parts) = self else { return };
+        let inner = match step {
+            Step::Member(name) => parts.members.entry(name.as_str()).or_insert_with(Wanted::nothing),
+            Step::Index(index) => parts.elements.entry(*index).or_insert_with(Wanted::nothing),
+        };
+        inner.add(rest);
+    }
+
+    fn nothing() -> Wanted<'p> {
+        Wanted::Parts(Parts::default())
+    }
+
+    fn of(&self, value: &Value) -> Option<Value> {
+        match (self, value) {
+            (Wanted::All, value) => Some(value.clone()),
+            (Wanted::Parts(parts), Value::M(members)) => {
+                let part = parts.of_members(members);
+                (!part.is_empty()).then_some(Value::M(part))
+            }
+            (Wanted::Parts(parts), Value::L(elements)) => {
+                let wanted = parts.elements.iter();
+                let part: Vec<Value> = wanted
+                    .filter_map(|(index, wanted)| wanted.of(elements.get(*index)?))
+                    .collect();
+                (!part.is_empty()).then_some(Value::L(part))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Parts<'_> {
+    fn of_members(&self, members: &Item) -> Item {
+        let wanted = members
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), self.members.get(name.as_str())?.of(value)?)));
+        wanted.collect()
+    }
 }
 
 /// The values that the paths name, side by side under the last name of each path, as PartiQL shows them.
@@ -190,55 +264,4 @@ pub fn times_shown(paths: &[Path]) -> usize {
         .iter()
         .map(|path| paths.iter().filter(|above| lies_in(path, above)).count());
     times.max().unwrap_or(1)
-}
-
-fn project_members(members: &Item, wanted: &[(&str, &[Step])]) -> Item {
-    let mut projected = Item::new();
-    for (name, _) in wanted {
-        if projected.contains_key(*name) {
-            continue;
-        }
-        let Some(value) = members.get(*name) else { continue };
-        let within = wanted
-            .iter()
-            .filter(|(other, _)| other == name)
-            .map(|(_, steps)| *steps);
-        if let Some(part) = project_value(value, within.collect()) {
-            projected.insert((*name).to_owned(), part);
-        }
-    }
-    projected
-}
-
-fn project_value(value: &Value, wanted: Vec<&[Step]>) -> Option<Value> {
-    if wanted.iter().any(|steps| steps.is_empty()) {
-        return Some(value.clone());
-    }
-    match value {
-        Value::M(members) => {
-            let named = wanted.iter().filter_map(|steps| match steps.split_first()? {
-                (Step::Member(name), rest) => Some((name.as_str(), rest)),
-                (Step::Index(_), _) => None,
-            });
-            let part = project_members(members, &named.collect::<Vec<_>>());
-            (!part.is_empty()).then_some(Value::M(part))
-        }
-        Value::L(elements) => {
-            let part = elements.iter().enumerate().filter_map(|(index, element)| {
-                let within = wanted.iter().filter_map(|steps| match steps.split_first()? {
-                    (Step::Index(wanted), rest) if *wanted == index => Some(rest),
-                    _ => None,
-                });
-                let within: Vec<&[Step]> = within.collect();
-                if within.is_empty() {
-                    None
-                } else {
-                    project_value(element, within)
-                }
-            });
-            let part: Vec<Value> = part.collect();
-            (!part.is_empty()).then_some(Value::L(part))
-        }
-        _ => None,
-    }
 }

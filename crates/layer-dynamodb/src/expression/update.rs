@@ -8,7 +8,7 @@ use super::parser::{Fault, Parser};
 use super::path::{Path, Step, clash_text};
 use crate::failure::Failure;
 use crate::number::NumberError;
-use crate::value::{Item, Value, number_failure};
+use crate::value::{ITEM_BYTES_MAX, Item, Value, number_failure};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
@@ -74,14 +74,17 @@ impl Update {
     /// Changes `item`. After an error the item is of no use.
     pub fn apply(&self, item: &mut Item) -> Result<(), Failure> {
         let mut values = Vec::with_capacity(self.set.len());
+        // All that is put into the item is in it afterwards, so what is too much together need not be copied to be refused.
+        let mut room = Room(ITEM_BYTES_MAX);
         for (path, term) in &self.set {
-            values.push((path, term.evaluate(item)?));
+            values.push((path, term.evaluate(item, &mut room)?));
         }
         let mismatch = || match self.legacy {
             true => Failure::validation("Type mismatch for attribute to update"),
             false => wrong_data_type(),
         };
         let sums = self.add.iter().map(|(path, value)| {
+            room.take(value)?;
             let sum = added(path.resolve(item), value).ok_or_else(mismatch)?;
             Ok((path, sum.map_err(arithmetic_failure)?))
         });
@@ -107,6 +110,28 @@ impl Update {
         removed.sort_by_key(|path| std::cmp::Reverse(last_index(path)));
         removed.into_iter().try_for_each(|path| path.remove(item))
     }
+}
+
+/// How many bytes an update may still copy.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, value: &Value) -> Result<(), Failure> {
+        match self.0.checked_sub(value.size()) {
+            Some(left) => self.0 = left,
+            None => return Err(too_large_to_update()),
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, value: &Value) -> Result<Value, Failure> {
+        self.take(value).map(|()| value.clone())
+    }
+}
+
+/// The item would be too large after the update.
+pub fn too_large_to_update() -> Failure {
+    Failure::validation("Item size to update has exceeded the maximum allowed size")
 }
 
 fn last_index(path: &Path) -> usize {
@@ -145,25 +170,25 @@ impl Term {
         }
     }
 
-    fn evaluate(&self, item: &Item) -> Result<Value, Failure> {
+    fn evaluate(&self, item: &Item, room: &mut Room) -> Result<Value, Failure> {
         match self {
-            Term::Path(path) => path.resolve(item).cloned().ok_or_else(|| {
+            Term::Path(path) => room.copy(path.resolve(item).ok_or_else(|| {
                 Failure::validation("The provided expression refers to an attribute that does not exist in the item")
-            }),
-            Term::Value(value) => Ok(value.clone()),
-            Term::Plus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+            })?),
+            Term::Value(value) => room.copy(value),
+            Term::Plus(left, right) => match (left.evaluate(item, room)?, right.evaluate(item, room)?) {
                 (Value::N(left), Value::N(right)) => left.plus(right).map(Value::N).map_err(arithmetic_failure),
                 _ => Err(wrong_data_type()),
             },
-            Term::Minus(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+            Term::Minus(left, right) => match (left.evaluate(item, room)?, right.evaluate(item, room)?) {
                 (Value::N(left), Value::N(right)) => left.minus(right).map(Value::N).map_err(arithmetic_failure),
                 _ => Err(wrong_data_type()),
             },
             Term::IfNotExists(path, otherwise) => match path.resolve(item) {
-                Some(value) => Ok(value.clone()),
-                None => otherwise.evaluate(item),
+                Some(value) => room.copy(value),
+                None => otherwise.evaluate(item, room),
             },
-            Term::ListAppend(left, right) => match (left.evaluate(item)?, right.evaluate(item)?) {
+            Term::ListAppend(left, right) => match (left.evaluate(item, room)?, right.evaluate(item, room)?) {
                 (Value::L(mut left), Value::L(right)) => {
                     left.extend(right);
                     Ok(Value::L(left))

@@ -23,7 +23,7 @@ use crate::search::{Match, Page, Search};
 use crate::table::{Table, has_type, is_empty};
 use crate::throughput::Use;
 use crate::transact::{charge_unless_throttled, check_bytes, fingerprint, refuse_if_any, refuse_repeated};
-use crate::value::{Item, Value, check_nesting, item_json, write_item};
+use crate::value::{Item, Value, check_nesting, item_json, item_size, write_item};
 use crate::{DynamoDb, Outcome};
 use parser::{Select, Statement};
 
@@ -128,7 +128,7 @@ impl Select {
         let mut search = Search::of(self.table.clone(), self.index.clone());
         search.consistent = consistent;
         search.projection = self.projection.clone();
-        search.shows_leaves = true;
+        search.leaves_shown = Some(self.times_shown);
         search.filter = self.condition.clone();
         let (hash, range) = match &self.index {
             Some(name) => {
@@ -658,9 +658,12 @@ fn execute_writes(
     let mut answers = Vec::new();
     let mut reasons = Vec::new();
     let mut charges = Vec::new();
+    let mut written_bytes = 0;
     for asked in all {
         match execute_write(layer, transaction, asked) {
             Ok((written, returned, paths)) => {
+                written_bytes += written.new.as_deref().map_or(0, item_size);
+                check_bytes(std::iter::once(written_bytes))?;
                 charges.push((written.table.clone(), written.consumed.clone().doubled()));
                 let attributes = returned.attributes(&written, &paths);
                 answers.push(Answer::Written(Box::new(written), attributes));

@@ -1,9 +1,11 @@
 //! PartiQL statements as trees. Conditions and updates are those of the expression language.
 
+use std::collections::BTreeMap;
+
 use super::lexer::{Token, tokens};
 use super::malformed;
 use crate::expression::condition::{Comparison, Operand};
-use crate::expression::path::Step;
+use crate::expression::path::{Step, times_shown};
 use crate::expression::update::Term;
 use crate::expression::{Condition, Path, Update};
 use crate::failure::Failure;
@@ -36,6 +38,8 @@ pub struct Select {
     pub index: Option<String>,
     /// `None`: everything.
     pub projection: Option<Vec<Path>>,
+    /// How often a part of an item is shown at most.
+    pub times_shown: usize,
     pub condition: Option<Condition>,
     /// The attributes to sort by, and whether ascending.
     pub order: Vec<(String, bool)>,
@@ -186,7 +190,10 @@ impl Parser {
     }
 
     fn select(&mut self) -> Result<Select, Failure> {
-        let projection = if self.take("*") { None } else { Some(self.paths()?) };
+        let projection = match self.take("*") {
+            true => None,
+            false => Some(last_of_each_name(self.paths()?)),
+        };
         self.expect_word("FROM")?;
         let table = self.name()?;
         let index = if self.take(".") { Some(self.name()?) } else { None };
@@ -198,6 +205,7 @@ impl Parser {
         Ok(Select {
             table,
             index,
+            times_shown: projection.as_deref().map_or(1, times_shown),
             projection,
             condition,
             order,
@@ -548,6 +556,12 @@ impl Parser {
         }
         Ok(members)
     }
+}
+
+/// Of several values with one name, the last is shown.
+fn last_of_each_name(paths: Vec<Path>) -> Vec<Path> {
+    let named: BTreeMap<String, Path> = paths.into_iter().map(|path| (path.leaf_name(), path)).collect();
+    named.into_values().collect()
 }
 
 fn single_or(mut conditions: Vec<Condition>, join: fn(Vec<Condition>) -> Condition) -> Condition {
