@@ -358,10 +358,10 @@ impl View {
                 next_stored = stored.next();
                 row.filter(|(key, _)| self.writes.cleared_at(key).is_none())
             };
-            if let Some((key, value)) = row {
-                if gathered.push(key, value) {
-                    return Ok(true);
-                }
+            if let Some((key, value)) = row
+                && gathered.push(key, value)
+            {
+                return Ok(true);
             }
         }
     }
