@@ -46,7 +46,13 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         println!("{name:<9}{address}");
     }
     if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
-        cluster_file::write(&folder, address, new_key.as_deref(), arguments.is_dev())?;
+        let written = cluster_file::write(&folder, address, new_key.as_deref(), arguments.is_dev());
+        if let Err(error) = written {
+            let is_shortage = error.downcast_ref().is_some_and(quartet_env::is_shortage);
+            anyhow::ensure!(is_shortage, error);
+            // On a full disk the server starts all the same, so that something can be deleted.
+            tracing::warn!("no room for the cluster file: {error:#}");
+        }
     }
     println!("ready");
     wait_for_the_end(&server)?;
