@@ -20,7 +20,7 @@ class Follower:
 
     def __init__(self, port: int, body: str, secret: str = "secret"):
         self.socket = socket.create_connection(("127.0.0.1", port), 30)
-        head = f"POST /stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\nX-FaunaDB-API-Version: 4\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /stream HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\nX-FaunaDB-API-Version: 4\r\nContent-Length: {len(body)}\r\n\r\n"
         self.socket.sendall((head + body).encode())
         self.received = b""
 

@@ -172,7 +172,7 @@ def test_a_token_of_an_issuer_opens_the_database_that_its_audience_names(tmp_pat
         for name in ["shop", "news"]:
             tree = fauna.connect(server, Admin(server).create(name)["credentials"]["fauna_key"])
             tree.query(q.create_collection({"name": name}))
-            tree.query(q.create_role({"name": "reader", "privileges": [{"resource": q.collection(name), "actions": {"read": True}}]}))
+            tree.query(q.create_role({"name": "reader", "privileges": [{"resource": q.collections(), "actions": {"read": True}}]}))
             definition = {"name": "p", "issuer": "https://issuer/", "jwks_uri": issuer.uri("keys"), "roles": [q.role("reader")]}
             provider = tree.query(q.create_access_provider(definition))
             claims = {"iss": "https://issuer/", "aud": provider["audience"], "exp": int(time.time()) + 600, "sub": "amy"}
