@@ -1,5 +1,7 @@
 //! `format`: Java's formatter, with `%@` and `%^` for the JSON of a value.
 
+use std::str::Chars;
+
 use super::casts::text_of;
 use crate::api_version::ApiVersion;
 use crate::error::{Errors, Result, Within};
@@ -84,9 +86,9 @@ fn pieces(pattern: &str) -> Result<Vec<Piece>> {
     let mut rest = pattern;
     while let Some(at) = rest.find('%') {
         pieces.push(Piece::Text(rest[..at].to_owned()));
-        let mut chars = rest[at + 1..].chars().peekable();
+        let mut chars = rest[at + 1..].chars();
         let specifier = parse(&mut chars)?;
-        rest = &rest[rest.len() - chars.map(char::len_utf8).sum::<usize>()..];
+        rest = chars.as_str();
         pieces.push(match specifier.conversion {
             '%' => Piece::Text("%".to_owned()),
             'n' => Piece::Text("\n".to_owned()),
@@ -97,7 +99,14 @@ fn pieces(pattern: &str) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-fn parse(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Specifier> {
+/// Takes the next character if it is a wanted one.
+fn next_if(chars: &mut Chars<'_>, wanted: impl FnOnce(&char) -> bool) -> Option<char> {
+    let next = chars.clone().next().filter(wanted)?;
+    chars.next();
+    Some(next)
+}
+
+fn parse(chars: &mut Chars<'_>) -> Result<Specifier> {
     let mut specifier = Specifier {
         spelling: "%".to_owned(),
         ..Specifier::default()
@@ -122,7 +131,7 @@ fn parse(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Specifi
             }
             '.' => {
                 let mut precision = 0;
-                while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+                while let Some(digit) = next_if(chars, char::is_ascii_digit) {
                     specifier.spelling.push(digit);
                     precision = digits(precision, digit).ok_or_else(|| invalid(&specifier.spelling))?;
                 }
@@ -130,7 +139,7 @@ fn parse(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Specifi
             }
             't' | 'T' => {
                 specifier.conversion = c;
-                specifier.date = chars.next_if(char::is_ascii_alphabetic);
+                specifier.date = next_if(chars, char::is_ascii_alphabetic);
                 specifier.spelling.extend(specifier.date);
                 specifier.width = number.unwrap_or(0);
                 return Ok(specifier);
