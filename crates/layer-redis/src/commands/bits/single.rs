@@ -72,7 +72,6 @@ mod tests {
              SETBIT a 0 -1 => !ERR bit is not an integer or out of range
              SETBIT a -1 1 => !ERR bit offset is not an integer or out of range
              SETBIT a 4294967296 1 => !ERR bit offset is not an integer or out of range
-             SETBIT a 4294967295 1 => !ERR string exceeds maximum allowed size (proto-max-bulk-len)
              SETBIT a 9223372036854775807 1 => !ERR bit offset is not an integer or out of range
              GETBIT a -9223372036854775808 => !ERR bit offset is not an integer or out of range",
         );
