@@ -427,10 +427,10 @@ impl Interpreter {
 
     /// Gives back what runs have left behind, however they ended, once it is much. What the answer holds stays.
     pub fn clean_up(&self) {
-        if self.lua.used_memory() > self.floor_bytes.get() + LEFT_BYTES_MAX {
-            if collect(&self.lua, &self.floor_bytes).is_err() {
-                self.budget.spoilt.set(true);
-            }
+        if self.lua.used_memory() > self.floor_bytes.get() + LEFT_BYTES_MAX
+            && collect(&self.lua, &self.floor_bytes).is_err()
+        {
+            self.budget.spoilt.set(true);
         }
     }
 
