@@ -15,6 +15,10 @@ PORT = int(os.environ.get("APPLICATION_PORT") or sys.argv[1])
 URL = f"redis://127.0.0.1:{PORT}/0"
 TASKS = 120
 SECONDS_MAX = 60
+# Celery takes a message with BRPOP before it notes that it has it. A server that ends in between has handed the message out and the worker never
+# got it: one poll is under way at a time, so one kill can cost one task, on any Redis.
+LOST_IN_FLIGHT_MAX = 1
+IN_FLIGHT_SECONDS = 15
 
 app = Celery("celery_tasks", broker=URL, backend=URL)
 app.conf.update(
@@ -59,13 +63,18 @@ def main() -> None:
             if number == TASKS // 2:
                 told = {index: result.get(timeout=SECONDS_MAX) for index, result in enumerate(results[:10])}
                 print("HALFWAY", flush=True)
-        deadline = time.monotonic() + SECONDS_MAX
-        while (ran := patiently(lambda: store.scard("ran"))) < TASKS:
-            assert time.monotonic() < deadline, f"{ran} of {TASKS} tasks ran"
+        ran, since, deadline = 0, time.monotonic(), time.monotonic() + SECONDS_MAX
+        while ran < TASKS:
+            now, before = time.monotonic(), ran
+            ran = patiently(lambda: store.scard("ran"))
+            since = now if ran > before else since
+            if ran >= TASKS - LOST_IN_FLIGHT_MAX and now - since > IN_FLIGHT_SECONDS:
+                break
+            assert now < deadline, f"{ran} of {TASKS} tasks ran"
             time.sleep(0.05)
         for index, square_told in told.items():
             assert patiently(lambda: results[index].get(timeout=5)) == square_told == index * index
-        print(f"DONE {TASKS} tasks ran", flush=True)
+        print(f"DONE {ran} of {TASKS} tasks ran", flush=True)
     finally:
         worker.kill()
 
