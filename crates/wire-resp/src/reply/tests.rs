@@ -200,13 +200,24 @@ fn a_limited_reply_leaves_out_what_does_not_fit() {
     }
 }
 
+/// A sign, seventeen digits and seven zeros behind them.
+const LONGEST_DOUBLE: usize = 25;
+
+#[test]
+fn the_longest_double() {
+    let mut out = Vec::new();
+    format_double(-1.2345678901234567e23, &mut out);
+    assert_eq!(out, b"-123456789012345670000000");
+    assert_eq!(out.len(), LONGEST_DOUBLE);
+}
+
 proptest! {
     #[test]
     fn doubles_read_back(bits in any::<u64>()) {
         let value = f64::from_bits(bits);
         let mut out = Vec::new();
         format_double(value, &mut out);
-        prop_assert!(out.len() <= 24);
+        prop_assert!(out.len() <= LONGEST_DOUBLE);
         let back: f64 = std::str::from_utf8(&out).unwrap().parse().unwrap();
         prop_assert!(back == value || (back.is_nan() && value.is_nan()));
     }
