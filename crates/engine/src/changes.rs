@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use quartet_model::{KeyRange, Version};
 
+use crate::SPACE_BYTES;
 use crate::newest::{NewestOfKeys, NewestOfRanges};
-use crate::transaction::SPACE_BYTES;
 
 /// How much evidence is kept, in each generation.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -23,8 +23,9 @@ use quartet_model::{Payload, Version};
 use quartet_store::checkpoint::Position;
 
 use crate::epochs::Epoch;
-use crate::home::HomeState;
-use crate::{EngineOptions, Shared, checkpoints};
+use crate::shared::{FlusherThread, Shared};
+use crate::state::HomeState;
+use crate::{EngineOptions, checkpoints};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
@@ -53,15 +54,14 @@ pub struct CheckpointError(String);
 pub(crate) type OnFailure = Box<dyn Fn(&LogError) + Send>;
 
 pub(crate) struct Flusher {
+    shared: Arc<Shared>,
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
     thread: Option<JoinHandle<Result<(), LogError>>>,
-    parked: Thread,
 }
 
 #[derive(Default)]
 struct Control {
-    wake: AtomicBool,
     stop: AtomicBool,
     /// A thread that is not the flusher's has flushed.
     flushed_elsewhere: AtomicBool,
@@ -88,7 +88,7 @@ impl Flusher {
         let control = Arc::new(Control::default());
         let log_bytes_since_checkpoint = log.bytes();
         let worker = Worker {
-            shared,
+            shared: shared.clone(),
             log,
             disk,
             options,
@@ -112,23 +112,17 @@ impl Flusher {
             failure: Some(failure),
         };
         let worker = Arc::new(Mutex::new(worker));
-        let (its_worker, its_control) = (worker.clone(), control.clone());
+        let (its_shared, its_worker, its_control) = (shared.clone(), worker.clone(), control.clone());
         let thread = std::thread::Builder::new()
             .name("flusher".into())
-            .spawn(move || serve(&its_worker, &its_control))
+            .spawn(move || serve(&its_shared, &its_worker, &its_control))
             .expect("a thread for the flusher");
-        let parked = thread.thread().clone();
+        shared.flusher.is(thread.thread().clone());
         Flusher {
+            shared,
             control,
             worker,
             thread: Some(thread),
-            parked,
-        }
-    }
-
-    pub fn wake(&self) {
-        if !self.control.wake.swap(true, Ordering::SeqCst) {
-            self.parked.unpark();
         }
     }
 
@@ -145,7 +139,7 @@ impl Flusher {
 
     pub fn request_checkpoint(&self) {
         self.control.checkpoint_wanted.store(true, Ordering::SeqCst);
-        self.wake();
+        self.shared.flusher.wake();
     }
 
     /// Waits for a checkpoint that was started after this call.
@@ -176,8 +170,7 @@ impl Flusher {
             return Ok(());
         };
         self.control.stop.store(true, Ordering::SeqCst);
-        self.control.wake.store(true, Ordering::SeqCst);
-        self.parked.unpark();
+        self.shared.flusher.wake();
         thread.join().unwrap_or(Err(LogError::Failed))
     }
 }
@@ -224,8 +217,8 @@ struct Worker {
 
 impl Control {
     /// Nothing to write: sleeps until woken, or until gathered effects are due, which they are not as long as others flush.
-    fn rest(&self) {
-        while !self.wake.load(Ordering::SeqCst) {
+    fn rest(&self, flusher: &FlusherThread) {
+        while !flusher.is_woken() {
             std::thread::park_timeout(GATHER);
             if !self.flushed_elsewhere.swap(false, Ordering::Relaxed) {
                 break;
@@ -235,8 +228,8 @@ impl Control {
 }
 
 /// The flusher's thread.
-fn serve(worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
-    let outcome = turn_until_stopped(worker, control);
+fn serve(shared: &Shared, worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
+    let outcome = turn_until_stopped(shared, worker, control);
     let (checkpoint, preparing) = {
         let mut worker = worker.lock();
         (worker.checkpoint.take(), worker.preparing.take())
@@ -246,16 +239,17 @@ fn serve(worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
     outcome
 }
 
-fn turn_until_stopped(worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
+fn turn_until_stopped(shared: &Shared, worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
+    let flusher = &shared.flusher;
     loop {
+        flusher.begin_turn();
         let stopping = control.stop.load(Ordering::SeqCst);
-        control.wake.store(false, Ordering::SeqCst);
         let more = worker.lock().attempt(|worker| worker.turn(stopping))?;
         if stopping && !more {
             return worker.lock().attempt(Worker::finish);
         }
         if !more {
-            control.rest();
+            control.rest(flusher);
             worker.lock().attempt(Worker::confirm_if_idle)?;
         }
     }
@@ -461,7 +455,7 @@ impl Worker {
     /// A log that stays idle gets a confirm record; after each sync would be too often, since the next epoch confirms the one
     /// before it as well.
     fn confirm_if_idle(&mut self) -> Result<(), LogError> {
-        let is_idle = !self.control.wake.load(Ordering::SeqCst) && self.last_sync.elapsed() >= GATHER;
+        let is_idle = !self.shared.flusher.is_woken() && self.last_sync.elapsed() >= GATHER;
         if is_idle && self.synced && !self.confirmed {
             self.log.confirm()?;
             self.confirmed = true;

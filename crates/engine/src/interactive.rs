@@ -2,17 +2,16 @@
 //! writes, to be certified and applied together.
 //!
 //! The client says what it depends on (read conflict ranges) and what others must take as written by it (write conflict
-//! ranges, beyond what its mutations write). Certification is that of `optimistic`: a conflict is a change of something
+//! ranges, beyond what its mutations write). Certification is that of `attempt`: a conflict is a change of something
 //! read, after the read version. A read version whose evidence is gone is answered `TooOld`.
 
 use std::sync::atomic::Ordering;
 
-use quartet_model::{AtomicOperation, KeyRange, Version};
+use quartet_model::{KeyRange, Version};
 
-use crate::home::{ExecuteError, HomeState};
-use crate::optimistic::unchanged_range;
-use crate::transaction::Transaction;
-use crate::{Engine, Hold, Home, Reader, Space};
+use crate::attempt::unchanged_range;
+use crate::state::HomeState;
+use crate::{Engine, ExecuteError, Hold, Home, Mutation, Reader, Space};
 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,49 +27,6 @@ pub enum CommitError {
     TooLarge,
     /// See [`ExecuteError::DiskFull`].
     DiskFull,
-}
-
-/// A write of an interactive transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    Set {
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
-    Clear {
-        key: Vec<u8>,
-    },
-    ClearRange {
-        range: KeyRange,
-    },
-    /// Computed from the value at commit.
-    Atomic {
-        operation: AtomicOperation,
-        key: Vec<u8>,
-        operand: Vec<u8>,
-    },
-    /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES <= key.len()`.
-    SetVersionstampedKey {
-        key: Vec<u8>,
-        offset: usize,
-        value: Vec<u8>,
-    },
-    /// The versionstamp overwrites ten bytes of the value. Precondition: `offset + VERSIONSTAMP_BYTES <= value.len()`.
-    SetVersionstampedValue {
-        key: Vec<u8>,
-        value: Vec<u8>,
-        offset: usize,
-    },
-}
-
-pub const VERSIONSTAMP_BYTES: usize = 10;
-
-/// What a transaction that committed at `version` is known by: the version, big-endian, and its position among the
-/// transactions of that version, which is zero because each has a version of its own.
-pub fn versionstamp(version: Version) -> [u8; VERSIONSTAMP_BYTES] {
-    let mut stamp = [0; VERSIONSTAMP_BYTES];
-    stamp[..8].copy_from_slice(&version.0.to_be_bytes());
-    stamp
 }
 
 /// An interactive transaction, ready to be judged.
@@ -164,39 +120,4 @@ impl Home<'_> {
 
 fn prefixed(prefix: &[u8], range: &KeyRange) -> KeyRange {
     KeyRange::new([prefix, &range.start].concat(), [prefix, &range.end].concat())
-}
-
-impl Mutation {
-    fn apply(&self, target: &mut Transaction<'_>) {
-        match self {
-            Mutation::Set { key, value } => drop(target.set(key, value)),
-            Mutation::Clear { key } => drop(target.clear(key)),
-            Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
-            Mutation::Atomic {
-                operation,
-                key,
-                operand,
-            } => {
-                let old = target.get(key);
-                match operation.apply(old.as_ref().map(|row| row.value()), operand) {
-                    Some(new) => drop(target.set(key, &new)),
-                    None => drop(target.clear(key)),
-                }
-            }
-            Mutation::SetVersionstampedKey { key, offset, value } => {
-                let key = stamped(key, *offset, target);
-                target.set(&key, value);
-            }
-            Mutation::SetVersionstampedValue { key, value, offset } => {
-                let value = stamped(value, *offset, target);
-                target.set(key, &value);
-            }
-        }
-    }
-}
-
-fn stamped(bytes: &[u8], offset: usize, target: &mut Transaction<'_>) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    bytes[offset..offset + VERSIONSTAMP_BYTES].copy_from_slice(&versionstamp(target.commit_version()));
-    bytes
 }

@@ -2,14 +2,13 @@
 //!
 //! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds the answer back.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_model::Version;
 use quartet_store::{Row, Snapshot};
 
-use crate::optimistic::Visit;
-use crate::transaction::SPACE_BYTES;
-use crate::{Busy, Engine, Hold, Home, Space};
+use crate::{Busy, Engine, Hold, Home, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -42,6 +41,9 @@ impl std::ops::Deref for RowValue {
         }
     }
 }
+
+/// Takes a key, relative to the space, and its value.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 impl Reader {
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {

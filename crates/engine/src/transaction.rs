@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::Row;
 
-use crate::home::{Change, HomeState, TRANSACTION_BYTES_MAX};
 use crate::room::Room;
+use crate::state::{Change, HomeState};
 use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
-use crate::{Durability, Hold, Space};
+use crate::{Durability, Hold, SPACE_BYTES, Space};
 
-/// Length of the prefix that a space adds to each key.
-pub const SPACE_BYTES: usize = 3;
+/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
+const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
 /// What a row takes beside its key and value.
 const ROW_BYTES_MIN: i64 = 36;

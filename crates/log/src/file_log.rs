@@ -9,6 +9,7 @@
 //!
 //! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
+use crate::options::FileLogOptions;
 use crate::reach::{Reach, ReachFile};
 use crate::record::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader, payload_checksum, record_bytes as framed_bytes,
@@ -20,26 +21,7 @@ use crate::survey::{Sealed, Survey};
 use crate::{Log, LogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-
-#[derive(Clone, Debug)]
-pub struct FileLogOptions {
-    /// A segment takes no record that would make it larger, unless it holds no other.
-    pub segment_bytes: u64,
-    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that no value they store
-    /// can look like a record; random unless a simulation sets it.
-    pub salt: u64,
-}
-
-impl Default for FileLogOptions {
-    fn default() -> FileLogOptions {
-        FileLogOptions {
-            segment_bytes: 64 * 1024 * 1024,
-            salt: RandomState::new().hash_one(0),
-        }
-    }
-}
 
 pub struct FileLog {
     disk: Arc<dyn Disk>,

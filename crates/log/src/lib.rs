@@ -7,6 +7,7 @@
 mod check;
 mod error;
 mod file_log;
+mod options;
 mod reach;
 mod reader;
 mod record;
@@ -17,7 +18,8 @@ mod survey;
 
 pub use check::{LogReport, UnfinishedWrite, check};
 pub use error::LogError;
-pub use file_log::{FileLog, FileLogOptions, record_bytes};
+pub use file_log::{FileLog, record_bytes};
+pub use options::FileLogOptions;
 pub use reserve::Reserve;
 pub use survey::{Replay, ReplayProgress};
 

@@ -7,7 +7,7 @@
 //! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to `replay` in order.
 
 use crate::LogError;
-use crate::file_log::FileLogOptions;
+use crate::options::FileLogOptions;
 use crate::reach::Stated;
 use crate::reader::{Rest, SegmentReader};
 use crate::record::SegmentHeader;

@@ -1,0 +1,167 @@
+//! What one attempt of an optimistic transaction has read and is to write: certifying it, and landing it.
+//!
+//! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
+//! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
+//! and a range by one scan. A read version whose evidence is gone is answered `TooOld`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use quartet_model::{KeyRange, Version};
+
+use crate::state::HomeState;
+use crate::{SPACE_BYTES, Transaction};
+
+/// What is left of an attempt when the layer's code has ended.
+pub(crate) struct Attempt {
+    pub read_version: Version,
+    pub points_read: PointsRead,
+    pub ranges_read: Vec<KeyRange>,
+    /// By full key.
+    pub writes: BTreeMap<Vec<u8>, Write>,
+    pub deletes: bool,
+}
+
+/// Full keys, one behind the other: a transaction reads many, and looks at them again only if something else committed.
+#[derive(Default)]
+pub(crate) struct PointsRead {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl PointsRead {
+    /// Adds a key and returns it.
+    pub fn push(&mut self, prefix: &[u8], key: &[u8]) -> &[u8] {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(prefix);
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+        &self.bytes[start..]
+    }
+
+    pub fn pop(&mut self) {
+        self.ends.pop();
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+/// A row to write: its new value, `None` for a clear, and where the commit version goes.
+pub(crate) struct Write {
+    pub value: Option<Vec<u8>>,
+    pub key_stamps: Vec<Stamp>,
+    pub value_stamps: Vec<Stamp>,
+}
+
+impl Write {
+    pub fn plain(value: Option<Vec<u8>>) -> Write {
+        Write {
+            value,
+            key_stamps: Vec::new(),
+            value_stamps: Vec::new(),
+        }
+    }
+
+    fn is_stamped(&self) -> bool {
+        !(self.key_stamps.is_empty() && self.value_stamps.is_empty())
+    }
+}
+
+/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has its own placeholder there.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    pub offset: usize,
+    pub bytes: fn(Version) -> [u8; 8],
+}
+
+impl Stamp {
+    fn fill(stamps: &[Stamp], target: &mut [u8], version: Version) {
+        for stamp in stamps {
+            target[stamp.offset..stamp.offset + 8].copy_from_slice(&(stamp.bytes)(version));
+        }
+    }
+}
+
+/// The evidence says that somebody wrote what was read, or is gone.
+pub(crate) struct Changed;
+
+impl Attempt {
+    pub fn certify(&self, state: &HomeState, prefix: &[u8]) -> Result<(), Changed> {
+        // Every change that is evidence against a reader has a version of its own.
+        if state.last_version() == self.read_version {
+            return Ok(());
+        }
+        if !state.changes.can_judge(prefix, self.read_version) {
+            return Err(Changed);
+        }
+        for key in self.points_read.iter() {
+            unchanged_point(state, key, self.read_version)?;
+        }
+        for range in &self.ranges_read {
+            unchanged_range(state, range, self.read_version)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the commit version, or zero if it is neither told nor stamped.
+    pub fn write_to(
+        &mut self,
+        target: &mut Transaction<'_>,
+        tells_version: bool,
+    ) -> Result<Version, std::convert::Infallible> {
+        if self.deletes {
+            target.deletes();
+        }
+        let needs_version = tells_version || self.writes.values().any(Write::is_stamped);
+        let version = if needs_version {
+            target.commit_version()
+        } else {
+            Version::ZERO
+        };
+        for (mut key, mut write) in std::mem::take(&mut self.writes) {
+            Stamp::fill(&write.key_stamps, &mut key, version);
+            match &mut write.value {
+                Some(value) => {
+                    Stamp::fill(&write.value_stamps, value, version);
+                    target.set(&key[SPACE_BYTES..], value);
+                }
+                None => drop(target.clear(&key[SPACE_BYTES..])),
+            }
+        }
+        Ok(version)
+    }
+}
+
+fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
+    let present = state.store.get(key).map(|row| row.version());
+    let declared = state.changes.newest_declared_at(key);
+    let newest = present
+        .unwrap_or_default()
+        .max(state.changes.newest_at(key))
+        .max(declared);
+    if newest > read_version { Err(Changed) } else { Ok(()) }
+}
+
+pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let declared = state.changes.newest_declared(&range.start, &range.end);
+    if state.changes.newest_in(&range.start, &range.end).max(declared) > read_version {
+        return Err(Changed);
+    }
+    let mut newer = false;
+    state.store.scan(&range.start, &range.end, false, &mut |row| {
+        newer = row.version() > read_version;
+        if newer {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    if newer { Err(Changed) } else { Ok(()) }
+}

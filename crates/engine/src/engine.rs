@@ -1,0 +1,230 @@
+//! One partition at its home: how it is opened and closed, how its lock is taken, and who waits for what to be durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_env::{Clock, Disk};
+use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
+use quartet_model::{DatabaseId, KeyRange, Version};
+use quartet_store::Snapshot;
+
+use crate::checkpoints::{self, Replayer};
+use crate::flusher::{CheckpointError, Flusher};
+use crate::lock::HomeLock;
+use crate::room::Room;
+use crate::shared::{FlusherThread, Shared};
+use crate::state::HomeState;
+use crate::stored::StoredBytes;
+use crate::{Busy, EngineOptions, Hold, Home, Memory, OpenError, OpenProgress, Space, Statistics, WatchId, busy};
+
+/// No epoch grows larger before it is closed: with one transaction more it still fits a log record, which holds 4 GiB.
+const EPOCH_BYTES_LIMIT: usize = 2 << 30;
+
+/// One partition at its home: state, log and the threads that serve them.
+pub struct Engine {
+    shared: Arc<Shared>,
+    flusher: Flusher,
+    memory: Arc<Memory>,
+}
+
+impl Engine {
+    /// Opens the partition in `disk`: newest checkpoint, then the rest of the log. `failure` is called once, from the
+    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: EngineOptions,
+        failure: Box<dyn Fn(&LogError) + Send>,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Engine, OpenError> {
+        let loaded = checkpoints::load_newest(disk.as_ref(), progress)?;
+        let position = loaded.position;
+        let log_options = FileLogOptions {
+            segment_bytes: options.segment_bytes,
+            ..FileLogOptions::default()
+        };
+        let mut replayer = Replayer::after(loaded);
+        let mut log_progress = |read: ReplayProgress| progress(read.into());
+        let log = FileLog::open(
+            disk.clone(),
+            log_options,
+            position.sequence.next(),
+            &mut |sequence, payload| replayer.record(sequence, payload),
+            &mut log_progress,
+        )
+        .map_err(OpenError::Log)?;
+        let room = Room::new(log.reserve(), options.segment_bytes);
+        checkpoints::reserve(disk.as_ref(), room.kept_bytes());
+        let last = replayer.version;
+        let stored = StoredBytes::of(&replayer.store);
+        let shared = Arc::new(Shared {
+            home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
+            flusher: FlusherThread::default(),
+            room,
+            clock,
+            durable: AtomicU64::new(last.0),
+            waited_for: AtomicBool::new(false),
+            listeners: Mutex::new(Vec::new()),
+            statistics: Statistics::default(),
+            stored,
+            epoch_bytes_max: options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT),
+        });
+        shared
+            .statistics
+            .checkpoint_last_version
+            .store(position.version.0, Ordering::Relaxed);
+        let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
+        Ok(Engine {
+            shared,
+            flusher,
+            memory: Arc::default(),
+        })
+    }
+
+    /// Takes the partition's lock, however long that takes: not for a thread that serves connections.
+    pub fn home(&self) -> Home<'_> {
+        debug_assert!(
+            !busy::is_serving_thread(),
+            "a thread that serves connections may not wait"
+        );
+        Home::new(&self.shared, self.shared.home.lock())
+    }
+
+    /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling thread may wait: a moment if
+    /// it serves connections ([`serve_on_this_thread`]), a few seconds otherwise. A pipeline of commands takes it once.
+    pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
+        let state = self.shared.home.lock_in_time()?;
+        Ok(Home::new(&self.shared, state))
+    }
+
+    /// Takes the partition's lock for what may take long. Everything committed before is in the flusher's hands, so what waits
+    /// for it to be durable does not wait for the holder; and nobody who serves connections waits for the lock in vain.
+    pub fn home_for_long(&self) -> Home<'_> {
+        let mut home = self.home();
+        home.hand_over_pending();
+        self.shared.home.announcement.announce();
+        home
+    }
+
+    /// Somebody has waited in vain for the partition's lock, and it has not been free since.
+    pub fn is_busy(&self) -> bool {
+        self.shared.home.announcement.is_busy()
+    }
+
+    /// Ends watches. Never waits: while somebody keeps the lock they may still be told of changes.
+    pub fn unwatch(&self, watches: Vec<WatchId>) {
+        self.shared.home.unwatch(watches);
+    }
+
+    /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the thread that held it. It must be
+    /// quick, and may be missed: whoever waits for it looks again now and then.
+    pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.home.announcement.listen(listener);
+    }
+
+    /// Everything up to this version is durable.
+    pub fn durable(&self) -> Version {
+        self.shared.durable()
+    }
+
+    /// True once the answer that depends on `hold` may be sent. When false, the listeners will be called after the
+    /// durable version moves.
+    pub fn is_durable(&self, hold: Hold) -> bool {
+        if hold <= self.durable() {
+            return true;
+        }
+        // Sequentially consistent on both sides: either this thread sees the version move, or the flusher sees it wait.
+        if !self.shared.waited_for.swap(true, Ordering::SeqCst) {
+            // Whoever wrote it may be in no hurry for a sync; this reader is.
+            self.shared.flusher.wake();
+        }
+        hold.0 <= self.shared.durable.load(Ordering::SeqCst)
+    }
+
+    /// Makes what `hold` stands for durable on the calling thread, which waits for the disk. For a thread that has nobody else
+    /// to serve meanwhile: it saves the ways to the flusher's thread and back. False if that thread is long at it, or the
+    /// log failed: then wait as usual.
+    pub fn make_durable(&self, hold: Hold) -> bool {
+        hold <= self.durable() || self.flusher.flush_here(hold)
+    }
+
+    /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.
+    pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.listeners.lock().push(listener);
+    }
+
+    /// Blocks the calling thread until `hold` is durable. For threads that may wait; I/O threads use the listeners.
+    /// False if the log failed and `hold` never will be.
+    pub fn wait_durable(&self, hold: Hold) -> bool {
+        while !self.is_durable(hold) {
+            if self.shared.home.has_failed() {
+                return false;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        true
+    }
+
+    /// The state at the latest commit, and the hold of everything read from it.
+    pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
+        let state = self.shared.home.borrow();
+        let version = state.last_version();
+        let hold = state.hold_of_everything(self.durable());
+        (state.snapshot(), version, hold)
+    }
+
+    /// Starts a checkpoint now and waits until it is on disk.
+    pub fn checkpoint(&self) -> Result<(), CheckpointError> {
+        self.flusher.checkpoint()
+    }
+
+    /// Starts a checkpoint in the background unless one is running.
+    pub fn checkpoint_in_background(&self) {
+        self.flusher.request_checkpoint();
+    }
+
+    /// A hash of every row in `space` (of the whole partition if none) at the latest commit: equal states, equal hashes.
+    pub fn state_hash(&self, space: Option<Space>) -> u128 {
+        let (snapshot, _, _) = self.snapshot();
+        let range = space.map(|space| KeyRange::prefix(&space.prefix()));
+        quartet_store::state_hash(snapshot.as_ref(), range.as_ref())
+    }
+
+    pub fn statistics(&self) -> &Statistics {
+        &self.shared.statistics
+    }
+
+    /// What the rows of a logical database take, those of cleared ranges included until they are freed.
+    pub fn stored_bytes(&self, database: DatabaseId) -> u64 {
+        self.shared.stored.read(database)
+    }
+
+    /// What the rows of all databases take; not those that only a snapshot still holds.
+    pub fn live_bytes(&self) -> u64 {
+        self.shared.stored.total()
+    }
+
+    /// What the process may take, and whether there is room for more.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// True while the disk has no room for writes that make the database larger: they are refused.
+    pub fn is_disk_full(&self) -> bool {
+        self.shared.room.is_short()
+    }
+
+    pub fn now_micros(&self) -> u64 {
+        self.shared.clock.now_micros()
+    }
+
+    /// Flushes everything and stops the threads. Later transactions panic: the caller has stopped its layers first.
+    pub fn close(mut self) -> Result<(), LogError> {
+        self.flusher.stop()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}

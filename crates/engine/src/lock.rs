@@ -1,0 +1,186 @@
+//! The lock around the partition's state, and how its holder waits until the flusher has taken full epochs.
+//!
+//! Letting somebody in between two transactions of one hold would surprise the holder. So it only *lends* the lock while it
+//! waits: the flusher takes it, everybody else who gets hold of it sees that it is lent, and waits until it is returned.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use quartet_model::Version;
+
+use crate::busy::{Announcement, Busy};
+use crate::epochs::Epoch;
+use crate::room::Room;
+use crate::state::HomeState;
+use crate::watch::WatchId;
+
+/// With more queued, the holder of the lock waits.
+const QUEUED_MAX: usize = 2;
+
+/// What is to be tidied up, and could not be because somebody kept the lock.
+#[derive(Default)]
+struct Left {
+    /// Read versions of optimistic transactions that ended.
+    readers: Vec<Version>,
+    watches: Vec<WatchId>,
+}
+
+/// The lock around the partition's state.
+pub(crate) struct HomeLock {
+    state: Mutex<HomeState>,
+    taken: Condvar,
+    returned: Condvar,
+    /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
+    failed: AtomicBool,
+    pub announcement: Announcement,
+    left: Mutex<Left>,
+}
+
+impl HomeLock {
+    pub fn new(state: HomeState) -> HomeLock {
+        HomeLock {
+            state: Mutex::new(state),
+            taken: Condvar::new(),
+            returned: Condvar::new(),
+            failed: AtomicBool::new(false),
+            announcement: Announcement::default(),
+            left: Mutex::default(),
+        }
+    }
+
+    /// For whoever executes transactions.
+    pub fn lock(&self) -> MutexGuard<'_, HomeState> {
+        let mut state = self.state.lock();
+        while state.full_epochs.is_lent {
+            self.returned.wait(&mut state);
+        }
+        state
+    }
+
+    /// The same, but gives up after about `patience`.
+    pub fn lock_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
+        let mut state = self.state.try_lock_for(patience)?;
+        let is_lent = |state: &mut HomeState| state.full_epochs.is_lent;
+        let waited = self.returned.wait_while_for(&mut state, is_lent, patience);
+        (!waited.timed_out()).then_some(state)
+    }
+
+    /// The same, but gives up after as long as the calling thread may wait.
+    pub fn lock_in_time(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+        if let Some(state) = self.try_lock() {
+            return Ok(state);
+        }
+        let patience = self.announcement.patience();
+        let in_time = (!patience.is_zero()).then(|| self.lock_within(patience)).flatten();
+        in_time.map_or_else(|| self.announce_busy(), Ok)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, HomeState>> {
+        self.state.try_lock().filter(|state| !state.full_epochs.is_lent)
+    }
+
+    /// Looks once more afterwards: a holder that let go before it could see the announcement tells nobody.
+    fn announce_busy(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+        self.announcement.announce();
+        self.try_lock().ok_or(Busy)
+    }
+
+    /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock
+    /// that is lent.
+    pub fn borrow(&self) -> MutexGuard<'_, HomeState> {
+        self.state.lock()
+    }
+
+    /// The same, but gives up after `patience`.
+    pub fn borrow_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
+        self.state.try_lock_for(patience)
+    }
+
+    /// An optimistic transaction that read at `version` ended without the lock. Never waits.
+    pub fn reader_ended(&self, version: Version) {
+        match self.state.try_lock() {
+            Some(mut state) => state.reader_ended(version),
+            None => self.left.lock().readers.push(version),
+        }
+    }
+
+    /// Ends watches: now, or once the lock is free. Never waits.
+    pub fn unwatch(&self, watches: Vec<WatchId>) {
+        match self.state.try_lock() {
+            Some(mut state) => watches.into_iter().for_each(|watch| state.watches.remove(watch)),
+            None => self.left.lock().watches.extend(watches),
+        }
+    }
+
+    /// Tidies up what was left.
+    pub fn tidy(&self, state: &mut HomeState) {
+        let left = std::mem::take(&mut *self.left.lock());
+        left.readers.into_iter().for_each(|version| state.reader_ended(version));
+        left.watches.into_iter().for_each(|watch| state.watches.remove(watch));
+    }
+
+    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the log takes them.
+    pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
+        self.push_leaving(QUEUED_MAX, state, epoch, room, wake_flusher);
+    }
+
+    /// Queues `epoch` and lends the lock until the flusher has taken it and all before it.
+    pub fn hand_over(
+        &self,
+        state: &mut MutexGuard<'_, HomeState>,
+        epoch: Epoch,
+        room: &Room,
+        wake_flusher: impl FnOnce(),
+    ) {
+        self.push_leaving(0, state, epoch, room, wake_flusher);
+    }
+
+    fn push_leaving(
+        &self,
+        queued_max: usize,
+        state: &mut MutexGuard<'_, HomeState>,
+        epoch: Epoch,
+        room: &Room,
+        wake_flusher: impl FnOnce(),
+    ) {
+        if self.has_failed() {
+            return;
+        }
+        state.full_epochs.queue.push_back(epoch);
+        wake_flusher();
+        while state.full_epochs.queue.len() > queued_max && !self.has_failed() && !room.is_stuck() {
+            state.full_epochs.is_lent = true;
+            self.taken.wait(state);
+        }
+        if std::mem::take(&mut state.full_epochs.is_lent) {
+            self.returned.notify_all();
+        }
+    }
+
+    /// The oldest full epoch, for the flusher.
+    pub fn pop(&self, state: &mut MutexGuard<'_, HomeState>) -> Option<Epoch> {
+        let epoch = state.full_epochs.queue.pop_front();
+        if epoch.is_some() {
+            self.taken.notify_all();
+        }
+        epoch
+    }
+
+    /// The flusher has ended: lets those go who wait for it.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::SeqCst);
+        self.release();
+    }
+
+    /// Lets those look again who wait for the flusher to take epochs. Whoever has looked before holds the lock until it waits,
+    /// and then is notified.
+    pub fn release(&self) {
+        drop(self.state.lock());
+        self.taken.notify_all();
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,83 @@
+//! The writes of an interactive transaction, and how each is applied at commit.
+
+use quartet_model::{AtomicOperation, KeyRange, Version};
+
+use crate::Transaction;
+
+/// A write of an interactive transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    Set {
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Clear {
+        key: Vec<u8>,
+    },
+    ClearRange {
+        range: KeyRange,
+    },
+    /// Computed from the value at commit.
+    Atomic {
+        operation: AtomicOperation,
+        key: Vec<u8>,
+        operand: Vec<u8>,
+    },
+    /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES <= key.len()`.
+    SetVersionstampedKey {
+        key: Vec<u8>,
+        offset: usize,
+        value: Vec<u8>,
+    },
+    /// The versionstamp overwrites ten bytes of the value. Precondition: `offset + VERSIONSTAMP_BYTES <= value.len()`.
+    SetVersionstampedValue {
+        key: Vec<u8>,
+        value: Vec<u8>,
+        offset: usize,
+    },
+}
+
+pub const VERSIONSTAMP_BYTES: usize = 10;
+
+/// What a transaction that committed at `version` is known by: the version, big-endian, and its position among the
+/// transactions of that version, which is zero because each has a version of its own.
+pub fn versionstamp(version: Version) -> [u8; VERSIONSTAMP_BYTES] {
+    let mut stamp = [0; VERSIONSTAMP_BYTES];
+    stamp[..8].copy_from_slice(&version.0.to_be_bytes());
+    stamp
+}
+
+impl Mutation {
+    pub(crate) fn apply(&self, target: &mut Transaction<'_>) {
+        match self {
+            Mutation::Set { key, value } => drop(target.set(key, value)),
+            Mutation::Clear { key } => drop(target.clear(key)),
+            Mutation::ClearRange { range } => drop(target.clear_range(&range.start, &range.end)),
+            Mutation::Atomic {
+                operation,
+                key,
+                operand,
+            } => {
+                let old = target.get(key);
+                match operation.apply(old.as_ref().map(|row| row.value()), operand) {
+                    Some(new) => drop(target.set(key, &new)),
+                    None => drop(target.clear(key)),
+                }
+            }
+            Mutation::SetVersionstampedKey { key, offset, value } => {
+                let key = stamped(key, *offset, target);
+                target.set(&key, value);
+            }
+            Mutation::SetVersionstampedValue { key, value, offset } => {
+                let value = stamped(value, *offset, target);
+                target.set(key, &value);
+            }
+        }
+    }
+}
+
+fn stamped(bytes: &[u8], offset: usize, target: &mut Transaction<'_>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[offset..offset + VERSIONSTAMP_BYTES].copy_from_slice(&versionstamp(target.commit_version()));
+    bytes
+}

@@ -1,0 +1,147 @@
+//! Running a closure on a snapshot, without the lock, until nothing that it read has changed when its writes land.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use quartet_model::Version;
+
+use crate::attempt::{Attempt, PointsRead};
+use crate::state::HomeState;
+use crate::{Busy, Durability, Engine, ExecuteError, Hold, OptimisticTransaction, Space};
+
+/// Why `run` gave up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RunError<E> {
+    /// What the layer's code answered; nothing was written. It may be told once the hold is durable.
+    Layer(E, Hold),
+    /// Every attempt met a concurrent change of what it had read; nothing was written.
+    Conflict,
+    /// See [`ExecuteError::TooLarge`].
+    TooLarge(Hold),
+    /// See [`ExecuteError::DiskFull`].
+    DiskFull(Hold),
+    /// See [`Busy`]; nothing was written.
+    Busy,
+}
+
+impl<E> From<Busy> for RunError<E> {
+    fn from(_: Busy) -> RunError<E> {
+        RunError::Busy
+    }
+}
+
+impl Engine {
+    /// Runs `body` on a snapshot without the lock, certifies what it read, and lands its writes together. Tried at most
+    /// `attempts` times.
+    pub fn run<R, E>(
+        &self,
+        space: Space,
+        attempts: u32,
+        body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Hold), RunError<E>> {
+        self.run_telling(false, space, attempts, body)
+            .map(|(answer, _, hold)| (answer, hold))
+    }
+
+    /// Like `run`, and tells the commit version, or the read version if nothing was written.
+    pub fn run_versioned<R, E>(
+        &self,
+        space: Space,
+        attempts: u32,
+        body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Version, Hold), RunError<E>> {
+        self.run_telling(true, space, attempts, body)
+    }
+
+    /// A version that is told must be in the log, so writes that change nothing are logged for its sake alone.
+    fn run_telling<R, E>(
+        &self,
+        tells_version: bool,
+        space: Space,
+        attempts: u32,
+        mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
+    ) -> Result<(R, Version, Hold), RunError<E>> {
+        for _ in 0..attempts {
+            let (mut transaction, reading, hold) = self.begin(space)?;
+            let answer = body(&mut transaction);
+            // A snapshot that is still held makes each write copy the nodes on its way.
+            let mut attempt = transaction.attempt;
+            let mut home = self.home_in_time()?;
+            let judged = match &answer {
+                Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state(), &space.prefix()),
+                _ => Ok(()),
+            };
+            reading.end(home.state());
+            let answer = answer.map_err(|error| RunError::Layer(error, hold))?;
+            if judged.is_err() {
+                self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            if attempt.writes.is_empty() {
+                return Ok((answer, attempt.read_version, hold));
+            }
+            let (version, written) = home
+                .execute(space, |target| attempt.write_to(target, tells_version))
+                .map_err(|error| match error {
+                    ExecuteError::Layer(never, _) => match never {},
+                    ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
+                    ExecuteError::DiskFull(written) => RunError::DiskFull(hold.max(written)),
+                })?;
+            // Writes that changed nothing leave only what was read to wait for.
+            return Ok((answer, version, hold.max(written)));
+        }
+        Err(RunError::Conflict)
+    }
+
+    fn begin(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), Busy> {
+        let mut home = self.home_in_time()?;
+        let now_micros = home.now_micros();
+        let read_version = home.state().last_version();
+        home.state().reader_started(read_version);
+        let transaction = OptimisticTransaction {
+            snapshot: home.state().snapshot(),
+            prefix: space.prefix(),
+            now_micros,
+            attempt: Attempt {
+                read_version,
+                points_read: PointsRead::default(),
+                ranges_read: Vec::new(),
+                writes: BTreeMap::new(),
+                deletes: false,
+            },
+        };
+        let hold = match space.durability {
+            Durability::Always => home.state().hold_of_everything(self.durable()),
+            Durability::Interval | Durability::None => Version::ZERO,
+        };
+        let reading = Reading {
+            engine: self,
+            version: read_version,
+            ended: false,
+        };
+        Ok((transaction, reading, hold))
+    }
+}
+
+/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a panic in the layer or because
+/// the lock is not to be had.
+struct Reading<'e> {
+    engine: &'e Engine,
+    version: Version,
+    ended: bool,
+}
+
+impl Reading<'_> {
+    fn end(mut self, state: &mut HomeState) {
+        state.reader_ended(self.version);
+        self.ended = true;
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.engine.shared().home.reader_ended(self.version);
+        }
+    }
+}

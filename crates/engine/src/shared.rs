@@ -1,0 +1,77 @@
+//! What the engine's threads share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+use quartet_env::Clock;
+use quartet_model::Version;
+
+use crate::Statistics;
+use crate::lock::HomeLock;
+use crate::room::Room;
+use crate::stored::StoredBytes;
+
+/// What the engine's threads share.
+pub(crate) struct Shared {
+    pub home: HomeLock,
+    pub flusher: FlusherThread,
+    pub room: Room,
+    pub clock: Arc<dyn Clock>,
+    /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
+    pub durable: AtomicU64,
+    /// Somebody waits for `durable` to move: the flusher calls the listeners.
+    pub waited_for: AtomicBool,
+    pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    pub statistics: Statistics,
+    pub stored: StoredBytes,
+    pub epoch_bytes_max: usize,
+}
+
+impl Shared {
+    pub fn durable(&self) -> Version {
+        Version(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Publishes that everything up to `version` is durable, and tells those who wait.
+    pub fn publish_durable(&self, version: Version) {
+        self.durable.fetch_max(version.0, Ordering::SeqCst);
+        if self.waited_for.swap(false, Ordering::SeqCst) {
+            for listener in self.listeners.lock().iter() {
+                listener();
+            }
+        }
+    }
+}
+
+/// The flusher's thread, for those who have something for it to do.
+#[derive(Default)]
+pub(crate) struct FlusherThread {
+    is_woken: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl FlusherThread {
+    /// Says which thread is to be woken.
+    pub fn is(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    pub fn wake(&self) {
+        if !self.is_woken.swap(true, Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    pub fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst)
+    }
+
+    /// The thread looks after everything now: from here on it is to be woken again.
+    pub fn begin_turn(&self) {
+        self.is_woken.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,24 @@
+//! One layer's part of one logical database.
+
+use quartet_model::{DatabaseId, LayerId};
+
+use crate::Durability;
+
+/// Length of the prefix that a space adds to each key.
+pub const SPACE_BYTES: usize = 3;
+
+/// The prefix below which a transaction reads and writes, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub database: DatabaseId,
+    pub layer: LayerId,
+    /// When writes of this logical database are acknowledged.
+    pub durability: Durability,
+}
+
+impl Space {
+    pub fn prefix(self) -> [u8; SPACE_BYTES] {
+        let [high, low] = self.database.0.to_be_bytes();
+        [high, low, self.layer as u8]
+    }
+}

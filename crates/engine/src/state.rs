@@ -1,0 +1,225 @@
+//! The partition's current state: what the lock guards.
+//!
+//! Invariants: versions of committed transactions strictly increase, and reach the log; `full_epochs` and then `pending` hold
+//! exactly the effects of committed transactions that the flusher has not taken yet, in version order; the journal is empty
+//! between transactions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use quartet_model::{EffectsWriter, KeyRange, Version};
+use quartet_store::{Cleared, Row, Snapshot, Store};
+
+use crate::Durability;
+use crate::changes::{Generation, RecentChanges};
+use crate::epochs::{Epoch, FullEpochs};
+use crate::room::Room;
+use crate::watch::{WatchId, Watches};
+
+/// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
+pub type Hold = Version;
+
+/// Interactive clients may commit against a read version this old.
+pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
+/// The journal keeps room for so many changes.
+const JOURNAL_CHANGES_KEPT: usize = 1024;
+
+/// One step of the open transaction: how to take it back, and what to tell the watchers.
+pub(crate) enum Change {
+    Set {
+        new: Row,
+        old: Option<Row>,
+    },
+    Cleared {
+        old: Row,
+    },
+    ClearedRange {
+        range: KeyRange,
+        cleared: Cleared,
+        /// The watches of what was there.
+        watches: Vec<WatchId>,
+    },
+    Touched {
+        key: Vec<u8>,
+    },
+}
+
+pub(crate) struct HomeState {
+    pub store: Box<dyn Store>,
+    /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
+    /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
+    last: Version,
+    pub full_epochs: FullEpochs,
+    pub pending: EffectsWriter,
+    /// `pending` holds effects whose acknowledgement waits for a sync.
+    pub pending_needs_sync: bool,
+    pub changes: RecentChanges,
+    pub watches: Watches,
+    pub journal: Vec<Change>,
+    /// Scratch for building full keys.
+    pub key: Vec<u8>,
+    /// Read versions of the optimistic transactions that are running, with how many run at each.
+    readers: BTreeMap<Version, usize>,
+    /// Interactive commits may arrive until this time.
+    interactive_until_micros: u64,
+    /// Cleared rows, dropped by the flusher outside the lock.
+    pub garbage: Vec<Cleared>,
+    /// How many of them the flusher has taken and not dropped yet.
+    pub being_freed: Arc<AtomicUsize>,
+}
+
+impl HomeState {
+    pub fn new(store: Box<dyn Store>, last: Version) -> HomeState {
+        HomeState {
+            store,
+            last,
+            full_epochs: FullEpochs::default(),
+            pending: EffectsWriter::default(),
+            pending_needs_sync: false,
+            changes: RecentChanges::after(last),
+            watches: Watches::default(),
+            journal: Vec::new(),
+            key: Vec::new(),
+            readers: BTreeMap::new(),
+            interactive_until_micros: 0,
+            garbage: Vec::new(),
+            being_freed: Arc::default(),
+        }
+    }
+
+    pub fn last_version(&self) -> Version {
+        self.last
+    }
+
+    /// What a reader of everything has to wait for.
+    pub fn hold_of_everything(&self, durable: Version) -> Hold {
+        if self.last > durable { self.last } else { Version::ZERO }
+    }
+
+    pub fn next_version(&mut self, now_micros: u64) -> Version {
+        self.last = Version(now_micros.max(self.last.0 + 1));
+        self.last
+    }
+
+    /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
+    pub fn close_epoch(&mut self, spare: Vec<u8>, room: &Room) -> Epoch {
+        room.take(self.pending.len());
+        Epoch {
+            payload: self.pending.take(spare),
+            version: self.last,
+            needs_sync: std::mem::take(&mut self.pending_needs_sync),
+        }
+    }
+
+    pub fn snapshot(&self) -> Arc<dyn Snapshot> {
+        self.store.snapshot()
+    }
+
+    /// Closes the open transaction: its version and effects join the epoch.
+    pub fn commit(&mut self, version: Version, durability: Durability) {
+        self.pending.commit(version);
+        self.pending_needs_sync |= durability == Durability::Always;
+        self.close_journal(version, durability);
+    }
+
+    /// Closes the open transaction, which had no effects. `last` is the version before it: its own is taken back.
+    pub fn commit_without_effects(&mut self, last: Version) {
+        self.pending.rollback();
+        self.last = last;
+        self.close_journal(last, Durability::Always);
+    }
+
+    /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
+    fn close_journal(&mut self, version: Version, durability: Durability) {
+        let mut journal = std::mem::take(&mut self.journal);
+        let keep = durability == Durability::Always || self.certification_expected();
+        for change in &journal {
+            match change {
+                Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
+                Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
+                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range, version),
+                Change::ClearedRange { range, .. } => self.changes.add_unrecorded(&range.start, version),
+                Change::Set { .. } | Change::Touched { .. } => {}
+            }
+        }
+        if !self.watches.is_empty() {
+            journal.iter().for_each(|change| self.tell_watchers(change));
+        }
+        for change in journal.drain(..) {
+            if let Change::ClearedRange { cleared, .. } = change {
+                self.garbage.push(cleared);
+            }
+        }
+        journal.shrink_to(JOURNAL_CHANGES_KEPT);
+        self.journal = journal;
+    }
+
+    fn tell_watchers(&self, change: &Change) {
+        match change {
+            Change::Set { new, .. } => self.watches.key_changed(new.key()),
+            Change::Touched { key } => self.watches.key_changed(key),
+            Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::ClearedRange { range, watches, .. } => {
+                watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
+            }
+        }
+    }
+
+    /// Takes back the open transaction. `last` is the version before it.
+    pub fn rollback(&mut self, last: Version) {
+        self.pending.rollback();
+        self.last = last;
+        while let Some(change) = self.journal.pop() {
+            match change {
+                Change::Set { old: Some(old), .. } | Change::Cleared { old } => {
+                    self.store.set(old);
+                }
+                Change::Set { new, old: None } => {
+                    self.store.clear(new.key());
+                }
+                Change::ClearedRange { cleared, .. } => self.store.restore(&cleared),
+                Change::Touched { .. } => {}
+            }
+        }
+    }
+
+    pub fn reader_started(&mut self, version: Version) {
+        *self.readers.entry(version).or_default() += 1;
+    }
+
+    pub fn reader_ended(&mut self, version: Version) {
+        if let Some(count) = self.readers.get_mut(&version) {
+            *count -= 1;
+            if *count == 0 {
+                self.readers.remove(&version);
+            }
+        }
+    }
+
+    pub fn interactive_reader(&mut self, now_micros: u64) {
+        self.interactive_until_micros = now_micros.max(self.last.0) + CONFLICT_WINDOW_MICROS;
+    }
+
+    fn certification_expected(&self) -> bool {
+        !self.readers.is_empty() || self.interactive_until_micros >= self.last.0
+    }
+
+    /// Forgets the evidence that nobody can need any more. What it returns is to be freed without the lock.
+    #[must_use]
+    pub fn forget_changes(&mut self, durable: Version, now_micros: u64) -> Vec<Generation> {
+        if self.changes.is_empty() {
+            return Vec::new();
+        }
+        let mut floor = durable;
+        if let Some((&oldest, _)) = self.readers.first_key_value() {
+            floor = floor.min(oldest);
+        }
+        // The window is counted in versions: after the clock was set back they run ahead of it.
+        let present = now_micros.max(self.last.0);
+        if self.interactive_until_micros >= present {
+            floor = floor.min(Version(present.saturating_sub(CONFLICT_WINDOW_MICROS)));
+        }
+        self.changes.forget_through(floor)
+    }
+}

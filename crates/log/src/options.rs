@@ -1,0 +1,21 @@
+//! The settings of a file log.
+
+use std::hash::{BuildHasher, RandomState};
+
+#[derive(Clone, Debug)]
+pub struct FileLogOptions {
+    /// A segment takes no record that would make it larger, unless it holds no other.
+    pub segment_bytes: u64,
+    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that no value they store
+    /// can look like a record; random unless a simulation sets it.
+    pub salt: u64,
+}
+
+impl Default for FileLogOptions {
+    fn default() -> FileLogOptions {
+        FileLogOptions {
+            segment_bytes: 64 * 1024 * 1024,
+            salt: RandomState::new().hash_one(0),
+        }
+    }
+}
