@@ -1,0 +1,98 @@
+//! Circles of imports: files each of which leads to every other. Who changes one of them has to have all of them in mind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::arrows::{self, Arrows};
+
+/// The circles of more than one file, the largest first.
+pub fn circles(arrows: &Arrows) -> Vec<Vec<PathBuf>> {
+    let backwards = turned_round(arrows);
+    let mut found: Vec<Vec<PathBuf>> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for file in arrows.keys().filter(|file| !backwards_is_empty(&backwards, file)) {
+        if seen.contains(file) {
+            continue;
+        }
+        let ahead = reached(file, |from| arrows.get(from).into_iter().flat_map(BTreeMap::keys));
+        let behind = reached(file, |from| backwards.get(from).into_iter().flatten().copied());
+        let circle: Vec<PathBuf> = ahead.intersection(&behind).map(|&file| file.clone()).collect();
+        if circle.len() > 1 {
+            seen.extend(circle.iter().cloned());
+            found.push(circle);
+        }
+    }
+    found.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    found
+}
+
+fn backwards_is_empty(backwards: &BTreeMap<&PathBuf, BTreeSet<&PathBuf>>, file: &PathBuf) -> bool {
+    backwards.get(file).is_none_or(BTreeSet::is_empty)
+}
+
+fn turned_round(arrows: &Arrows) -> BTreeMap<&PathBuf, BTreeSet<&PathBuf>> {
+    let mut backwards: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> = BTreeMap::new();
+    for (from, targets) in arrows {
+        for to in targets.keys() {
+            backwards.entry(to).or_default().insert(from);
+        }
+    }
+    backwards
+}
+
+/// `start`, and every file that it leads to over any number of arrows.
+fn reached<'a, I: Iterator<Item = &'a PathBuf>>(
+    start: &'a PathBuf,
+    next: impl Fn(&'a PathBuf) -> I,
+) -> BTreeSet<&'a PathBuf> {
+    let mut reached = BTreeSet::from([start]);
+    let mut ahead = vec![start];
+    while let Some(file) = ahead.pop() {
+        ahead.extend(next(file).filter(|&file| reached.insert(file)));
+    }
+    reached
+}
+
+/// Prints the circles of one crate, with the names that make each arrow.
+pub fn show(root: &Path, name: &str) -> Result<()> {
+    let (arrows, _) = arrows::of_crate(&root.join("crates").join(name))?;
+    for circle in circles(&arrows) {
+        println!("{} files", circle.len());
+        for file in &circle {
+            println!("  {}", file.display());
+            for (to, names) in arrows[file].iter().filter(|(to, _)| circle.contains(to)) {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                println!("    -> {}  {}", to.display(), names.join(" "));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the sizes of the circles among arrows written `ab`: a leads to b.
+    fn check(pairs: &str, expected: &[usize]) {
+        let mut arrows = Arrows::new();
+        for pair in pairs.split_whitespace() {
+            let (from, to) = (PathBuf::from(&pair[..1]), PathBuf::from(&pair[1..]));
+            arrows.entry(to.clone()).or_default();
+            arrows.entry(from).or_default().entry(to).or_default();
+        }
+        let sizes: Vec<usize> = circles(&arrows).iter().map(Vec::len).collect();
+        assert_eq!(sizes, expected, "{pairs}");
+    }
+
+    #[test]
+    fn circles_are_found_with_their_sizes() {
+        check("ab bc cd", &[]);
+        check("ab ba", &[2]);
+        check("ab bc ca cd", &[3]);
+        check("ab ba bc cd de ec", &[3, 2]);
+        check("ab bc cb cd dc da", &[4]);
+    }
+}

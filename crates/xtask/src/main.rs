@@ -1,0 +1,45 @@
+//! Chores of this repository that need more than one line of shell: `cargo xtask tidy`, `cargo xtask circles CRATE`.
+
+mod arrows;
+mod circles;
+mod links;
+mod map;
+mod modules;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask tidy            checks the map, the circles of imports, and the links in the documents
+cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(root(), &arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(root: &Path, arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["tidy"] => tidy::tidy(root),
+        ["circles", name] => circles::show(root, name),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// The checkout that this program was built in.
+fn root() -> &'static Path {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    crates
+        .and_then(Path::parent)
+        .expect("crates/xtask lies two folders deep")
+}

@@ -1,0 +1,322 @@
+//! The modules of a crate, as its files declare them, and every path that their code names.
+//!
+//! Code that is compiled for tests alone is left out of the paths, but its files count as reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Expr, ImplItem, Item, ItemUse, Lit, Meta, UseTree, Visibility};
+
+/// The segments of a path, `crate`, `self` and `super` included.
+pub type Segments = Vec<String>;
+
+/// Where a module stands in [`Modules::all`].
+pub type ModuleId = usize;
+
+#[derive(Default)]
+pub struct Module {
+    pub file: PathBuf,
+    pub root: ModuleId,
+    pub parent: Option<ModuleId>,
+    pub children: BTreeMap<String, ModuleId>,
+    /// Names that it defines itself.
+    pub items: BTreeSet<String>,
+    /// Names that it imports, and from where.
+    pub imports: BTreeMap<String, Segments>,
+    /// Modules or enums of which it imports every name.
+    pub globs: Vec<Segments>,
+    /// What its code names: imports for its own use, and paths. A name that it only passes on (`pub use`) is not among them.
+    pub named: BTreeSet<Segments>,
+}
+
+/// All modules below one or more roots (`lib.rs`, `main.rs`).
+#[derive(Default)]
+pub struct Modules {
+    pub all: Vec<Module>,
+    /// Every file read, those of tests included.
+    pub files: BTreeSet<PathBuf>,
+}
+
+impl Modules {
+    /// Reads `file` as the root of a crate, and all modules below it.
+    pub fn add_root(&mut self, file: &Path) -> Result<()> {
+        let module = Module {
+            root: self.all.len(),
+            ..Module::default()
+        };
+        self.read_file(module, file, folder_of(file), true)?;
+        Ok(())
+    }
+
+    /// Reads `file` as `module`. The files of its modules lie in `folder`.
+    fn read_file(&mut self, module: Module, file: &Path, folder: &Path, is_counted: bool) -> Result<ModuleId> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed = syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+        self.files.insert(file.to_owned());
+        let module = Module {
+            file: file.to_owned(),
+            ..module
+        };
+        self.read_items(module, &parsed.items, folder, is_counted)
+    }
+
+    fn read_items(&mut self, module: Module, items: &[Item], folder: &Path, is_counted: bool) -> Result<ModuleId> {
+        let id = self.all.len();
+        self.all.push(module);
+        for item in items {
+            let is_counted = is_counted && !is_for_tests(attributes(item));
+            match item {
+                Item::Mod(declared) => self.read_module(id, declared, folder, is_counted)?,
+                _ if is_counted => self.all[id].read_item(item),
+                _ => {}
+            }
+        }
+        Ok(id)
+    }
+
+    fn read_module(
+        &mut self,
+        parent: ModuleId,
+        declared: &syn::ItemMod,
+        folder: &Path,
+        is_counted: bool,
+    ) -> Result<()> {
+        let name = declared.ident.to_string();
+        let module = Module {
+            file: self.all[parent].file.clone(),
+            root: self.all[parent].root,
+            parent: Some(parent),
+            ..Module::default()
+        };
+        let id = match &declared.content {
+            Some((_, items)) => self.read_items(module, items, &folder.join(&name), is_counted)?,
+            None => {
+                let (file, below) = file_of(&module.file, folder, &name, &declared.attrs)?;
+                self.read_file(module, &file, &below, is_counted)?
+            }
+        };
+        if is_counted {
+            self.all[parent].children.insert(name, id);
+        }
+        Ok(())
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// The file of a module that `declaring` declares, and the folder in which that module's own modules lie.
+fn file_of(declaring: &Path, folder: &Path, name: &str, attributes: &[Attribute]) -> Result<(PathBuf, PathBuf)> {
+    if let Some(named) = attributes.iter().find_map(path_attribute) {
+        let file = folder_of(declaring).join(named);
+        let below = folder_of(&file).to_owned();
+        return Ok((file, below));
+    }
+    let beside = folder.join(format!("{name}.rs"));
+    let inside = folder.join(name).join("mod.rs");
+    match [beside, inside].into_iter().find(|file| file.exists()) {
+        Some(file) => Ok((file, folder.join(name))),
+        None => bail!("{} declares `mod {name}`, which has no file", declaring.display()),
+    }
+}
+
+fn path_attribute(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(pair) = &attribute.meta else {
+        return None;
+    };
+    match &pair.value {
+        Expr::Lit(value) if pair.path.is_ident("path") => match &value.lit {
+            Lit::Str(text) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// True for `#[test]` and `#[cfg(test)]`, also if more is asked for.
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::Path(path) => path.is_ident("test"),
+        Meta::List(list) if list.path.is_ident("cfg") => {
+            let tokens = list.tokens.to_string().replace(' ', "");
+            tokens == "test" || tokens.starts_with("all(test,")
+        }
+        _ => false,
+    })
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn name(item: &Item) -> Option<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        _ => return None,
+    };
+    Some(name.to_string())
+}
+
+impl Module {
+    fn read_item(&mut self, item: &Item) {
+        match item {
+            Item::Use(import) => self.read_import(import),
+            _ => {
+                self.items.extend(name(item));
+                self.visit_item(item);
+            }
+        }
+    }
+
+    fn read_import(&mut self, import: &ItemUse) {
+        let is_for_itself = matches!(import.vis, Visibility::Inherited);
+        for leaf in leaves(&import.tree) {
+            if is_for_itself {
+                self.named.insert(leaf.path.clone());
+            }
+            match leaf.name {
+                Some(name) => drop(self.imports.insert(name, leaf.path)),
+                None => self.globs.push(leaf.path),
+            }
+        }
+    }
+}
+
+/// One imported name, or every name of `path`.
+struct Leaf {
+    path: Segments,
+    name: Option<String>,
+}
+
+fn leaves(tree: &UseTree) -> Vec<Leaf> {
+    fn walk(tree: &UseTree, before: &[String], found: &mut Vec<Leaf>) {
+        let with = |name: &syn::Ident| {
+            let mut path = before.to_vec();
+            if name != "self" || path.is_empty() {
+                path.push(name.to_string());
+            }
+            path
+        };
+        match tree {
+            UseTree::Path(step) => walk(&step.tree, &with(&step.ident), found),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, before, found)),
+            UseTree::Name(leaf) => {
+                let path = with(&leaf.ident);
+                let name = path.last().cloned();
+                found.push(Leaf { path, name });
+            }
+            UseTree::Rename(leaf) => found.push(Leaf {
+                path: with(&leaf.ident),
+                name: Some(leaf.rename.to_string()),
+            }),
+            UseTree::Glob(_) => found.push(Leaf {
+                path: before.to_vec(),
+                name: None,
+            }),
+        }
+    }
+    let mut found = Vec::new();
+    walk(tree, &[], &mut found);
+    found
+}
+
+impl<'ast> Visit<'ast> for Module {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
+        let is_test = matches!(item, ImplItem::Fn(method) if is_for_tests(&method.attrs));
+        if !is_test {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    /// An import inside a function.
+    fn visit_item_use(&mut self, import: &'ast ItemUse) {
+        self.named
+            .extend(leaves(&import.tree).into_iter().map(|leaf| leaf.path));
+    }
+
+    fn visit_attribute(&mut self, _: &'ast Attribute) {}
+
+    /// Who may see an item, such as `pub(crate)`, takes no name from there.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if path.leading_colon.is_none() {
+            self.named
+                .insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        if called.path.segments.len() > 1 {
+            self.visit_path(&called.path);
+        }
+        paths_in(called.tokens.clone(), &mut self.named);
+    }
+}
+
+/// Paths of two segments or more among the tokens given to a macro, which nobody but the macro can parse.
+fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
+    let mut path: Segments = Vec::new();
+    let mut colons = 0;
+    let mut end = |path: &mut Segments| {
+        let path = std::mem::take(path);
+        if path.len() > 1 {
+            found.insert(path);
+        }
+    };
+    let mut groups = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => {
+                if colons != 2 {
+                    end(&mut path);
+                }
+                path.push(name.to_string());
+                colons = 0;
+            }
+            TokenTree::Punct(sign) if sign.as_char() == ':' => colons += 1,
+            other => {
+                end(&mut path);
+                colons = 0;
+                if let TokenTree::Group(group) = other {
+                    groups.push(group.stream());
+                }
+            }
+        }
+    }
+    end(&mut path);
+    groups.into_iter().for_each(|group| paths_in(group, found));
+}
