@@ -3,6 +3,7 @@
 use anyhow::Result;
 use quartet_server::{Credentials, Data, Server};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::access_key;
 use crate::cluster_file;
@@ -55,13 +56,14 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         }
     }
     println!("ready");
-    wait_for_the_end(&server)?;
+    wait_for_the_end(&server, arguments.stops_with_stdin())?;
     tracing::info!("stopping");
     server.shutdown()
 }
 
-fn wait_for_the_end(server: &Server) -> Result<()> {
+fn wait_for_the_end(server: &Server, stops_with_stdin: bool) -> Result<()> {
     let asked = server.stop_requested();
+    let mut stdin_ended = stops_with_stdin.then(end_of_stdin).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -70,9 +72,29 @@ fn wait_for_the_end(server: &Server) -> Result<()> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
             _ = asked.requested() => {}
+            _ = until(&mut stdin_ended) => {}
         }
         Ok(())
     })
+}
+
+/// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a parent that was killed
+/// is closed for us by the kernel, whatever the parent could still do.
+fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
+    let (ended, receiver) = oneshot::channel();
+    std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        // An input that cannot be read has ended as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    })?;
+    Ok(receiver)
+}
+
+async fn until(ended: &mut Option<oneshot::Receiver<()>>) {
+    match ended {
+        Some(receiver) => drop(receiver.await),
+        None => std::future::pending().await,
+    }
 }
 
 /// To standard error; `RUST_LOG` chooses what, `info` by default.

@@ -35,6 +35,9 @@ pub struct ServeArguments {
     /// For development, on loopback only: no password
     #[arg(long, env = "QUARTET_DEV")]
     dev: bool,
+    /// Stops when standard input ends: for a test that starts a server and must not leave it behind, however it ends
+    #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
+    stop_with_stdin: bool,
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
@@ -134,6 +137,7 @@ impl ServeArguments {
             log: self.log.or(file.log),
             config: self.config,
             dev: self.dev || file.dev,
+            stop_with_stdin: self.stop_with_stdin || file.stop_with_stdin,
             listen_redis: self.listen_redis.or(file.listen_redis),
             listen_http: self.listen_http.or(file.listen_http),
             rest_token: self.rest_token.or_else(|| variable(REST_TOKEN)).or(file.rest_token),
@@ -173,6 +177,10 @@ impl ServeArguments {
 
     pub fn is_dev(&self) -> bool {
         self.dev
+    }
+
+    pub fn stops_with_stdin(&self) -> bool {
+        self.stop_with_stdin
     }
 
     /// The access keys that were given; `None` if none were.

@@ -1,0 +1,1 @@
+export { startQuartet, binary, type Quartet, type StartOptions } from "./index.cjs";

@@ -1,0 +1,3 @@
+import quartet from "./index.cjs";
+
+export const { startQuartet, binary } = quartet;
