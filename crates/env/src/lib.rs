@@ -1,4 +1,4 @@
-//! The world outside as small traits: a clock, and a disk of one directory.
+//! The world outside as small traits: a clock, time and threads, and a disk of one directory.
 //!
 //! Everything that keeps state is given these instead of calling the operating system, so that the same code runs on
 //! a real machine and on one that fails on purpose. Nothing here knows what a log or a checkpoint is.
@@ -8,9 +8,11 @@ mod disk;
 mod faulty_disk;
 mod memory_disk;
 mod real_disk;
+mod runtime;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, File, is_shortage};
 pub use faulty_disk::{BLOCK_BYTES, Fault, FaultyDisk, Operation, SECTOR_BYTES};
 pub use memory_disk::MemoryDisk;
 pub use real_disk::{RealDisk, create_directory_durably};
+pub use runtime::{Next, Runtime, Step, SystemRuntime, Task};
