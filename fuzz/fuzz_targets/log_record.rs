@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use quartet_env::{Disk, FaultyDisk};
-use quartet_log::{FileLog, FileLogOptions, LogError};
+use quartet_log::{FileLog, FileLogOptions, FileLogError};
 use quartet_model::{EffectsReader, LogSequence};
 
 const SEGMENT: &str = "log-00000000000000000001";
 const SEGMENT_HEADER_BYTES: u64 = 32;
 
-fn open(disk: &FaultyDisk) -> Result<FileLog, LogError> {
+fn open(disk: &FaultyDisk) -> Result<FileLog, FileLogError> {
     let options = FileLogOptions {
         segment_bytes: 4096,
         salt: 1,

@@ -32,8 +32,9 @@ pub fn check(disk: &dyn Disk, progress: &mut dyn FnMut(OpenProgress)) -> Result<
     let replay_from = loaded.position.sequence.next();
     let mut replayer = Replayer::after(loaded);
     let mut log_progress = |read: ReplayProgress| progress(read.into());
-    let mut replay = |sequence, payload: &[u8]| replayer.record(sequence, payload);
-    let log = quartet_log::check(disk, replay_from, &mut replay, &mut log_progress).map_err(OpenError::Log)?;
+    let mut replay = |_, payload: &[u8]| replayer.record(payload);
+    let log = quartet_log::check(disk, replay_from, &mut replay, &mut log_progress)
+        .map_err(|error| OpenError::Log(error.into()))?;
     Ok(CheckReport {
         checkpoint,
         log,

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use quartet_env::{Disk, File};
-use quartet_log::LogError;
+use quartet_log::Cause;
 use quartet_model::{Effect, EffectsError, EffectsReader, LogSequence, Version};
 use quartet_store::checkpoint::{self, CheckpointSummary, Position};
 use quartet_store::{MemoryBuilder, MemoryStore, Row, Snapshot, Store};
@@ -131,11 +131,8 @@ impl Replayer {
         }
     }
 
-    pub fn record(&mut self, sequence: LogSequence, payload: &[u8]) -> Result<(), LogError> {
-        self.apply_epoch(payload).map_err(|source| LogError::Replay {
-            sequence,
-            source: Box::new(source),
-        })
+    pub fn record(&mut self, payload: &[u8]) -> Result<(), Cause> {
+        Ok(self.apply_epoch(payload)?)
     }
 
     fn apply_epoch(&mut self, payload: &[u8]) -> Result<(), EpochError> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
-use quartet_log::{FileLog, FileLogOptions, LogError, ReplayProgress};
+use quartet_log::{LogError, ReplayProgress};
 use quartet_model::{DatabaseId, KeyRange, Version};
 use quartet_store::Snapshot;
 
@@ -13,11 +14,15 @@ use crate::checkpoints::{self, Replayer};
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::HomeLock;
 use crate::room::Room;
-use crate::shared::{FlusherThread, Shared};
+use crate::shared::{FlusherTask, Shared};
 use crate::state::HomeState;
 use crate::stored::StoredBytes;
-use crate::{Busy, EngineOptions, Hold, Home, Memory, OpenError, OpenProgress, Space, Statistics, WatchId, busy};
+use crate::{
+    Busy, EngineOptions, Hold, Home, Memory, OpenError, OpenProgress, Parts, Space, Statistics, WatchId, busy,
+};
 
+/// How often a thread that waits for something to be durable looks.
+const DURABLE_LOOK: Duration = Duration::from_micros(100);
 /// No epoch grows larger before it is closed: with one transaction more it still fits a log record, which holds 4 GiB.
 const EPOCH_BYTES_LIMIT: usize = 2 << 30;
 
@@ -29,8 +34,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the partition in `disk`: newest checkpoint, then the rest of the log. `failure` is called once, from the
-    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    /// Opens the partition of a server that stands alone. See [`Engine::open_with`].
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -38,31 +42,41 @@ impl Engine {
         failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
+        Engine::open_with(Parts::on_one_machine(disk, clock), options, failure, progress)
+    }
+
+    /// Opens the partition: newest checkpoint, then the rest of the log. `failure` is called once, from the
+    /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
+    pub fn open_with(
+        parts: Parts,
+        options: EngineOptions,
+        failure: Box<dyn Fn(&LogError) + Send>,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Engine, OpenError> {
+        let Parts {
+            disk,
+            log,
+            clock,
+            runtime,
+        } = parts;
         let loaded = checkpoints::load_newest(disk.as_ref(), progress)?;
         let position = loaded.position;
-        let log_options = FileLogOptions {
-            segment_bytes: options.segment_bytes,
-            ..FileLogOptions::default()
-        };
         let mut replayer = Replayer::after(loaded);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
-        let log = FileLog::open(
-            disk.clone(),
-            log_options,
-            position.sequence.next(),
-            &mut |sequence, payload| replayer.record(sequence, payload),
-            &mut log_progress,
-        )
-        .map_err(OpenError::Log)?;
-        let room = Room::new(log.reserve(), options.segment_bytes);
+        let mut replay = |_, payload: &[u8]| replayer.record(payload);
+        let log = log
+            .open(position.sequence.next(), &mut replay, &mut log_progress)
+            .map_err(OpenError::Log)?;
+        let room = Room::new(log.room(), options.kept_bytes);
         checkpoints::reserve(disk.as_ref(), room.kept_bytes());
         let last = replayer.version;
         let stored = StoredBytes::of(&replayer.store);
         let shared = Arc::new(Shared {
             home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
-            flusher: FlusherThread::default(),
+            flusher: FlusherTask::default(),
             room,
             clock,
+            runtime,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
@@ -74,7 +88,7 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(shared.clone(), Box::new(log), disk, options, failure);
+        let flusher = Flusher::start(shared.clone(), log, disk, options, failure);
         Ok(Engine {
             shared,
             flusher,
@@ -161,7 +175,7 @@ impl Engine {
             if self.shared.home.has_failed() {
                 return false;
             }
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            self.shared.runtime.pause(DURABLE_LOOK);
         }
         true
     }

@@ -10,20 +10,21 @@
 //! A failed append or sync is never retried: acknowledgements stop, and the failure callback is told once. A disk that is full
 //! though the room was reserved is no failure: the epoch is kept, and nothing is promised until it is in the log.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use quartet_env::Disk;
+use parking_lot::{Mutex, MutexGuard};
+use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
-use quartet_model::{Payload, Version};
+use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::checkpoint::Position;
 
 use crate::epochs::Epoch;
-use crate::shared::{FlusherThread, Shared};
+use crate::job::Job;
+use crate::shared::Shared;
 use crate::state::HomeState;
 use crate::{EngineOptions, checkpoints};
 
@@ -42,6 +43,8 @@ const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
 /// How long after a checkpoint that failed, or that a full disk asked for, none is begun unless somebody asks.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
+/// How often whoever waits for a checkpoint looks whether it is done.
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -57,7 +60,8 @@ pub(crate) struct Flusher {
     shared: Arc<Shared>,
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
-    thread: Option<JoinHandle<Result<(), LogError>>>,
+    /// None once it was told to stop.
+    task: Option<Arc<dyn Task>>,
 }
 
 #[derive(Default)]
@@ -67,7 +71,8 @@ struct Control {
     flushed_elsewhere: AtomicBool,
     checkpoint_wanted: AtomicBool,
     checkpoint: Mutex<CheckpointState>,
-    checkpoint_changed: Condvar,
+    /// How the flusher's work ended.
+    outcome: Mutex<Option<Result<(), LogError>>>,
 }
 
 #[derive(Default)]
@@ -86,20 +91,21 @@ impl Flusher {
         failure: OnFailure,
     ) -> Flusher {
         let control = Arc::new(Control::default());
-        let log_bytes_since_checkpoint = log.bytes();
+        let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
+        let now = shared.runtime.now();
         let worker = Worker {
             shared: shared.clone(),
             log,
             disk,
             options,
             control: control.clone(),
-            written: Version::ZERO,
-            synced: true,
-            confirmed: true,
-            last_sync: Instant::now(),
+            tail,
+            unsynced: VecDeque::new(),
+            marked: true,
+            last_sync: now,
             spare: Vec::new(),
             kept: None,
-            kept_not_before: Instant::now(),
+            kept_not_before: now,
             kept_pause: KEPT_RETRY_MIN,
             preparing: None,
             preparing_failed: None,
@@ -107,22 +113,27 @@ impl Flusher {
             checkpoint: None,
             checkpoint_bytes: 0,
             log_bytes_in_checkpoint: 0,
-            checkpoint_not_before: Instant::now(),
+            checkpoint_not_before: now,
             log_bytes_since_checkpoint,
             failure: Some(failure),
         };
         let worker = Arc::new(Mutex::new(worker));
-        let (its_shared, its_worker, its_control) = (shared.clone(), worker.clone(), control.clone());
-        let thread = std::thread::Builder::new()
-            .name("flusher".into())
-            .spawn(move || serve(&its_shared, &its_worker, &its_control))
+        let mut service = Service {
+            shared: shared.clone(),
+            worker: worker.clone(),
+            control: control.clone(),
+            rests: false,
+        };
+        let task = shared
+            .runtime
+            .start("flusher", Box::new(move || service.step()))
             .expect("a thread for the flusher");
-        shared.flusher.is(thread.thread().clone());
+        shared.flusher.is(task.clone());
         Flusher {
             shared,
             control,
             worker,
-            thread: Some(thread),
+            task: Some(task),
         }
     }
 
@@ -144,34 +155,30 @@ impl Flusher {
 
     /// Waits for a checkpoint that was started after this call.
     pub fn checkpoint(&self) -> Result<(), CheckpointError> {
-        let mut state = self.control.checkpoint.lock();
-        let goal = state.started + 1;
-        drop(state);
+        let goal = self.control.checkpoint.lock().started + 1;
         self.request_checkpoint();
-        state = self.control.checkpoint.lock();
-        while state.finished < goal {
-            let timeout = self
-                .control
-                .checkpoint_changed
-                .wait_for(&mut state, Duration::from_millis(100))
-                .timed_out();
-            if timeout && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+        loop {
+            let state = self.control.checkpoint.lock();
+            if state.finished >= goal {
+                let failure = state.failure.clone();
+                return failure.map_or(Ok(()), |reason| Err(CheckpointError(reason)));
+            }
+            drop(state);
+            if self.task.as_ref().is_none_or(|task| task.is_finished()) {
                 return Err(CheckpointError("the log has failed".into()));
             }
+            self.shared.runtime.pause(CHECKPOINT_LOOK);
         }
-        state
-            .failure
-            .clone()
-            .map_or(Ok(()), |reason| Err(CheckpointError(reason)))
     }
 
     pub fn stop(&mut self) -> Result<(), LogError> {
-        let Some(thread) = self.thread.take() else {
+        let Some(task) = self.task.take() else {
             return Ok(());
         };
         self.control.stop.store(true, Ordering::SeqCst);
         self.shared.flusher.wake();
-        thread.join().unwrap_or(Err(LogError::Failed))
+        task.join();
+        self.control.outcome.lock().take().unwrap_or(Err(LogError::Failed))
     }
 }
 
@@ -188,70 +195,86 @@ struct Worker {
     disk: Arc<dyn Disk>,
     options: EngineOptions,
     control: Arc<Control>,
-    /// The newest version handed to the log; `synced` tells whether it is durable.
-    written: Version,
-    synced: bool,
-    /// The log carries a confirm record for its tail.
-    confirmed: bool,
-    last_sync: Instant,
+    /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere, so is the home.
+    tail: LogSequence,
+    /// Records that may not be durable yet, oldest first, each with the newest version in it and before it.
+    unsynced: VecDeque<(LogSequence, Version)>,
+    /// The log says how far it is durable.
+    marked: bool,
+    last_sync: Duration,
     spare: Vec<u8>,
     /// An epoch that the full disk did not take: before any other, and before anything is promised.
     kept: Option<Epoch>,
-    kept_not_before: Instant,
+    kept_not_before: Duration,
     kept_pause: Duration,
-    preparing: Option<JoinHandle<Result<(), LogError>>>,
+    preparing: Option<Job<Result<(), LogError>>>,
     /// When there was no room for the next segment.
-    preparing_failed: Option<Instant>,
+    preparing_failed: Option<Duration>,
     /// What the operator was told last.
     was_full: bool,
-    checkpoint: Option<JoinHandle<Result<checkpoints::Written, String>>>,
+    checkpoint: Option<Job<Result<checkpoints::Written, String>>>,
     checkpoint_bytes: u64,
     /// What it stands for, should it fail.
     log_bytes_in_checkpoint: u64,
-    checkpoint_not_before: Instant,
+    checkpoint_not_before: Duration,
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
     /// Told once that the log has failed; gone afterwards.
     failure: Option<OnFailure>,
 }
 
-impl Control {
-    /// Nothing to write: sleeps until woken, or until gathered effects are due, which they are not as long as others flush.
-    fn rest(&self, flusher: &FlusherThread) {
-        while !flusher.is_woken() {
-            std::thread::park_timeout(GATHER);
-            if !self.flushed_elsewhere.swap(false, Ordering::Relaxed) {
-                break;
-            }
+/// The flusher's work, step by step.
+struct Service {
+    shared: Arc<Shared>,
+    worker: Arc<Mutex<Worker>>,
+    control: Arc<Control>,
+    /// The step before found nothing to do.
+    rests: bool,
+}
+
+impl Service {
+    fn step(&mut self) -> Next {
+        match self.turn() {
+            Ok(Some(next)) => next,
+            Ok(None) => self.end(Ok(())),
+            Err(error) => self.end(Err(error)),
         }
     }
-}
 
-/// The flusher's thread.
-fn serve(shared: &Shared, worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
-    let outcome = turn_until_stopped(shared, worker, control);
-    let (checkpoint, preparing) = {
-        let mut worker = worker.lock();
-        (worker.checkpoint.take(), worker.preparing.take())
-    };
-    let _ = checkpoint.map(JoinHandle::join);
-    let _ = preparing.map(JoinHandle::join);
-    outcome
-}
+    /// None when it has stopped.
+    fn turn(&mut self) -> Result<Option<Next>, LogError> {
+        if std::mem::take(&mut self.rests) {
+            // What has gathered is due, but not as long as others flush.
+            let others_flush = self.control.flushed_elsewhere.swap(false, Ordering::Relaxed);
+            if others_flush && !self.shared.flusher.is_woken() {
+                return Ok(Some(self.rest()));
+            }
+            self.worker.lock().attempt(Worker::mark_if_idle)?;
+        }
+        self.shared.flusher.begin_turn();
+        let stopping = self.control.stop.load(Ordering::SeqCst);
+        let more = self.worker.lock().attempt(|worker| worker.turn(stopping))?;
+        match (more, stopping) {
+            (true, _) => Ok(Some(Next::Again)),
+            (false, false) => Ok(Some(self.rest())),
+            (false, true) => self.worker.lock().attempt(Worker::finish).map(|()| None),
+        }
+    }
 
-fn turn_until_stopped(shared: &Shared, worker: &Mutex<Worker>, control: &Control) -> Result<(), LogError> {
-    let flusher = &shared.flusher;
-    loop {
-        flusher.begin_turn();
-        let stopping = control.stop.load(Ordering::SeqCst);
-        let more = worker.lock().attempt(|worker| worker.turn(stopping))?;
-        if stopping && !more {
-            return worker.lock().attempt(Worker::finish);
-        }
-        if !more {
-            control.rest(flusher);
-            worker.lock().attempt(Worker::confirm_if_idle)?;
-        }
+    fn rest(&mut self) -> Next {
+        self.rests = true;
+        Next::Rest(GATHER)
+    }
+
+    fn end(&mut self, outcome: Result<(), LogError>) -> Next {
+        let (checkpoint, preparing) = {
+            let mut worker = self.worker.lock();
+            (worker.checkpoint.take(), worker.preparing.take())
+        };
+        let _ = checkpoint.map(Job::join);
+        let _ = preparing.map(Job::join);
+        *self.control.outcome.lock() = Some(outcome);
+        Next::Done
     }
 }
 
@@ -371,7 +394,6 @@ impl Worker {
     /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no room is kept.
     fn write(&mut self, epoch: Epoch) -> Result<bool, LogError> {
         if epoch.payload.is_empty() {
-            self.written = epoch.version;
             self.spare = epoch.payload.into_buffer();
             return Ok(false);
         }
@@ -395,7 +417,7 @@ impl Worker {
         }
         self.shared.room.set_stuck();
         self.shared.home.release();
-        self.kept_not_before = Instant::now() + self.kept_pause;
+        self.kept_not_before = self.now() + self.kept_pause;
         self.kept_pause = (self.kept_pause * 2).min(KEPT_RETRY_MAX);
         self.kept = Some(epoch);
     }
@@ -405,7 +427,7 @@ impl Worker {
         if self.kept.is_none() {
             return Ok(true);
         }
-        if Instant::now() < self.kept_not_before {
+        if self.now() < self.kept_not_before {
             return Ok(false);
         }
         let Some(epoch) = self.kept.take() else { return Ok(true) };
@@ -420,47 +442,56 @@ impl Worker {
         let bytes = epoch.payload.len();
         let shared = self.shared.clone();
         let appending = shared.room.appending();
-        self.log.append(self.log.tail(), &epoch.payload.parts())?;
+        self.tail = self.log.append(self.tail, &epoch.payload.parts())?;
         shared.room.appended(bytes);
         drop(appending);
         let statistics = &shared.statistics;
         statistics.epochs.fetch_add(1, Ordering::Relaxed);
         statistics.epoch_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.synced = false;
-        self.confirmed = false;
+        self.unsynced.push_back((self.tail, epoch.version));
+        self.marked = false;
         self.log_bytes_since_checkpoint += bytes as u64;
-        self.written = epoch.version;
         Ok(())
     }
 
     fn sync_if_wanted(&mut self, wanted: bool) -> Result<(), LogError> {
         let waited_for = self.shared.waited_for.load(Ordering::SeqCst);
-        if wanted || waited_for || self.last_sync.elapsed() >= SYNC_INTERVAL {
+        if wanted || waited_for || self.now() - self.last_sync >= SYNC_INTERVAL {
             self.sync()?;
         }
         Ok(())
     }
 
+    /// Publishes as durable what the log says is durable, and no more.
     fn sync(&mut self) -> Result<(), LogError> {
-        if !self.synced {
-            self.log.sync()?;
+        if !self.unsynced.is_empty() {
+            let durable = self.log.sync()?;
             self.shared.statistics.syncs.fetch_add(1, Ordering::Relaxed);
-            self.synced = true;
-            self.shared.publish_durable(self.written);
+            let mut version = None;
+            while let Some(record) = self.unsynced.pop_front_if(|(sequence, _)| *sequence <= durable) {
+                version = Some(record.1);
+            }
+            if let Some(version) = version {
+                self.shared.publish_durable(version);
+            }
         }
-        self.last_sync = Instant::now();
+        self.last_sync = self.now();
         Ok(())
     }
 
-    /// A log that stays idle gets a confirm record; after each sync would be too often, since the next epoch confirms the one
-    /// before it as well.
-    fn confirm_if_idle(&mut self) -> Result<(), LogError> {
-        let is_idle = !self.shared.flusher.is_woken() && self.last_sync.elapsed() >= GATHER;
-        if is_idle && self.synced && !self.confirmed {
-            self.log.confirm()?;
-            self.confirmed = true;
+    /// A log that stays idle says how far it is durable; after each sync would be too often, since the next epoch says it of the
+    /// one before it as well.
+    fn mark_if_idle(&mut self) -> Result<(), LogError> {
+        let is_idle = !self.shared.flusher.is_woken() && self.now() - self.last_sync >= GATHER;
+        if is_idle && self.unsynced.is_empty() && !self.marked {
+            self.log.mark_durable()?;
+            self.marked = true;
         }
         Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.runtime.now()
     }
 
     fn checkpoint_wanted(&mut self) -> bool {
@@ -468,12 +499,12 @@ impl Worker {
             return false;
         }
         let is_large = self.log_bytes_since_checkpoint > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
-        let due = (is_large || self.full_disk_wants_checkpoint()) && Instant::now() >= self.checkpoint_not_before;
+        let due = (is_large || self.full_disk_wants_checkpoint()) && self.now() >= self.checkpoint_not_before;
         let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
         if wanted {
             self.log_bytes_in_checkpoint = std::mem::take(&mut self.log_bytes_since_checkpoint);
             if self.was_full {
-                self.checkpoint_not_before = Instant::now() + CHECKPOINT_RETRY;
+                self.checkpoint_not_before = self.now() + CHECKPOINT_RETRY;
             }
             self.control.checkpoint.lock().started += 1;
             self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
@@ -483,28 +514,28 @@ impl Worker {
 
     fn start_checkpoint(&mut self, snapshot: Arc<dyn quartet_store::Snapshot>, version: Version) {
         let position = Position {
-            sequence: self.log.tail(),
+            sequence: self.tail,
             version,
         };
         let (disk, kept_bytes) = (self.disk.clone(), self.shared.room.kept_bytes());
-        self.checkpoint = std::thread::Builder::new()
-            .name("checkpoint".into())
-            .spawn(move || {
-                let written = checkpoints::write(disk.as_ref(), snapshot, position);
-                checkpoints::reserve(disk.as_ref(), kept_bytes);
-                written.map_err(|error| error.to_string())
-            })
+        let work = move || {
+            let written = checkpoints::write(disk.as_ref(), snapshot, position);
+            checkpoints::reserve(disk.as_ref(), kept_bytes);
+            written.map_err(|error| error.to_string())
+        };
+        let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", work);
+        self.checkpoint = started
             .map_err(|error| self.checkpoint_ended(Some(format!("no thread for a checkpoint: {error}"))))
             .ok();
     }
 
     fn finish_checkpoint(&mut self) -> Result<(), LogError> {
-        let Some(thread) = self.checkpoint.take_if(|thread| thread.is_finished()) else {
+        let Some(job) = self.checkpoint.take_if(|job| job.is_finished()) else {
             return Ok(());
         };
-        let written = thread
+        let written = job
             .join()
-            .unwrap_or_else(|_| Err("the checkpoint thread panicked".into()));
+            .unwrap_or_else(|| Err("the checkpoint thread panicked".into()));
         let failure = match written {
             Ok(written) => {
                 self.checkpoint_bytes = written.bytes;
@@ -526,16 +557,16 @@ impl Worker {
     }
 
     fn finish_preparing(&mut self) -> Result<(), LogError> {
-        let Some(thread) = self.preparing.take_if(|thread| thread.is_finished()) else {
+        let Some(job) = self.preparing.take_if(|job| job.is_finished()) else {
             return Ok(());
         };
-        match thread.join().unwrap_or(Err(LogError::Failed)) {
+        match job.join().unwrap_or(Err(LogError::Failed)) {
             Ok(()) => self.preparing_failed = None,
             Err(error @ LogError::NoRoom { .. }) => {
                 if self.preparing_failed.is_none() {
                     tracing::warn!(%error, "there is no room for the log's next segment");
                 }
-                self.preparing_failed = Some(Instant::now());
+                self.preparing_failed = Some(self.now());
             }
             Err(error) => return Err(error),
         }
@@ -544,18 +575,17 @@ impl Worker {
 
     /// Has the next segment made while the one before it is written.
     fn prepare_if_needed(&mut self) {
-        let is_early = |failed: Instant| failed.elapsed() < PREPARE_RETRY;
+        let now = self.now();
+        let is_early = |failed: Duration| now - failed < PREPARE_RETRY;
         if self.shared.room.is_prepared() || self.preparing.is_some() || self.preparing_failed.is_some_and(is_early) {
             return;
         }
         let reserve = self.shared.room.reserve();
-        let thread = std::thread::Builder::new()
-            .name("next-segment".into())
-            .spawn(move || reserve.prepare());
-        if thread.is_err() {
-            self.preparing_failed = Some(Instant::now());
+        let started = Job::start(self.shared.runtime.as_ref(), "next-segment", move || reserve.prepare());
+        if started.is_err() {
+            self.preparing_failed = Some(self.now());
         }
-        self.preparing = thread.ok();
+        self.preparing = started.ok();
     }
 
     fn tell_if_full(&mut self) {
@@ -589,7 +619,7 @@ impl Worker {
         if let Some(reason) = &failure {
             tracing::error!(reason, "checkpoint failed");
             self.log_bytes_since_checkpoint += self.log_bytes_in_checkpoint;
-            self.checkpoint_not_before = Instant::now() + CHECKPOINT_RETRY;
+            self.checkpoint_not_before = self.now() + CHECKPOINT_RETRY;
             statistics.checkpoints_failed.fetch_add(1, Ordering::Relaxed);
         }
         statistics.checkpoint_failed.store(failure.is_some(), Ordering::Relaxed);
@@ -600,7 +630,6 @@ impl Worker {
         let mut state = self.control.checkpoint.lock();
         state.finished = state.started;
         state.failure = failure;
-        self.control.checkpoint_changed.notify_all();
     }
 }
 

@@ -33,8 +33,9 @@ impl Durability {
 
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Size of a log segment.
-    pub segment_bytes: u64,
+    /// Room in the log, and as much beside it for a checkpoint, that only transactions may use which make the database
+    /// smaller. A deletion takes about a hundred bytes. At most a quarter of the room that the log makes ahead.
+    pub kept_bytes: u64,
     /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
     pub checkpoint_log_bytes: u64,
     /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
@@ -45,7 +46,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
-            segment_bytes: 64 << 20,
+            kept_bytes: 16 << 20,
             checkpoint_log_bytes: 256 << 20,
             epoch_bytes_max: 64 << 20,
         }
@@ -84,10 +85,9 @@ pub enum OpenError {
 impl OpenError {
     /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
-        use LogError::{Damaged, EndMissing, Gap, ReachUnreadable, Replay};
         matches!(
             self,
-            OpenError::Log(Damaged { .. } | Gap { .. } | EndMissing { .. } | ReachUnreadable | Replay { .. })
+            OpenError::Log(LogError::Damaged(_))
                 | OpenError::Checkpoint {
                     source: checkpoint::CheckpointError::Damaged { .. },
                     ..

@@ -1,7 +1,7 @@
 //! Whether what a transaction wants to commit is sure to fit on the disk.
 //!
 //! A transaction executes in memory before its effects are in the log. So it is admitted only if the log has room reserved
-//! for its effects and for all others that are still on their way (`quartet_log::Reserve`): the epoch in flight always
+//! for its effects and for all others that are still on their way (`quartet_log::LogRoom`): the epoch in flight always
 //! fits, and a disk that fills up refuses new writes instead of ending the server. What is refused is rolled back under
 //! the lock; nobody has seen it.
 //!
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use quartet_log::{Reserve, record_bytes};
+use quartet_log::{LogRoom, record_bytes};
 
 pub(crate) struct Room {
-    reserve: Arc<Reserve>,
+    reserve: Arc<dyn LogRoom>,
     /// Of records that are closed and not yet appended.
     taken_bytes: AtomicU64,
     /// Held while a record goes from `taken_bytes` into the log, so that it is counted once.
@@ -30,16 +30,13 @@ pub(crate) struct Room {
     is_stuck: AtomicBool,
 }
 
-/// More is never kept for deletions: each takes about a hundred bytes.
-const KEPT_BYTES_MAX: u64 = 16 << 20;
-
 impl Room {
-    pub fn new(reserve: Arc<Reserve>, segment_bytes: u64) -> Room {
+    pub fn new(reserve: Arc<dyn LogRoom>, kept_bytes: u64) -> Room {
         Room {
             reserve,
             taken_bytes: AtomicU64::new(0),
             appending: Mutex::new(()),
-            kept_bytes: KEPT_BYTES_MAX.min(segment_bytes / 4),
+            kept_bytes,
             has_refused: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
         }
@@ -118,7 +115,7 @@ impl Room {
         self.kept_bytes
     }
 
-    pub fn reserve(&self) -> Arc<Reserve> {
+    pub fn reserve(&self) -> Arc<dyn LogRoom> {
         self.reserve.clone()
     }
 }

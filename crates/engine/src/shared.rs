@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 
 use parking_lot::Mutex;
-use quartet_env::Clock;
+use quartet_env::{Clock, Runtime, Task};
 use quartet_model::Version;
 
 use crate::Statistics;
@@ -16,9 +15,10 @@ use crate::stored::StoredBytes;
 /// What the engine's threads share.
 pub(crate) struct Shared {
     pub home: HomeLock,
-    pub flusher: FlusherThread,
+    pub flusher: FlusherTask,
     pub room: Room,
     pub clock: Arc<dyn Clock>,
+    pub runtime: Arc<dyn Runtime>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     pub durable: AtomicU64,
     /// Somebody waits for `durable` to move: the flusher calls the listeners.
@@ -45,24 +45,24 @@ impl Shared {
     }
 }
 
-/// The flusher's thread, for those who have something for it to do.
+/// The flusher's work, for those who have something for it to do.
 #[derive(Default)]
-pub(crate) struct FlusherThread {
+pub(crate) struct FlusherTask {
     is_woken: AtomicBool,
-    thread: OnceLock<Thread>,
+    task: OnceLock<Arc<dyn Task>>,
 }
 
-impl FlusherThread {
-    /// Says which thread is to be woken.
-    pub fn is(&self, thread: Thread) {
-        let _ = self.thread.set(thread);
+impl FlusherTask {
+    /// Says what is to be woken.
+    pub fn is(&self, task: Arc<dyn Task>) {
+        let _ = self.task.set(task);
     }
 
     pub fn wake(&self) {
         if !self.is_woken.swap(true, Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
+            && let Some(task) = self.task.get()
         {
-            thread.unpark();
+            task.wake();
         }
     }
 
@@ -70,7 +70,7 @@ impl FlusherThread {
         self.is_woken.load(Ordering::SeqCst)
     }
 
-    /// The thread looks after everything now: from here on it is to be woken again.
+    /// It looks after everything now: from here on it is to be woken again.
     pub fn begin_turn(&self) {
         self.is_woken.store(false, Ordering::SeqCst);
     }

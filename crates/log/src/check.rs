@@ -2,8 +2,8 @@
 
 use crate::reader::Rest;
 use crate::segment::segment_name;
-use crate::survey::{Replay, ReplayProgress, Survey};
-use crate::{LogError, survey};
+use crate::survey::{self, Survey};
+use crate::{FileLogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 
@@ -36,7 +36,7 @@ pub fn check(
     replay_from: LogSequence,
     replay: &mut Replay<'_>,
     progress: &mut dyn FnMut(ReplayProgress),
-) -> Result<LogReport, LogError> {
+) -> Result<LogReport, FileLogError> {
     let replay_from = replay_from.max(LogSequence::ZERO.next());
     let surveyed = Survey {
         disk,

@@ -1,16 +1,12 @@
-//! What can go wrong with a log, by what the caller can do about it.
+//! What can go wrong with the file log, with the file concerned, for an operator who has to mend it.
 
+use crate::LogError;
+use crate::error::Cause;
 use quartet_model::LogSequence;
 use std::io;
 
 #[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// Somebody else appended, or the caller lost count. Nothing was written.
-    #[error("the log's tail is {}, not {}", tail.0, expected.0)]
-    TailMoved { expected: LogSequence, tail: LogSequence },
-    /// The payload does not fit a record. Nothing was written; a smaller one may be.
-    #[error("a payload of {bytes} bytes is larger than a log record can be")]
-    TooLarge { bytes: usize },
+pub enum FileLogError {
     /// The disk failed. While appending or syncing, it is unknown how much of what was not yet synced is on disk.
     #[error("cannot {operation} {file}: {source}")]
     Disk {
@@ -25,9 +21,6 @@ pub enum LogError {
         file: String,
         source: io::Error,
     },
-    /// An earlier call failed. Nothing more is written: the log must be opened again.
-    #[error("the log has failed before and takes no more writes; restart to recover it")]
-    Failed,
     /// Data that was durable cannot be read back.
     #[error(
         "{file} is damaged at byte {offset}, in record {}, which was durable: {reason}. \
@@ -71,17 +64,37 @@ pub enum LogError {
     Format { file: String, version: u32 },
     /// The caller could not apply a record while the log was opened.
     #[error("cannot apply log record {}: {source}", sequence.0)]
-    Replay {
-        sequence: LogSequence,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Replay { sequence: LogSequence, source: Cause },
 }
 
 impl LogError {
+    /// What the file log says about it, if it was that log.
+    pub fn of_file_log(&self) -> Option<&FileLogError> {
+        match self {
+            LogError::NoRoom(cause) | LogError::Damaged(cause) | LogError::Failing(cause) => cause.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FileLogError> for LogError {
+    fn from(error: FileLogError) -> LogError {
+        use FileLogError::{Damaged, Disk, EndMissing, Format, Gap, NoRoom, ReachUnreadable, Replay};
+        match error {
+            NoRoom { .. } => LogError::NoRoom(error.into()),
+            Damaged { .. } | Gap { .. } | EndMissing { .. } | ReachUnreadable | Replay { .. } => {
+                LogError::Damaged(error.into())
+            }
+            Disk { .. } | Format { .. } => LogError::Failing(error.into()),
+        }
+    }
+}
+
+impl FileLogError {
     /// For `map_err`: wraps an error of the disk with what was done to which file.
-    pub(crate) fn disk(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogError {
+    pub(crate) fn disk(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> FileLogError {
         let file = file.to_owned();
-        move |source| LogError::Disk {
+        move |source| FileLogError::Disk {
             operation,
             file,
             source,
@@ -90,15 +103,15 @@ impl LogError {
 
     /// The same, for an operation after whose failure nothing is lost: if the system is short of something, it may be tried
     /// again. Never for a sync.
-    pub(crate) fn no_room(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogError {
+    pub(crate) fn no_room(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> FileLogError {
         let file = file.to_owned();
         move |source| match quartet_env::is_shortage(&source) {
-            true => LogError::NoRoom {
+            true => FileLogError::NoRoom {
                 operation,
                 file,
                 source,
             },
-            false => LogError::Disk {
+            false => FileLogError::Disk {
                 operation,
                 file,
                 source,

@@ -7,7 +7,7 @@
 //! How far the log reaches is stated in a file of its own, so that a segment that is missing is missed (`reach`): durably
 //! when a segment is begun, when the log is trimmed and when it is closed; in between now and then, without a sync.
 //!
-//! Invariants: `confirmed <= durable <= tail`; a call that failed is never retried, and no other write follows it.
+//! Invariants: `marked <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
 use crate::options::FileLogOptions;
 use crate::reach::{Reach, ReachFile};
@@ -17,8 +17,8 @@ use crate::record::{
 use crate::recovery::{Recovered, recover};
 use crate::reserve::Reserve;
 use crate::segment::{Segment, segment_name};
-use crate::survey::{Sealed, Survey};
-use crate::{Log, LogError, Replay, ReplayProgress};
+use crate::survey::{Sealed, Survey, read_segment};
+use crate::{FileLogError, Log, LogError, LogOpener, LogRoom, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct FileLog {
     tail: LogSequence,
     durable: LogSequence,
     /// The highest `synced_through` that the newest segment says.
-    confirmed: LogSequence,
+    marked: LogSequence,
     /// None as long as there was no room for it.
     reach: Option<ReachFile>,
     /// Since the reach was stated.
@@ -64,7 +64,7 @@ impl FileLog {
         replay_from: LogSequence,
         replay: &mut Replay<'_>,
         progress: &mut dyn FnMut(ReplayProgress),
-    ) -> Result<FileLog, LogError> {
+    ) -> Result<FileLog, FileLogError> {
         let replay_from = replay_from.max(LogSequence::ZERO.next());
         let survey = Survey {
             disk: disk.as_ref(),
@@ -77,7 +77,7 @@ impl FileLog {
             sealed,
             active,
             tail,
-            confirmed,
+            marked,
             stated,
         } = recover(survey, &options, &reserve)?;
         let newest = active.header.first;
@@ -94,13 +94,13 @@ impl FileLog {
             active,
             tail,
             durable: tail,
-            confirmed,
+            marked,
             reach,
             syncs,
             failed,
             record,
         };
-        log.confirm()?;
+        log.mark()?;
         Ok(log)
     }
 
@@ -108,9 +108,9 @@ impl FileLog {
         if self.failed { Err(LogError::Failed) } else { Ok(()) }
     }
 
-    fn or_fail<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
-        self.failed |= matches!(&result, Err(error) if !matches!(error, LogError::NoRoom { .. }));
-        result
+    fn or_fail<T>(&mut self, result: Result<T, FileLogError>) -> Result<T, LogError> {
+        self.failed |= matches!(&result, Err(error) if !matches!(error, FileLogError::NoRoom { .. }));
+        result.map_err(LogError::from)
     }
 
     /// What the log is sure to have room for.
@@ -118,7 +118,7 @@ impl FileLog {
         self.reserve.clone()
     }
 
-    fn append_record(&mut self, header: RecordHeader, payload: &[&[u8]]) -> Result<(), LogError> {
+    fn append_record(&mut self, header: RecordHeader, payload: &[&[u8]]) -> Result<(), FileLogError> {
         let bytes = record_bytes(header.payload_bytes as usize);
         let mut header = header;
         if !self.active.takes(bytes, self.reserve.next_room()) {
@@ -142,12 +142,12 @@ impl FileLog {
         self.reserve.set_active_room(self.active.room());
         self.record.shrink_to(RECORD_CAPACITY_MAX);
         self.tail = header.sequence;
-        self.confirmed = header.synced_through;
+        self.marked = header.synced_through;
         Ok(())
     }
 
     /// Makes the active segment durable and begins the next, with room for a record of `bytes`. An empty one is replaced.
-    fn roll(&mut self, bytes: u64) -> Result<(), LogError> {
+    fn roll(&mut self, bytes: u64) -> Result<(), FileLogError> {
         if self.durable < self.tail {
             self.sync_active()?;
         }
@@ -169,7 +169,7 @@ impl FileLog {
     }
 
     /// Writes down how far the log is durable. Without room for it, what was written before stays true.
-    fn state_reach(&mut self) -> Result<(), LogError> {
+    fn state_reach(&mut self) -> Result<(), FileLogError> {
         self.syncs = 0;
         let reach = Reach {
             newest: self.active.header.first,
@@ -182,12 +182,12 @@ impl FileLog {
         if_there_is_room(stated).map(drop)
     }
 
-    fn state_reach_durably(&mut self) -> Result<(), LogError> {
+    fn state_reach_durably(&mut self) -> Result<(), FileLogError> {
         self.state_reach()?;
         self.reach.as_ref().map_or(Ok(()), ReachFile::sync)
     }
 
-    fn sync_active(&mut self) -> Result<(), LogError> {
+    fn sync_active(&mut self) -> Result<(), FileLogError> {
         self.active.sync()?;
         self.durable = self.tail;
         self.syncs += 1;
@@ -197,23 +197,31 @@ impl FileLog {
         Ok(())
     }
 
-    fn write_confirmation(&mut self) -> Result<(), LogError> {
+    /// Writes down how far the log is durable, unless the newest record or mark says it.
+    fn mark(&mut self) -> Result<(), FileLogError> {
+        if self.marked == self.durable {
+            return Ok(());
+        }
+        self.write_mark()
+    }
+
+    fn write_mark(&mut self) -> Result<(), FileLogError> {
         let header = RecordHeader {
-            kind: RecordKind::Confirmation,
+            kind: RecordKind::Mark,
             payload_checksum: payload_checksum(&[]),
             payload_bytes: 0,
             sequence: self.tail,
             synced_through: self.durable,
         };
-        let confirmation = header.encode(self.active.header.salt, self.active.end);
-        if if_there_is_room(self.active.write_beyond_end(&confirmation))?.is_some() {
-            self.confirmed = self.durable;
+        let mark = header.encode(self.active.header.salt, self.active.end);
+        if if_there_is_room(self.active.write_beyond_end(&mark))?.is_some() {
+            self.marked = self.durable;
         }
         self.state_reach()
     }
 
     /// Removes sealed segments, the oldest first, as long as the one after begins at or before `sequence`.
-    fn remove_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
+    fn remove_below(&mut self, sequence: LogSequence) -> Result<(), FileLogError> {
         let following = self
             .sealed
             .iter()
@@ -228,14 +236,14 @@ impl FileLog {
         let count = droppable.count();
         for Sealed { first, .. } in self.sealed.drain(..count) {
             let name = segment_name(first);
-            self.disk.remove(&name).map_err(LogError::disk("remove", &name))?;
+            self.disk.remove(&name).map_err(FileLogError::disk("remove", &name))?;
         }
         match count {
             0 => Ok(()),
             _ => self
                 .disk
                 .sync_directory()
-                .map_err(LogError::disk("sync", "the log's directory")),
+                .map_err(FileLogError::disk("sync", "the log's directory")),
         }
     }
 }
@@ -246,10 +254,10 @@ pub fn record_bytes(payload_bytes: usize) -> u64 {
 }
 
 /// For what can be done without, and is tried again later.
-fn if_there_is_room<T>(done: Result<T, LogError>) -> Result<Option<T>, LogError> {
+fn if_there_is_room<T>(done: Result<T, FileLogError>) -> Result<Option<T>, FileLogError> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(LogError::NoRoom { .. }) => Ok(None),
+        Err(FileLogError::NoRoom { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -292,18 +300,15 @@ impl Log for FileLog {
         Ok(self.durable)
     }
 
-    fn confirm(&mut self) -> Result<(), LogError> {
+    fn mark_durable(&mut self) -> Result<(), LogError> {
         self.check_usable()?;
-        if self.confirmed == self.durable {
-            return Ok(());
-        }
-        let written = self.write_confirmation();
-        self.or_fail(written)
+        let marked = self.mark();
+        self.or_fail(marked)
     }
 
     fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
-        self.confirm()?;
+        self.mark_durable()?;
         let stated = self.state_reach_durably();
         self.or_fail(stated)
     }
@@ -313,6 +318,25 @@ impl Log for FileLog {
         let stated = self.state_reach_durably();
         let removed = stated.and_then(|()| self.remove_below(sequence));
         self.or_fail(removed)
+    }
+
+    fn read(&self, from: LogSequence, visit: &mut Replay<'_>) -> Result<(), LogError> {
+        let from = from.max(LogSequence::ZERO.next());
+        let firsts = self.sealed.iter().map(|segment| segment.first);
+        let firsts: Vec<LogSequence> = firsts.chain([self.active.header.first]).collect();
+        let Some(start) = firsts.iter().rposition(|first| *first <= from) else {
+            let first = firsts[0];
+            return Err(LogError::Trimmed { wanted: from, first });
+        };
+        for (at, &first) in firsts.iter().enumerate().skip(start) {
+            let end = firsts.get(at + 1).copied().unwrap_or(self.tail.next());
+            read_segment(self.disk.as_ref(), first..end, from, visit)?;
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> Arc<dyn LogRoom> {
+        self.reserve.clone()
     }
 
     fn bytes(&self) -> u64 {
@@ -330,4 +354,22 @@ fn pieces<'a>(gathered: &'a [u8], apart: &[(usize, &'a [u8])]) -> Vec<&'a [u8]> 
     }
     pieces.push(&gathered[from..]);
     pieces
+}
+
+/// Opens the file log of one directory.
+pub struct FileLogOpener {
+    pub disk: Arc<dyn Disk>,
+    pub options: FileLogOptions,
+}
+
+impl LogOpener for FileLogOpener {
+    fn open(
+        self: Box<Self>,
+        replay_from: LogSequence,
+        replay: &mut Replay<'_>,
+        progress: &mut dyn FnMut(ReplayProgress),
+    ) -> Result<Box<dyn Log>, LogError> {
+        let log = FileLog::open(self.disk, self.options, replay_from, replay, progress)?;
+        Ok(Box::new(log))
+    }
 }

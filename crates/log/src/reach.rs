@@ -15,7 +15,7 @@
 //! Invariant: a statement never runs ahead of the segments. It is written only after what it says is durable, so it may
 //! itself be lost, or be old, but is never wrong.
 
-use crate::LogError;
+use crate::FileLogError;
 use quartet_env::{Disk, File};
 use quartet_model::LogSequence;
 
@@ -52,39 +52,41 @@ const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 /// The newest statement. `None` if there is none: an older version wrote this directory, or the log is new.
 ///
 /// Errors: `ReachUnreadable` if something else stands in its place, `Format`, `Disk`.
-pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, LogError> {
+pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
     if !disk
         .exists(REACH_NAME)
-        .map_err(LogError::disk("look for", REACH_NAME))?
+        .map_err(FileLogError::disk("look for", REACH_NAME))?
     {
         return Ok(None);
     }
-    let file = disk.open(REACH_NAME).map_err(LogError::disk("open", REACH_NAME))?;
+    let file = disk.open(REACH_NAME).map_err(FileLogError::disk("open", REACH_NAME))?;
     let mut newest: Option<Stated> = None;
     for offset in SLOT_OFFSETS {
         let mut bytes = [0; STATEMENT_BYTES];
         file.read_at(offset, &mut bytes)
-            .map_err(LogError::disk("read", REACH_NAME))?;
+            .map_err(FileLogError::disk("read", REACH_NAME))?;
         let stated = Stated::decode(&bytes)?;
         newest = newest.into_iter().chain(stated).max_by_key(|stated| stated.generation);
     }
-    newest.map(Some).ok_or(LogError::ReachUnreadable)
+    newest.map(Some).ok_or(FileLogError::ReachUnreadable)
 }
 
 impl ReachFile {
     /// Goes on from `stated`, or creates the file with `reach` as its first statement.
-    pub fn open(disk: &dyn Disk, stated: Option<Stated>, reach: Reach) -> Result<ReachFile, LogError> {
+    pub fn open(disk: &dyn Disk, stated: Option<Stated>, reach: Reach) -> Result<ReachFile, FileLogError> {
         match stated {
             Some(stated) => {
-                let file = disk.open(REACH_NAME).map_err(LogError::disk("open", REACH_NAME))?;
+                let file = disk.open(REACH_NAME).map_err(FileLogError::disk("open", REACH_NAME))?;
                 Ok(ReachFile { file, stated })
             }
             None => ReachFile::create(disk, reach),
         }
     }
 
-    fn create(disk: &dyn Disk, reach: Reach) -> Result<ReachFile, LogError> {
-        let file = disk.create(TEMPORARY).map_err(LogError::no_room("create", TEMPORARY))?;
+    fn create(disk: &dyn Disk, reach: Reach) -> Result<ReachFile, FileLogError> {
+        let file = disk
+            .create(TEMPORARY)
+            .map_err(FileLogError::no_room("create", TEMPORARY))?;
         let stated = Stated { reach, generation: 0 };
         let created = ReachFile { file, stated };
         for offset in SLOT_OFFSETS {
@@ -92,15 +94,15 @@ impl ReachFile {
         }
         created.sync()?;
         disk.rename(TEMPORARY, REACH_NAME)
-            .map_err(LogError::no_room("rename", TEMPORARY))?;
+            .map_err(FileLogError::no_room("rename", TEMPORARY))?;
         disk.sync_directory()
-            .map_err(LogError::disk("sync the directory of", REACH_NAME))?;
+            .map_err(FileLogError::disk("sync the directory of", REACH_NAME))?;
         Ok(created)
     }
 
     /// Writes down `reach` unless that is what was written last. It outlives the process, but a loss of power only after
     /// `sync`.
-    pub fn state(&mut self, reach: Reach) -> Result<(), LogError> {
+    pub fn state(&mut self, reach: Reach) -> Result<(), FileLogError> {
         if reach == self.stated.reach {
             return Ok(());
         }
@@ -111,14 +113,14 @@ impl ReachFile {
         Ok(())
     }
 
-    pub fn sync(&self) -> Result<(), LogError> {
-        self.file.sync_data().map_err(LogError::disk("sync", REACH_NAME))
+    pub fn sync(&self) -> Result<(), FileLogError> {
+        self.file.sync_data().map_err(FileLogError::disk("sync", REACH_NAME))
     }
 
-    fn write(&self, offset: u64, stated: Stated) -> Result<(), LogError> {
+    fn write(&self, offset: u64, stated: Stated) -> Result<(), FileLogError> {
         self.file
             .write_at(offset, &stated.encode())
-            .map_err(LogError::no_room("write", REACH_NAME))
+            .map_err(FileLogError::no_room("write", REACH_NAME))
     }
 }
 
@@ -136,14 +138,14 @@ impl Stated {
     }
 
     /// `None` if these bytes are not a statement.
-    fn decode(bytes: &[u8; STATEMENT_BYTES]) -> Result<Option<Stated>, LogError> {
+    fn decode(bytes: &[u8; STATEMENT_BYTES]) -> Result<Option<Stated>, FileLogError> {
         if &bytes[..8] != MAGIC || u32_at(bytes, 12) != checksum(bytes) {
             return Ok(None);
         }
         let version = u32_at(bytes, 8);
         if version != FORMAT_VERSION {
             let file = REACH_NAME.to_owned();
-            return Err(LogError::Format { file, version });
+            return Err(FileLogError::Format { file, version });
         }
         let reach = Reach {
             newest: LogSequence(u64_at(bytes, 24)),
@@ -210,7 +212,7 @@ mod tests {
     fn other_bytes_and_later_formats_are_refused() {
         let disk = FaultyDisk::new();
         let file = disk.create(REACH_NAME).unwrap();
-        assert!(matches!(read(&disk), Err(LogError::ReachUnreadable)));
+        assert!(matches!(read(&disk), Err(FileLogError::ReachUnreadable)));
         let mut later = Stated {
             reach: reach(1, 1),
             generation: 1,
@@ -220,6 +222,6 @@ mod tests {
         let checksum = checksum(&later);
         later[12..16].copy_from_slice(&checksum.to_le_bytes());
         file.write_at(0, &later).unwrap();
-        assert!(matches!(read(&disk), Err(LogError::Format { version: 2, .. })));
+        assert!(matches!(read(&disk), Err(FileLogError::Format { version: 2, .. })));
     }
 }

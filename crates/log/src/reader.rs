@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the file's own length: a length that a record announces is compared with it first.
 
-use crate::LogError;
+use crate::FileLogError;
 use crate::record::{
     RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader,
     SegmentHeaderError, payload_checksum, record_bytes,
@@ -31,8 +31,8 @@ pub(crate) enum Next<'a> {
 /// What lies beyond the last whole epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing but zeros and possibly a confirmation, which says how far the log was durable.
-    Clean { confirmed: LogSequence },
+    /// Nothing but zeros and possibly a mark, which says how far the log was durable.
+    Clean { marked: LogSequence },
     /// Unfinished writes, or the remains of something older.
     Remains,
     /// Proof that the expected epoch, or a later one, was durable.
@@ -42,9 +42,9 @@ pub(crate) enum Rest {
 const WINDOW_BYTES: usize = 1024 * 1024;
 
 impl SegmentReader {
-    pub fn open(disk: &dyn Disk, name: String) -> Result<SegmentReader, LogError> {
-        let file = disk.open(&name).map_err(LogError::disk("open", &name))?;
-        let length = file.len().map_err(LogError::disk("measure", &name))?;
+    pub fn open(disk: &dyn Disk, name: String) -> Result<SegmentReader, FileLogError> {
+        let file = disk.open(&name).map_err(FileLogError::disk("open", &name))?;
+        let length = file.len().map_err(FileLogError::disk("measure", &name))?;
         Ok(SegmentReader {
             file,
             name,
@@ -54,7 +54,7 @@ impl SegmentReader {
         })
     }
 
-    pub fn header(&mut self) -> Result<Result<SegmentHeader, SegmentHeaderError>, LogError> {
+    pub fn header(&mut self) -> Result<Result<SegmentHeader, SegmentHeaderError>, FileLogError> {
         let header = self.array_at::<SEGMENT_HEADER_BYTES>(0)?;
         Ok(header
             .ok_or(SegmentHeaderError::Malformed)
@@ -62,7 +62,7 @@ impl SegmentReader {
     }
 
     /// The epoch `sequence` at `offset`, if it is there and whole.
-    pub fn epoch_at(&mut self, salt: u64, offset: u64, sequence: LogSequence) -> Result<Next<'_>, LogError> {
+    pub fn epoch_at(&mut self, salt: u64, offset: u64, sequence: LogSequence) -> Result<Next<'_>, FileLogError> {
         let Some(bytes) = self.array_at(offset)? else {
             return Ok(Next::End("the file ends"));
         };
@@ -84,21 +84,21 @@ impl SegmentReader {
     }
 
     /// Judges everything from `offset`, where `expected` should stand but does not.
-    pub fn rest(&mut self, salt: u64, offset: u64, expected: LogSequence) -> Result<Rest, LogError> {
+    pub fn rest(&mut self, salt: u64, offset: u64, expected: LogSequence) -> Result<Rest, FileLogError> {
         if self.proves_durable(salt, offset, expected)? {
             return Ok(Rest::ProofOfLoss);
         }
-        let confirmed = self.confirmation_at(salt, offset, expected)?;
-        let zeros_from = offset + confirmed.map_or(0, |_| record_bytes(0) as u64);
+        let marked = self.mark_at(salt, offset, expected)?;
+        let zeros_from = offset + marked.map_or(0, |_| record_bytes(0) as u64);
         match self.is_zero_from(zeros_from)? {
             true => Ok(Rest::Clean {
-                confirmed: confirmed.unwrap_or_default(),
+                marked: marked.unwrap_or_default(),
             }),
             false => Ok(Rest::Remains),
         }
     }
 
-    pub fn is_zero_from(&mut self, mut offset: u64) -> Result<bool, LogError> {
+    pub fn is_zero_from(&mut self, mut offset: u64) -> Result<bool, FileLogError> {
         while offset < self.length {
             let bytes = (self.length - offset).min(WINDOW_BYTES as u64);
             let window = self.bytes_at(offset, bytes as usize)?.unwrap_or_default();
@@ -111,7 +111,7 @@ impl SegmentReader {
     }
 
     /// True if any record header from `offset` on says that `sequence` was durable.
-    fn proves_durable(&mut self, salt: u64, mut offset: u64, sequence: LogSequence) -> Result<bool, LogError> {
+    fn proves_durable(&mut self, salt: u64, mut offset: u64, sequence: LogSequence) -> Result<bool, FileLogError> {
         while let Some(bytes) = self.array_at(offset)? {
             let header = RecordHeader::decode(&bytes, salt, offset);
             if header.is_some_and(|header| header.synced_through >= sequence) {
@@ -122,29 +122,24 @@ impl SegmentReader {
         Ok(false)
     }
 
-    fn confirmation_at(
-        &mut self,
-        salt: u64,
-        offset: u64,
-        expected: LogSequence,
-    ) -> Result<Option<LogSequence>, LogError> {
+    fn mark_at(&mut self, salt: u64, offset: u64, expected: LogSequence) -> Result<Option<LogSequence>, FileLogError> {
         let header = self
             .array_at(offset)?
             .and_then(|bytes| RecordHeader::decode(&bytes, salt, offset));
         Ok(header.and_then(|header| {
-            let ours = header.kind == RecordKind::Confirmation && header.sequence.next() == expected;
+            let ours = header.kind == RecordKind::Mark && header.sequence.next() == expected;
             ours.then_some(header.synced_through)
         }))
     }
 
-    fn array_at<const BYTES: usize>(&mut self, offset: u64) -> Result<Option<[u8; BYTES]>, LogError> {
+    fn array_at<const BYTES: usize>(&mut self, offset: u64) -> Result<Option<[u8; BYTES]>, FileLogError> {
         Ok(self
             .bytes_at(offset, BYTES)?
             .and_then(|bytes| bytes.first_chunk().copied()))
     }
 
     /// Exactly `bytes` bytes at `offset`; `None` if the file is shorter.
-    fn bytes_at(&mut self, offset: u64, bytes: usize) -> Result<Option<&[u8]>, LogError> {
+    fn bytes_at(&mut self, offset: u64, bytes: usize) -> Result<Option<&[u8]>, FileLogError> {
         if offset.checked_add(bytes as u64).is_none_or(|end| end > self.length) {
             return Ok(None);
         }
@@ -156,13 +151,13 @@ impl SegmentReader {
         Ok(self.window.get(start..start + bytes))
     }
 
-    fn load(&mut self, offset: u64, bytes: usize) -> Result<(), LogError> {
+    fn load(&mut self, offset: u64, bytes: usize) -> Result<(), FileLogError> {
         let wanted = (self.length - offset).min(WINDOW_BYTES.max(bytes) as u64);
         self.window.resize(wanted as usize, 0);
         let read = self
             .file
             .read_at(offset, &mut self.window)
-            .map_err(LogError::disk("read", &self.name))?;
+            .map_err(FileLogError::disk("read", &self.name))?;
         self.window.truncate(read);
         self.window_start = offset;
         Ok(())

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! There are two kinds of record, told apart by the magic. An *epoch* carries a payload under its own sequence. A
-//! *confirmation* has no payload and no sequence of its own (it repeats the last epoch's); it stands where the next epoch
+//! *mark* has no payload and no sequence of its own (it repeats the last epoch's); it stands where the next epoch
 //! will be written, and is overwritten by it.
 //!
 //! `synced through` is the highest sequence known to be durable when the record was written. It is what tells damage
@@ -48,7 +48,7 @@ pub(crate) enum SegmentHeaderError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     Epoch,
-    Confirmation,
+    Mark,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct RecordHeader {
     pub payload_checksum: u32,
     pub payload_bytes: u32,
     pub sequence: LogSequence,
-    /// `synced_through < sequence` for an epoch, `<=` for a confirmation.
+    /// `synced_through < sequence` for an epoch, `<=` for a mark.
     pub synced_through: LogSequence,
 }
 
@@ -92,7 +92,7 @@ impl RecordHeader {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[..4].copy_from_slice(match self.kind {
             RecordKind::Epoch => EPOCH_MAGIC,
-            RecordKind::Confirmation => CONFIRMATION_MAGIC,
+            RecordKind::Mark => CONFIRMATION_MAGIC,
         });
         bytes[8..12].copy_from_slice(&self.payload_checksum.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -108,7 +108,7 @@ impl RecordHeader {
         let magic: &[u8; 4] = bytes.first_chunk()?;
         let kind = match magic {
             EPOCH_MAGIC => RecordKind::Epoch,
-            CONFIRMATION_MAGIC => RecordKind::Confirmation,
+            CONFIRMATION_MAGIC => RecordKind::Mark,
             _ => return None,
         };
         let whole = u32_at(bytes, 4) == header_checksum(bytes, salt, offset);

@@ -6,7 +6,7 @@
 //!
 //! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to `replay` in order.
 
-use crate::LogError;
+use crate::FileLogError;
 use crate::options::FileLogOptions;
 use crate::reach::Stated;
 use crate::reader::{Rest, SegmentReader};
@@ -22,14 +22,18 @@ pub(crate) struct Recovered {
     pub sealed: Vec<Sealed>,
     pub active: Segment,
     pub tail: LogSequence,
-    /// What the confirmation at the end of the active segment says, or zero.
-    pub confirmed: LogSequence,
+    /// What the mark at the end of the active segment says, or zero.
+    pub marked: LogSequence,
     /// How far the log says that it reached before it was opened.
     pub stated: Option<Stated>,
 }
 
 /// Changes nothing on disk unless the whole log is sound.
-pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions, reserve: &Reserve) -> Result<Recovered, LogError> {
+pub(crate) fn recover(
+    survey: Survey<'_>,
+    options: &FileLogOptions,
+    reserve: &Reserve,
+) -> Result<Recovered, FileLogError> {
     let (disk, replay_from) = (survey.disk, survey.replay_from);
     let Surveyed {
         sealed,
@@ -45,8 +49,8 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions, reserve: &Re
         return begin(reserve, options, replay_from, stated);
     };
     let tail = LogSequence(read.next.0 - 1);
-    let confirmed = if let Rest::Clean { confirmed } = rest {
-        confirmed
+    let marked = if let Rest::Clean { marked } = rest {
+        marked
     } else {
         LogSequence::ZERO
     };
@@ -55,7 +59,7 @@ pub(crate) fn recover(survey: Survey<'_>, options: &FileLogOptions, reserve: &Re
         sealed,
         active,
         tail,
-        confirmed,
+        marked,
         stated,
     })
 }
@@ -66,7 +70,7 @@ fn begin(
     options: &FileLogOptions,
     first: LogSequence,
     stated: Option<Stated>,
-) -> Result<Recovered, LogError> {
+) -> Result<Recovered, FileLogError> {
     let header = SegmentHeader {
         first,
         salt: options.salt,
@@ -77,20 +81,25 @@ fn begin(
         sealed: Vec::new(),
         active,
         tail,
-        confirmed: tail,
+        marked: tail,
         stated,
     })
 }
 
-fn remove(disk: &dyn Disk, first: LogSequence) -> Result<(), LogError> {
+fn remove(disk: &dyn Disk, first: LogSequence) -> Result<(), FileLogError> {
     let name = segment_name(first);
-    disk.remove(&name).map_err(LogError::disk("remove", &name))?;
+    disk.remove(&name).map_err(FileLogError::disk("remove", &name))?;
     disk.sync_directory()
-        .map_err(LogError::disk("sync the directory of", &name))
+        .map_err(FileLogError::disk("sync the directory of", &name))
 }
 
 /// Makes the newest segment durable up to its last record, with nothing but zeros behind.
-fn settle(disk: &dyn Disk, options: &FileLogOptions, read: ReadSegment, remains: bool) -> Result<Segment, LogError> {
+fn settle(
+    disk: &dyn Disk,
+    options: &FileLogOptions,
+    read: ReadSegment,
+    remains: bool,
+) -> Result<Segment, FileLogError> {
     let (from, end, filled) = (read.durable_end, read.end, read.reader.length);
     let SegmentReader { file, name, .. } = read.reader;
     let segment_bytes = options.segment_bytes;
@@ -113,7 +122,7 @@ fn settle(disk: &dyn Disk, options: &FileLogOptions, read: ReadSegment, remains:
         active.rewrite(from)?;
         active.sync()?;
         disk.sync_directory()
-            .map_err(LogError::disk("sync the directory of", &active.name))?;
+            .map_err(FileLogError::disk("sync the directory of", &active.name))?;
     }
     Ok(active)
 }

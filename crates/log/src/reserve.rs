@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use quartet_env::{Disk, File};
 
-use crate::LogError;
 use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::segment::{FILL_BYTES_MIN, Segment, segment_name, write_zeros};
+use crate::{FileLogError, LogError, LogRoom};
 
 pub struct Reserve {
     disk: Arc<dyn Disk>,
@@ -44,7 +44,7 @@ struct Prepared {
 
 /// The next segment, until its first record is known.
 pub(crate) const NEXT_NAME: &str = "log-next";
-/// Taken in a segment beside its epochs: its header, and a confirmation behind the last epoch.
+/// Taken in a segment beside its epochs: its header, and a mark behind the last epoch.
 const FRAME_BYTES: u64 = (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
 
 impl Reserve {
@@ -58,7 +58,7 @@ impl Reserve {
         }
     }
 
-    /// Records that take no more bytes than this together are sure to fit, whatever happens to the rest of the disk.
+    /// See [`LogRoom::room`].
     #[inline]
     pub fn room(&self) -> u64 {
         let active = self.active_room.load(Ordering::Relaxed);
@@ -74,18 +74,18 @@ impl Reserve {
     /// Makes the next segment, unless it is there. On a disk that is nearly full it takes half of what is left.
     ///
     /// Errors: `NoRoom` if there is no space or no file descriptor: try again later.
-    pub fn prepare(&self) -> Result<(), LogError> {
+    pub fn prepare(&self) -> Result<(), FileLogError> {
         let mut next = self.next.lock();
         self.provide(&mut next, self.segment_bytes, 0)?;
         if self.is_prepared() {
             return Ok(());
         }
         let source = std::io::ErrorKind::StorageFull.into();
-        Err(LogError::no_room("reserve all of", NEXT_NAME)(source))
+        Err(FileLogError::no_room("reserve all of", NEXT_NAME)(source))
     }
 
     /// Makes `room` for records, in the next segment. Nothing is lost by trying.
-    pub fn extend(&self, room: u64) -> Result<(), LogError> {
+    pub fn extend(&self, room: u64) -> Result<(), FileLogError> {
         let mut next = self.next.lock();
         let capacity = room + FRAME_BYTES;
         // More than asked for, so that a promise that grows bit by bit seldom comes here.
@@ -102,7 +102,7 @@ impl Reserve {
     }
 
     /// Begins the next segment durably, with room for `record_bytes`. After an error there is no new segment.
-    pub(crate) fn begin(&self, header: SegmentHeader, record_bytes: u64) -> Result<Segment, LogError> {
+    pub(crate) fn begin(&self, header: SegmentHeader, record_bytes: u64) -> Result<Segment, FileLogError> {
         let mut next = self.next.lock();
         let needed = record_bytes + FRAME_BYTES;
         self.provide(&mut next, needed.max(self.segment_bytes), needed)?;
@@ -116,7 +116,7 @@ impl Reserve {
     }
 
     /// Makes the next segment `wanted` bytes large, or as large as it can be, but not smaller than `needed`.
-    fn provide(&self, next: &mut Option<Prepared>, wanted: u64, needed: u64) -> Result<(), LogError> {
+    fn provide(&self, next: &mut Option<Prepared>, wanted: u64, needed: u64) -> Result<(), FileLogError> {
         if next.is_none() {
             *next = Some(Prepared::open(self.disk.as_ref())?);
         }
@@ -132,19 +132,41 @@ impl Reserve {
     }
 }
 
+impl LogRoom for Reserve {
+    fn room(&self) -> u64 {
+        Reserve::room(self)
+    }
+
+    fn is_prepared(&self) -> bool {
+        Reserve::is_prepared(self)
+    }
+
+    fn prepare(&self) -> Result<(), LogError> {
+        Ok(Reserve::prepare(self)?)
+    }
+
+    fn extend(&self, room: u64) -> Result<(), LogError> {
+        Ok(Reserve::extend(self, room)?)
+    }
+}
+
 impl Prepared {
     /// Takes over what an earlier run prepared, so that its space stays reserved, or begins anew.
-    fn open(disk: &dyn Disk) -> Result<Prepared, LogError> {
-        let exists = disk.exists(NEXT_NAME).map_err(LogError::disk("look for", NEXT_NAME))?;
+    fn open(disk: &dyn Disk) -> Result<Prepared, FileLogError> {
+        let exists = disk
+            .exists(NEXT_NAME)
+            .map_err(FileLogError::disk("look for", NEXT_NAME))?;
         let opened = if exists {
             disk.open(NEXT_NAME)
         } else {
             disk.create(NEXT_NAME)
         };
-        let mut file = opened.map_err(LogError::no_room("create", NEXT_NAME))?;
-        let length = file.len().map_err(LogError::disk("measure", NEXT_NAME))?;
+        let mut file = opened.map_err(FileLogError::no_room("create", NEXT_NAME))?;
+        let length = file.len().map_err(FileLogError::disk("measure", NEXT_NAME))?;
         if length > SEGMENT_HEADER_BYTES as u64 + FILL_BYTES_MIN {
-            file = disk.create(NEXT_NAME).map_err(LogError::no_room("create", NEXT_NAME))?;
+            file = disk
+                .create(NEXT_NAME)
+                .map_err(FileLogError::no_room("create", NEXT_NAME))?;
         }
         Ok(Prepared {
             file,
@@ -154,26 +176,26 @@ impl Prepared {
     }
 
     /// Writes the first zeros, once.
-    fn fill(&mut self) -> Result<(), LogError> {
+    fn fill(&mut self) -> Result<(), FileLogError> {
         if self.filled == 0 {
             let to = (SEGMENT_HEADER_BYTES as u64 + FILL_BYTES_MIN).min(self.capacity);
             write_zeros(self.file.as_ref(), NEXT_NAME, 0, to)?;
-            self.file.sync_data().map_err(LogError::disk("sync", NEXT_NAME))?;
+            self.file.sync_data().map_err(FileLogError::disk("sync", NEXT_NAME))?;
             self.filled = to;
         }
         Ok(())
     }
 
     /// Gets its header and its name; both are durable afterwards.
-    fn become_segment(&self, disk: &dyn Disk, header: SegmentHeader, name: &str) -> Result<(), LogError> {
+    fn become_segment(&self, disk: &dyn Disk, header: SegmentHeader, name: &str) -> Result<(), FileLogError> {
         self.file
             .write_at(0, &header.encode())
-            .map_err(LogError::no_room("write", NEXT_NAME))?;
-        self.file.sync_data().map_err(LogError::disk("sync", NEXT_NAME))?;
+            .map_err(FileLogError::no_room("write", NEXT_NAME))?;
+        self.file.sync_data().map_err(FileLogError::disk("sync", NEXT_NAME))?;
         disk.rename(NEXT_NAME, name)
-            .map_err(LogError::no_room("rename", NEXT_NAME))?;
+            .map_err(FileLogError::no_room("rename", NEXT_NAME))?;
         disk.sync_directory()
-            .map_err(LogError::disk("sync the directory of", name))
+            .map_err(FileLogError::disk("sync the directory of", name))
     }
 }
 
@@ -185,11 +207,11 @@ pub(crate) fn reserve_most(
     name: &str,
     wanted: u64,
     needed: u64,
-) -> Result<u64, LogError> {
-    let has = file.allocated_bytes().map_err(LogError::disk("measure", name))?;
+) -> Result<u64, FileLogError> {
+    let has = file.allocated_bytes().map_err(FileLogError::disk("measure", name))?;
     let left = disk
         .available_bytes()
-        .map_err(LogError::disk("measure the room for", name))?;
+        .map_err(FileLogError::disk("measure the room for", name))?;
     let most = if wanted <= has.saturating_add(left) {
         wanted.max(has)
     } else {
@@ -198,13 +220,13 @@ pub(crate) fn reserve_most(
     for bytes in [most.max(needed), has.max(needed)] {
         match file
             .allocate(bytes)
-            .map_err(LogError::no_room("reserve room for", name))
+            .map_err(FileLogError::no_room("reserve room for", name))
         {
             Ok(()) => return Ok(bytes),
-            Err(LogError::NoRoom { .. }) => {}
+            Err(FileLogError::NoRoom { .. }) => {}
             Err(error) => return Err(error),
         }
     }
     let source = std::io::ErrorKind::StorageFull.into();
-    Err(LogError::no_room("reserve room for", name)(source))
+    Err(FileLogError::no_room("reserve room for", name)(source))
 }

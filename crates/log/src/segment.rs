@@ -1,7 +1,7 @@
 //! The segment that is being written.
 //!
 //! ```text
-//! | header | records ... | confirmation | zeros already written ... | reserved, beyond the file's length |
+//! | header | records ... | mark | zeros already written ... | reserved, beyond the file's length |
 //! 0        32            end                                        filled                     segment size
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! Invariants: `end <= filled`, both but `filled` a multiple of 8; the header and the file's name are durable before the
 //! first record is written; all but the newest segment are durable as a whole, and nothing is written to them any more.
 
-use crate::LogError;
+use crate::FileLogError;
 use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use quartet_env::File;
 use quartet_model::LogSequence;
@@ -78,7 +78,7 @@ impl Segment {
         self.end - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// What epochs behind the last one may take, if a confirmation is to fit behind them.
+    /// What epochs behind the last one may take, if a mark is to fit behind them.
     pub fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
     }
@@ -91,7 +91,7 @@ impl Segment {
     }
 
     /// Writes a record, given in pieces, after the last one.
-    pub fn write_record(&mut self, record: &[&[u8]]) -> Result<(), LogError> {
+    pub fn write_record(&mut self, record: &[&[u8]]) -> Result<(), FileLogError> {
         let bytes = record.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let end = self.end + bytes;
         if end > self.filled && bytes < LARGE_RECORD_BYTES {
@@ -107,28 +107,28 @@ impl Segment {
     }
 
     /// Writes after the last record what the next record will overwrite.
-    pub fn write_beyond_end(&mut self, confirmation: &[u8]) -> Result<(), LogError> {
-        self.write(self.end, confirmation)
+    pub fn write_beyond_end(&mut self, mark: &[u8]) -> Result<(), FileLogError> {
+        self.write(self.end, mark)
     }
 
     /// Overwrites `[from, to)` with zeros.
-    pub fn write_zeros(&mut self, from: u64, to: u64) -> Result<(), LogError> {
+    pub fn write_zeros(&mut self, from: u64, to: u64) -> Result<(), FileLogError> {
         write_zeros(self.file.as_ref(), &self.name, from, to)?;
         self.filled = self.filled.max(to);
         Ok(())
     }
 
     /// Writes the bytes from `from` to the last record's end once more, so that the next sync covers them.
-    pub fn rewrite(&mut self, mut from: u64) -> Result<(), LogError> {
+    pub fn rewrite(&mut self, mut from: u64) -> Result<(), FileLogError> {
         let mut buffer = vec![0; ZEROS.len().min((self.end - from) as usize)];
         while from < self.end {
             let bytes = buffer.len().min((self.end - from) as usize);
             let read = self
                 .file
                 .read_at(from, &mut buffer[..bytes])
-                .map_err(LogError::disk("read", &self.name))?;
+                .map_err(FileLogError::disk("read", &self.name))?;
             if read < bytes {
-                return Err(LogError::disk("read", &self.name)(
+                return Err(FileLogError::disk("read", &self.name)(
                     std::io::ErrorKind::UnexpectedEof.into(),
                 ));
             }
@@ -138,36 +138,38 @@ impl Segment {
         Ok(())
     }
 
-    pub fn sync(&self) -> Result<(), LogError> {
-        self.file.sync_data().map_err(LogError::disk("sync", &self.name))
+    pub fn sync(&self) -> Result<(), FileLogError> {
+        self.file.sync_data().map_err(FileLogError::disk("sync", &self.name))
     }
 
     /// Ends the file at its last record, which gives back the room behind it. Nothing is written to it afterwards.
-    pub fn cut(&mut self) -> Result<(), LogError> {
-        self.file.set_len(self.end).map_err(LogError::disk("cut", &self.name))
+    pub fn cut(&mut self) -> Result<(), FileLogError> {
+        self.file
+            .set_len(self.end)
+            .map_err(FileLogError::disk("cut", &self.name))
     }
 
-    fn fill_ahead(&mut self, from: u64) -> Result<(), LogError> {
+    fn fill_ahead(&mut self, from: u64) -> Result<(), FileLogError> {
         let to = (from + self.fill_bytes).min(self.segment_bytes).min(self.capacity);
         self.fill_bytes = (self.fill_bytes * 2).min(FILL_BYTES_MAX);
         if from < to { self.write_zeros(from, to) } else { Ok(()) }
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), FileLogError> {
         self.file
             .write_at(offset, bytes)
-            .map_err(LogError::no_room("write", &self.name))?;
+            .map_err(FileLogError::no_room("write", &self.name))?;
         self.filled = self.filled.max(offset + bytes.len() as u64);
         Ok(())
     }
 }
 
 /// Overwrites `[from, to)` of a file with zeros.
-pub(crate) fn write_zeros(file: &dyn File, name: &str, mut from: u64, to: u64) -> Result<(), LogError> {
+pub(crate) fn write_zeros(file: &dyn File, name: &str, mut from: u64, to: u64) -> Result<(), FileLogError> {
     while from < to {
         let bytes = (to - from).min(ZEROS.len() as u64);
         file.write_at(from, &ZEROS[..bytes as usize])
-            .map_err(LogError::no_room("write", name))?;
+            .map_err(FileLogError::no_room("write", name))?;
         from += bytes;
     }
     Ok(())

@@ -5,24 +5,15 @@
 //! and is lost, and the answer is an error. Otherwise N was never acknowledged, and what remains of it is an unfinished
 //! write. `log-reach` says the same of files that are missing as a whole.
 
-use crate::LogError;
 use crate::reach::{self, Stated};
 use crate::reader::{Next, Rest, SegmentReader};
 use crate::record::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError, record_bytes};
 use crate::segment::{segment_first, segment_name};
+use crate::{FileLogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::collections::VecDeque;
-
-/// Takes the records found while opening, in order. Its error, usually `LogError::Replay`, ends the opening.
-pub type Replay<'a> = dyn FnMut(LogSequence, &[u8]) -> Result<(), LogError> + 'a;
-
-/// How far opening has come. `bytes_read` grows to `bytes_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayProgress {
-    pub bytes_read: u64,
-    pub bytes_total: u64,
-}
+use std::ops::Range;
 
 /// A segment that takes no more records.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +64,7 @@ pub(crate) struct ReadSegment {
 const PROGRESS_BYTES: u64 = 1024 * 1024;
 
 impl Survey<'_> {
-    pub fn run(mut self) -> Result<Surveyed, LogError> {
+    pub fn run(mut self) -> Result<Surveyed, FileLogError> {
         let stated = reach::read(self.disk)?;
         let mut sealed = self.segments()?;
         let unfinished = self.take_unfinished(&mut sealed, stated)?;
@@ -92,10 +83,10 @@ impl Survey<'_> {
         &self,
         oldest: Option<LogSequence>,
         unfinished: Option<LogSequence>,
-    ) -> Result<Surveyed, LogError> {
+    ) -> Result<Surveyed, FileLogError> {
         if let Some(found) = oldest.or(unfinished).filter(|&oldest| oldest > self.replay_from) {
             let reason = "the log begins after the checkpoint";
-            return Err(LogError::Gap {
+            return Err(FileLogError::Gap {
                 needed: self.replay_from,
                 found,
                 reason,
@@ -116,7 +107,7 @@ impl Survey<'_> {
         start: usize,
         unfinished: Option<LogSequence>,
         stated: Option<Stated>,
-    ) -> Result<Surveyed, LogError> {
+    ) -> Result<Surveyed, FileLogError> {
         let bytes_total = sealed[start..].iter().map(|segment| segment.bytes).sum();
         let mut progress = ReplayProgress {
             bytes_read: 0,
@@ -131,7 +122,7 @@ impl Survey<'_> {
         let rest = read.judge_rest(unfinished, stated)?;
         if read.next < self.replay_from {
             let reason = "the log ends before the checkpoint";
-            return Err(LogError::Gap {
+            return Err(FileLogError::Gap {
                 needed: self.replay_from,
                 found: read.next,
                 reason,
@@ -150,11 +141,11 @@ impl Survey<'_> {
         })
     }
 
-    fn segments(&self) -> Result<Vec<Sealed>, LogError> {
+    fn segments(&self) -> Result<Vec<Sealed>, FileLogError> {
         let names = self
             .disk
             .list()
-            .map_err(LogError::disk("list", "the log's directory"))?;
+            .map_err(FileLogError::disk("list", "the log's directory"))?;
         let mut segments = Vec::new();
         for first in names.iter().filter_map(|name| segment_first(name)) {
             let reader = SegmentReader::open(self.disk, segment_name(first))?;
@@ -172,7 +163,7 @@ impl Survey<'_> {
         &self,
         segments: &mut Vec<Sealed>,
         stated: Option<Stated>,
-    ) -> Result<Option<LogSequence>, LogError> {
+    ) -> Result<Option<LogSequence>, FileLogError> {
         let Some(&Sealed { first, .. }) = segments.last() else {
             return Ok(None);
         };
@@ -194,7 +185,7 @@ impl Survey<'_> {
         first: LogSequence,
         until: Option<LogSequence>,
         progress: &mut ReplayProgress,
-    ) -> Result<ReadSegment, LogError> {
+    ) -> Result<ReadSegment, FileLogError> {
         let mut reader = SegmentReader::open(self.disk, segment_name(first))?;
         let header = segment_header(&mut reader, first)?;
         let mut read = ReadSegment::new(reader, header);
@@ -212,7 +203,7 @@ impl Survey<'_> {
     }
 
     /// Reads one epoch; false if there is none.
-    fn read_epoch(&mut self, read: &mut ReadSegment) -> Result<bool, LogError> {
+    fn read_epoch(&mut self, read: &mut ReadSegment) -> Result<bool, FileLogError> {
         match read.reader.epoch_at(read.header.salt, read.end, read.next)? {
             Next::End(reason) => {
                 read.reason = reason;
@@ -220,7 +211,8 @@ impl Survey<'_> {
             }
             Next::Epoch { header, payload } => {
                 if read.next >= self.replay_from {
-                    (self.replay)(read.next, payload)?;
+                    let sequence = read.next;
+                    (self.replay)(sequence, payload).map_err(|source| FileLogError::Replay { sequence, source })?;
                 }
                 let bytes = record_bytes(payload.len()) as u64;
                 read.end += bytes;
@@ -233,9 +225,33 @@ impl Survey<'_> {
     }
 }
 
+/// Gives `visit` the records of one segment from `from` on. All of `records`, which it holds, were written whole.
+pub(crate) fn read_segment(
+    disk: &dyn Disk,
+    records: Range<LogSequence>,
+    from: LogSequence,
+    visit: &mut Replay<'_>,
+) -> Result<(), FileLogError> {
+    let mut reader = SegmentReader::open(disk, segment_name(records.start))?;
+    let header = segment_header(&mut reader, records.start)?;
+    let mut read = ReadSegment::new(reader, header);
+    let mut survey = Survey {
+        disk,
+        replay_from: from,
+        replay: visit,
+        progress: &mut |_| {},
+    };
+    while read.next < records.end {
+        if !survey.read_epoch(&mut read)? {
+            return Err(read.damaged());
+        }
+    }
+    Ok(())
+}
+
 impl Surveyed {
     /// The newest segment must be the one that the log is known to have begun, or a later one.
-    fn must_reach(&self, replay_from: LogSequence) -> Result<(), LogError> {
+    fn must_reach(&self, replay_from: LogSequence) -> Result<(), FileLogError> {
         let Some(Stated { reach, .. }) = self.stated else {
             return Ok(());
         };
@@ -244,7 +260,7 @@ impl Surveyed {
             return Ok(());
         }
         let next = newest.map_or(replay_from, |read| read.next);
-        Err(LogError::EndMissing {
+        Err(FileLogError::EndMissing {
             tail: LogSequence(next.0 - 1),
             durable: reach.durable,
             file: segment_name(reach.newest),
@@ -281,13 +297,13 @@ impl ReadSegment {
     }
 
     /// For a segment that another one follows: it must hold everything up to that one.
-    fn must_reach(&self, following: LogSequence) -> Result<(), LogError> {
+    fn must_reach(&self, following: LogSequence) -> Result<(), FileLogError> {
         if self.next == following {
             return Ok(());
         }
         if self.end == self.reader.length {
             let reason = "a log file, or the end of one, is missing";
-            return Err(LogError::Gap {
+            return Err(FileLogError::Gap {
                 needed: self.next,
                 found: following,
                 reason,
@@ -297,7 +313,7 @@ impl ReadSegment {
     }
 
     /// For the newest segment: what stands behind its last epoch.
-    fn judge_rest(&mut self, unfinished: Option<LogSequence>, stated: Option<Stated>) -> Result<Rest, LogError> {
+    fn judge_rest(&mut self, unfinished: Option<LogSequence>, stated: Option<Stated>) -> Result<Rest, FileLogError> {
         let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
         if let Some(Stated { reach, .. }) = stated.filter(|stated| stated.reach.newest <= self.header.first) {
             self.prove(reach.durable);
@@ -308,14 +324,14 @@ impl ReadSegment {
         if rest == Rest::ProofOfLoss || self.synced_through >= self.next {
             return Err(self.damaged());
         }
-        if let Rest::Clean { confirmed } = rest {
-            self.prove(confirmed);
+        if let Rest::Clean { marked } = rest {
+            self.prove(marked);
         }
         Ok(rest)
     }
 
-    fn damaged(&self) -> LogError {
-        LogError::Damaged {
+    fn damaged(&self) -> FileLogError {
+        FileLogError::Damaged {
             file: self.reader.name.clone(),
             offset: self.end,
             sequence: self.next,
@@ -324,19 +340,19 @@ impl ReadSegment {
     }
 }
 
-fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, LogError> {
+fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, FileLogError> {
     let reason = match reader.header()? {
         Ok(header) if header.first == first => return Ok(header),
         Ok(_) => "the segment header names another sequence than the file's name",
         Err(SegmentHeaderError::UnknownFormat(version)) => {
-            return Err(LogError::Format {
+            return Err(FileLogError::Format {
                 file: reader.name.clone(),
                 version,
             });
         }
         Err(SegmentHeaderError::Malformed) => "the segment header is unreadable",
     };
-    Err(LogError::Damaged {
+    Err(FileLogError::Damaged {
         file: reader.name.clone(),
         offset: 0,
         sequence: first,

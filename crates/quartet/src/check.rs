@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::{CheckReport, OpenError, OpenProgress};
 use quartet_env::{Disk, RealDisk};
-use quartet_log::LogError;
+use quartet_log::FileLogError;
 
 use crate::settings::DEFAULT_DATA;
 
@@ -131,8 +131,11 @@ fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<S
     let path = |name: &String| format!("'{}'", data.join(name).display());
     let remove = |name: &String| format!("    rm {}", path(name));
     let lost = |from: u64| format!("without a backup, these commands give up log record {from} and all after it:");
-    match error {
-        OpenError::Log(LogError::Damaged {
+    let OpenError::Log(log) = error else {
+        return Vec::new();
+    };
+    match log.of_file_log() {
+        Some(FileLogError::Damaged {
             file, offset, sequence, ..
         }) => {
             let cut = format!("    truncate --size={offset} {}", path(file));
@@ -140,18 +143,18 @@ fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<S
             let later = removed_from(file.clone()).skip(1).map(remove);
             [lost(sequence.0), cut].into_iter().chain(later).collect()
         }
-        OpenError::Log(LogError::Gap { needed, found, .. }) => {
+        Some(FileLogError::Gap { needed, found, .. }) => {
             // A log that ends before the checkpoint is of no use at all.
             let first = if found < needed { 0 } else { found.0 };
             let removed = removed_from(format!("log-{first:020}")).map(remove);
             [lost(needed.0)].into_iter().chain(removed).collect()
         }
-        OpenError::Log(LogError::EndMissing { tail, .. }) => {
+        Some(FileLogError::EndMissing { tail, .. }) => {
             // Only the statement of what is missing stands in the way.
             let removed = removed_from("log-reach".into()).map(remove);
             [lost(tail.0 + 1)].into_iter().chain(removed).collect()
         }
-        OpenError::Log(LogError::ReachUnreadable) => {
+        Some(FileLogError::ReachUnreadable) => {
             let unknown = "without a backup, this command gives up knowing whether the log's end is missing:".into();
             let removed = removed_from("log-reach".into()).map(remove);
             [unknown].into_iter().chain(removed).collect()
@@ -165,8 +168,9 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
-    use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Space};
+    use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Parts, Space};
     use quartet_env::SystemClock;
+    use quartet_log::FileLogOptions;
     use quartet_model::{DatabaseId, LayerId};
     use tempfile::TempDir;
 
@@ -176,11 +180,16 @@ mod tests {
 
     fn open(data: &Path) -> Engine {
         let disk = Arc::new(RealDisk::open(data).unwrap());
-        let options = EngineOptions {
+        let log = FileLogOptions {
             segment_bytes: 4096,
+            ..FileLogOptions::default()
+        };
+        let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);
+        let options = EngineOptions {
+            kept_bytes: 1024,
             ..EngineOptions::default()
         };
-        Engine::open(disk, Arc::new(SystemClock), options, Box::new(|_| {}), &mut |_| {}).unwrap()
+        Engine::open_with(parts, options, Box::new(|_| {}), &mut |_| {}).unwrap()
     }
 
     /// A closed directory with a checkpoint after a third of its rows, each a log record. Also the state hash.

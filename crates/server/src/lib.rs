@@ -39,11 +39,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Engine, EngineOptions, OpenProgress};
+use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_layer_redis::client_memory::{self, ClientMemory};
 use quartet_layer_redis::{Identity, Redis};
-use quartet_log::LogError;
+use quartet_log::{FileLogOptions, LogError};
 use quartet_model::LayerId;
 use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
@@ -505,24 +505,23 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
             }
         }
     };
+    let mut log = FileLogOptions {
+        segment_bytes: settings.log_segment_bytes,
+        ..FileLogOptions::default()
+    };
     let usual = EngineOptions::default();
     let mut options = EngineOptions {
-        segment_bytes: settings.log_segment_bytes,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
         ..usual
     };
     if settings.data == Data::Memory {
         // What is behind a checkpoint is of no use to anybody, and takes memory until it is trimmed.
-        options.segment_bytes = options.segment_bytes.min(MEMORY_SEGMENT_BYTES);
+        log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
         options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
     }
-    let engine = Engine::open(
-        disk,
-        Arc::new(SystemClock),
-        options,
-        Box::new(log_failed),
-        &mut progress,
-    )?;
+    options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
+    let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);
+    let engine = Engine::open_with(parts, options, Box::new(log_failed), &mut progress)?;
     tracing::info!(
         milliseconds = started.elapsed().as_millis() as u64,
         "opened {:?}",

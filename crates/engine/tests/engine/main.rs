@@ -6,6 +6,7 @@ mod failures;
 mod full_disk;
 mod histories;
 mod holds;
+mod logs;
 mod replay;
 mod suspicions;
 mod watches;

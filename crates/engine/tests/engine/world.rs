@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Space, Transaction};
+use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Parts, Space, Transaction};
 use quartet_env::{FaultyDisk, ManualClock};
+use quartet_log::FileLogOptions;
 use quartet_model::{DatabaseId, LayerId};
 
 pub const ALWAYS: Space = space(1, Durability::Always);
@@ -45,11 +46,14 @@ impl Default for World {
 impl World {
     pub fn try_open(&self) -> Result<Engine, OpenError> {
         let failures = self.failures.clone();
-        Engine::open(
-            Arc::new(self.disk.clone()),
-            self.clock.clone(),
+        let log = FileLogOptions {
+            segment_bytes: self.segment_bytes,
+            ..FileLogOptions::default()
+        };
+        Engine::open_with(
+            Parts::with_file_log(Arc::new(self.disk.clone()), self.clock.clone(), log),
             EngineOptions {
-                segment_bytes: self.segment_bytes,
+                kept_bytes: EngineOptions::default().kept_bytes.min(self.segment_bytes / 4),
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
                 epoch_bytes_max: self.epoch_bytes_max,
             },

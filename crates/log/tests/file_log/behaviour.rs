@@ -2,7 +2,7 @@
 
 use super::{append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk, RealDisk};
-use quartet_log::{FileLog, FileLogOptions, Log, LogError, ReplayProgress};
+use quartet_log::{FileLog, FileLogError, FileLogOptions, Log, LogError, ReplayProgress};
 use quartet_model::LogSequence;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn a_real_directory_keeps_the_log() {
             log.append(log.tail(), &[b"payload"]).unwrap();
         }
         log.sync().unwrap();
-        log.confirm().unwrap();
+        log.mark_durable().unwrap();
         seen += 100;
     }
 }
@@ -124,13 +124,13 @@ fn missing_files_are_a_gap() {
         let disk = disk.fork();
         disk.remove(&files[missing]).unwrap();
         let error = open(&disk, 2048).err().unwrap();
-        assert!(matches!(error, LogError::Gap { .. }), "{error}");
+        assert!(matches!(error, FileLogError::Gap { .. }), "{error}");
     }
     let error = open_from(&disk, 2048, 102).err().unwrap();
     assert!(
         matches!(
             error,
-            LogError::Gap {
+            FileLogError::Gap {
                 needed: LogSequence(102),
                 found: LogSequence(101),
                 ..
@@ -146,9 +146,9 @@ fn confirming_again_writes_nothing() {
     let mut log = open(&disk, 4096).unwrap().log;
     append(&mut log, 3, 100);
     log.sync().unwrap();
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     disk.fail(quartet_env::Operation::Write, 1, quartet_env::Fault::Error);
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     log.sync().unwrap();
     assert!(disk.fault_pending());
 }
@@ -181,12 +181,7 @@ fn progress_reaches_the_total() {
 fn an_error_of_replay_ends_the_opening() {
     let disk = FaultyDisk::new();
     append(&mut open(&disk, 4096).unwrap().log, 3, 100);
-    let mut replay = |sequence, _: &[u8]| {
-        Err(LogError::Replay {
-            sequence,
-            source: "malformed".into(),
-        })
-    };
+    let mut replay = |_, _: &[u8]| Err("malformed".into());
     let opened = FileLog::open(
         Arc::new(disk),
         FileLogOptions::default(),
@@ -196,7 +191,7 @@ fn an_error_of_replay_ends_the_opening() {
     );
     assert!(matches!(
         opened.err(),
-        Some(LogError::Replay {
+        Some(FileLogError::Replay {
             sequence: LogSequence(2),
             ..
         })

@@ -31,13 +31,13 @@ fn write_until_failure(disk: &FaultyDisk, count: u64) -> (u64, u64) {
             Ok(None) => {}
             Err(_) => return true,
         }
-        tried % 5 == 0 && log.confirm().is_err()
+        tried % 5 == 0 && log.mark_durable().is_err()
     });
     if failed {
         let tail = log.tail();
         assert!(matches!(log.append(tail, &[b"after"]), Err(LogError::Failed)));
         assert!(matches!(log.sync(), Err(LogError::Failed)));
-        assert!(matches!(log.confirm(), Err(LogError::Failed)));
+        assert!(matches!(log.mark_durable(), Err(LogError::Failed)));
         assert!(matches!(log.trim_below(tail), Err(LogError::Failed)));
     }
     (acknowledged, tried)

@@ -2,7 +2,7 @@
 
 use super::{Records, append, open, open_from, records, segments};
 use quartet_env::{Disk, FaultyDisk};
-use quartet_log::{Log, LogError};
+use quartet_log::{FileLogError, Log};
 
 const SEGMENT_BYTES: u64 = 8 * 1024;
 const PAYLOAD_BYTES_MAX: u64 = 600;
@@ -62,7 +62,7 @@ fn a_tail_cut_anywhere_opens_with_what_is_left_if_nothing_says_how_far_the_log_r
 fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
     let (disk, tail) = long_log(0);
     let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     append(&mut log, 3, PAYLOAD_BYTES_MAX);
     let newest = segments(&disk).pop().unwrap();
     let first = first_of(&newest);
@@ -80,7 +80,7 @@ fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
                     "cut at {bytes}"
                 );
             }
-            Err(LogError::Damaged { file, sequence, .. }) => {
+            Err(FileLogError::Damaged { file, sequence, .. }) => {
                 assert!(kept == tail && file == newest, "cut at {bytes}");
                 assert!(sequence.0 <= tail, "cut at {bytes}");
             }
@@ -102,7 +102,7 @@ fn missing_files_at_the_end_are_missed() {
         // Whatever a checkpoint holds does not change it.
         for replay_from in [1, next.saturating_sub(1).max(1), next] {
             let error = open_from(&disk, SEGMENT_BYTES, replay_from).err();
-            let Some(LogError::EndMissing { tail, file, .. }) = &error else {
+            let Some(FileLogError::EndMissing { tail, file, .. }) = &error else {
                 panic!("{kept} files, from {replay_from}: {error:?}");
             };
             assert_eq!(file, files.last().unwrap());
@@ -125,12 +125,12 @@ fn a_busy_log_says_how_far_it_reaches() {
         log.sync().unwrap();
     }
     disk.truncate("log-00000000000000000001", 32 + 64);
-    assert!(matches!(open(&disk, 1 << 20).err(), Some(LogError::Damaged { .. })));
+    assert!(matches!(open(&disk, 1 << 20).err(), Some(FileLogError::Damaged { .. })));
     let disk = FaultyDisk::new();
     append(&mut open(&disk, 1024).unwrap().log, 20, 300);
     disk.crash();
     disk.remove(&segments(&disk).pop().unwrap()).unwrap();
-    assert!(matches!(open(&disk, 1024).err(), Some(LogError::EndMissing { .. })));
+    assert!(matches!(open(&disk, 1024).err(), Some(FileLogError::EndMissing { .. })));
 }
 
 #[test]
@@ -142,14 +142,14 @@ fn an_older_segment_cut_anywhere_is_refused() {
         disk.truncate(name, bytes);
         let error = open_from(&disk, SEGMENT_BYTES, first_of(name)).err();
         assert!(
-            matches!(error, Some(LogError::Damaged { .. } | LogError::Gap { .. })),
+            matches!(error, Some(FileLogError::Damaged { .. } | FileLogError::Gap { .. })),
             "cut at {bytes}: {error:?}"
         );
     }
 }
 
 /// Flips every byte of every file, three ways, and passes what opening gave to `judge`.
-fn flip_everywhere(disk: &FaultyDisk, judge: &dyn Fn(Result<Records, LogError>, &str)) {
+fn flip_everywhere(disk: &FaultyDisk, judge: &dyn Fn(Result<Records, FileLogError>, &str)) {
     for name in disk.list().unwrap() {
         let content = disk.content(&name);
         // What lies between the two statements of the reach means nothing.
@@ -171,11 +171,11 @@ fn any_flipped_byte_of_a_confirmed_log_is_harmless_or_refused() {
     let mut log = open(&disk, 1024).unwrap().log;
     append(&mut log, 14, 200);
     log.sync().unwrap();
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     assert!(segments(&disk).len() > 1);
     flip_everywhere(&disk, &|opened, place| match opened {
         Ok(found) => assert_eq!(found, records(14, 200), "{place}"),
-        Err(LogError::Damaged { .. }) => {}
+        Err(FileLogError::Damaged { .. }) => {}
         Err(other) => panic!("{place}: {other}"),
     });
 }
@@ -189,7 +189,7 @@ fn any_flipped_byte_costs_at_most_what_nothing_proves_durable() {
     append(&mut log, 4, 200);
     flip_everywhere(&disk, &|opened, place| match opened {
         Ok(found) => assert!(found.len() >= 9 && records(13, 200).starts_with(&found), "{place}"),
-        Err(LogError::Damaged { .. }) => {}
+        Err(FileLogError::Damaged { .. }) => {}
         Err(other) => panic!("{place}: {other}"),
     });
 }
@@ -202,7 +202,7 @@ fn a_flip_in_the_last_confirmed_record_is_refused_by_name() {
     log.append(log.tail(), &[b"the last acknowledged record"]).unwrap();
     log.sync().unwrap();
     let last = 32 + log.bytes() - 64;
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     disk.flip("log-00000000000000000001", last + 40, 1);
     let before = disk.content("log-00000000000000000001");
     let message = open(&disk, 4096).err().unwrap().to_string();
@@ -235,7 +235,7 @@ fn an_unknown_format_is_named() {
         .write_at(0, &header)
         .unwrap();
     let error = open(&disk, 4096).err().unwrap();
-    assert!(matches!(error, LogError::Format { version: 2, .. }), "{error}");
+    assert!(matches!(error, FileLogError::Format { version: 2, .. }), "{error}");
 }
 
 /// A client stores the image of a log as a value, and the write of that value is torn. Nothing in it may pass for a
@@ -246,7 +246,7 @@ fn the_image_of_a_log_in_a_payload_is_no_evidence() {
     let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
     append(&mut log, 20, 100);
     log.sync().unwrap();
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     let image = disk.content("log-00000000000000000001")[..4000].to_vec();
     let at = 32 + log.bytes();
     log.append(log.tail(), &[&image]).unwrap();

@@ -38,7 +38,7 @@ fn a_segment_is_what_the_document_says() {
     log.sync().unwrap();
     log.append(log.tail(), &[b"the second"]).unwrap();
     log.sync().unwrap();
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     let expected = [
         segment_header(),
         record(b"QEPO", 32, b"first", 1, 0),

@@ -1,6 +1,7 @@
 //! The file log on a disk that fails on purpose.
 
 mod behaviour;
+mod conformance;
 mod crash;
 mod damage;
 mod format;
@@ -8,7 +9,7 @@ mod model;
 mod reserve;
 
 use quartet_env::{Disk, FaultyDisk};
-use quartet_log::{FileLog, FileLogOptions, Log, LogError};
+use quartet_log::{FileLog, FileLogError, FileLogOptions, Log};
 use quartet_model::LogSequence;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ struct Opened {
     records: Records,
 }
 
-fn open_from(disk: &FaultyDisk, segment_bytes: u64, replay_from: u64) -> Result<Opened, LogError> {
+fn open_from(disk: &FaultyDisk, segment_bytes: u64, replay_from: u64) -> Result<Opened, FileLogError> {
     let mut records = Vec::new();
     let mut replay = |sequence: LogSequence, payload: &[u8]| {
         records.push((sequence.0, payload.to_vec()));
@@ -38,7 +39,7 @@ fn open_from(disk: &FaultyDisk, segment_bytes: u64, replay_from: u64) -> Result<
     Ok(Opened { log, records })
 }
 
-fn open(disk: &FaultyDisk, segment_bytes: u64) -> Result<Opened, LogError> {
+fn open(disk: &FaultyDisk, segment_bytes: u64) -> Result<Opened, FileLogError> {
     open_from(disk, segment_bytes, 1)
 }
 

@@ -63,7 +63,7 @@ impl Run {
                     .unwrap();
             }
             Step::Sync => self.durable = log.sync().unwrap().0,
-            Step::Confirm => log.confirm().unwrap(),
+            Step::Confirm => log.mark_durable().unwrap(),
             Step::Trim(percent) => {
                 self.replay_from = self.replay_from.max(self.durable * percent / 100 + 1);
                 log.trim_below(LogSequence(self.replay_from)).unwrap();

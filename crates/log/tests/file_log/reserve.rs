@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use quartet_env::{BLOCK_BYTES, Disk, Fault, FaultyDisk, Operation};
-use quartet_log::{FileLog, Log, LogError, record_bytes};
+use quartet_log::{FileLog, FileLogError, Log, LogError, record_bytes};
 
 use super::{append, open, records, segments};
 
@@ -65,7 +65,7 @@ proptest! {
                     let before = reserve.room();
                     match reserve.extend(bytes) {
                         Ok(()) => prop_assert!(reserve.room() >= bytes.max(before)),
-                        Err(LogError::NoRoom { .. }) => prop_assert!(reserve.room() >= before),
+                        Err(FileLogError::NoRoom { .. }) => prop_assert!(reserve.room() >= before),
                         Err(other) => panic!("{other}"),
                     }
                 }
@@ -105,7 +105,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     assert!(matches!(refused, LogError::NoRoom { .. }), "{refused}");
     assert!(count * 1032 > SEGMENT_BYTES, "the next segment was reserved: {count}");
     assert_eq!(log.sync().unwrap().0, count);
-    log.confirm().unwrap();
+    log.mark_durable().unwrap();
     let mut reopened = open(&disk, SEGMENT_BYTES).unwrap();
     assert_eq!(reopened.records.len() as u64, count, "a full disk opens");
     assert!(append_bytes(&mut reopened.log, 1000).is_err());
@@ -127,7 +127,7 @@ fn the_next_segment_is_there_before_it_is_needed() {
         append(&mut log, 1, 600);
     }
     assert!(disk.fault_pending() && !log.reserve().is_prepared());
-    assert!(matches!(log.reserve().prepare(), Err(LogError::NoRoom { .. })));
+    assert!(matches!(log.reserve().prepare(), Err(FileLogError::NoRoom { .. })));
     log.reserve().prepare().unwrap();
     append(&mut log, 20, 600);
     log.sync().unwrap();

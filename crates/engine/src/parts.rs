@@ -1,0 +1,35 @@
+//! What a partition is made of, beside its rows.
+
+use std::sync::Arc;
+
+use quartet_env::{Clock, Disk, Runtime, SystemRuntime};
+use quartet_log::{FileLogOpener, FileLogOptions, LogOpener};
+
+/// What an engine is given instead of calling the operating system, and its log.
+pub struct Parts {
+    /// Where checkpoints are.
+    pub disk: Arc<dyn Disk>,
+    pub log: Box<dyn LogOpener>,
+    pub clock: Arc<dyn Clock>,
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Parts {
+    /// The parts of a server that stands alone: its log is files of the same disk, its threads are the machine's.
+    pub fn on_one_machine(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Parts {
+        Parts::with_file_log(disk, clock, FileLogOptions::default())
+    }
+
+    /// The same, with a file log that is set up otherwise.
+    pub fn with_file_log(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: FileLogOptions) -> Parts {
+        Parts {
+            log: Box::new(FileLogOpener {
+                disk: disk.clone(),
+                options,
+            }),
+            disk,
+            clock,
+            runtime: Arc::new(SystemRuntime::default()),
+        }
+    }
+}

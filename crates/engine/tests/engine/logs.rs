@@ -1,0 +1,149 @@
+//! What the engine makes of what a log answers: how far it is durable, and that another writer has appended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Engine, EngineOptions, Parts};
+use quartet_env::{Disk, FaultyDisk, ManualClock};
+use quartet_log::{FileLogOpener, FileLogOptions, Log, LogError, LogOpener, LogRoom, Replay, ReplayProgress};
+use quartet_model::LogSequence;
+
+use crate::world::{ALWAYS, execute, set};
+
+/// A file log that a test can get at while an engine writes to it.
+#[derive(Clone, Default)]
+struct Watched {
+    log: Arc<Mutex<Option<Box<dyn Log>>>>,
+    /// Syncing leaves the newest record behind, as a log does that is durable on too few disks.
+    lags: Arc<AtomicBool>,
+    /// What `sync` answered last.
+    synced: Arc<AtomicU64>,
+}
+
+impl Watched {
+    fn with<T>(&self, use_log: impl FnOnce(&mut dyn Log) -> T) -> T {
+        use_log(self.log.lock().as_deref_mut().expect("the log is open"))
+    }
+
+    fn open(&self, disk: &FaultyDisk, failure: impl Fn(&LogError) + Send + 'static) -> Engine {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let file_log = FileLogOpener {
+            disk: disk.clone(),
+            options: FileLogOptions::default(),
+        };
+        let parts = Parts {
+            log: Box::new(Opener(self.clone(), Box::new(file_log))),
+            ..Parts::on_one_machine(disk, Arc::new(ManualClock::new(1)))
+        };
+        Engine::open_with(parts, EngineOptions::default(), Box::new(failure), &mut |_| {}).unwrap()
+    }
+}
+
+struct Opener(Watched, Box<FileLogOpener>);
+
+impl LogOpener for Opener {
+    fn open(
+        self: Box<Self>,
+        replay_from: LogSequence,
+        replay: &mut Replay<'_>,
+        progress: &mut dyn FnMut(ReplayProgress),
+    ) -> Result<Box<dyn Log>, LogError> {
+        let Opener(watched, file_log) = *self;
+        *watched.log.lock() = Some(file_log.open(replay_from, replay, progress)?);
+        Ok(Box::new(watched))
+    }
+}
+
+impl Log for Watched {
+    fn tail(&self) -> LogSequence {
+        self.with(|log| log.tail())
+    }
+
+    fn append(&mut self, expected_tail: LogSequence, payload: &[&[u8]]) -> Result<LogSequence, LogError> {
+        self.with(|log| log.append(expected_tail, payload))
+    }
+
+    fn sync(&mut self) -> Result<LogSequence, LogError> {
+        let mut durable = self.with(|log| log.sync())?;
+        if self.lags.load(Ordering::SeqCst) {
+            durable = LogSequence(durable.0 - 1);
+        }
+        self.synced.store(durable.0, Ordering::SeqCst);
+        Ok(durable)
+    }
+
+    fn read(&self, from: LogSequence, visit: &mut Replay<'_>) -> Result<(), LogError> {
+        self.with(|log| log.read(from, visit))
+    }
+
+    fn mark_durable(&mut self) -> Result<(), LogError> {
+        self.with(|log| log.mark_durable())
+    }
+
+    fn close(&mut self) -> Result<(), LogError> {
+        self.with(|log| log.close())
+    }
+
+    fn trim_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
+        self.with(|log| log.trim_below(sequence))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.with(|log| log.bytes())
+    }
+
+    fn room(&self) -> Arc<dyn LogRoom> {
+        self.with(|log| log.room())
+    }
+}
+
+/// Everything appended counted as durable after a sync, whatever the log had answered.
+#[test]
+fn no_more_is_acknowledged_than_the_log_says_is_durable() {
+    let watched = Watched::default();
+    let engine = watched.open(&FaultyDisk::new(), |error| panic!("the log failed: {error}"));
+    let first = set(&engine, ALWAYS, b"a", b"1");
+    assert!(engine.wait_durable(first));
+    watched.lags.store(true, Ordering::SeqCst);
+    let second = set(&engine, ALWAYS, b"b", b"2");
+    while watched.tail() < LogSequence(2) {
+        assert!(!engine.make_durable(second));
+    }
+    assert_eq!(watched.synced.load(Ordering::SeqCst), 1);
+    assert!(!engine.is_durable(second));
+    let third = set(&engine, ALWAYS, b"c", b"3");
+    // The newest is left behind, and no longer the one before it.
+    assert!(engine.wait_durable(second));
+    assert!(!engine.is_durable(third));
+    watched.lags.store(false, Ordering::SeqCst);
+    assert!(engine.wait_durable(third));
+    engine.close().unwrap();
+}
+
+/// The flusher named the log's own tail as the one it believed in, so it appended behind whatever another had appended.
+#[test]
+fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
+    let disk = FaultyDisk::new();
+    let (watched, told) = (Watched::default(), Arc::new(Mutex::new(None)));
+    let tells = told.clone();
+    let engine = watched.open(&disk, move |error| *tells.lock() = Some(error.to_string()));
+    let before = set(&engine, ALWAYS, b"before", b"1");
+    assert!(engine.wait_durable(before));
+    watched.with(|log| {
+        let tail = log.tail();
+        log.append(tail, &[]).unwrap();
+    });
+    let after = set(&engine, ALWAYS, b"after", b"2");
+    assert!(!engine.wait_durable(after));
+    assert!(!engine.make_durable(after));
+    assert_eq!(engine.durable(), before);
+    assert!(engine.close().is_err());
+    let told = told.lock().clone().expect("the failure was told");
+    assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
+    drop(watched);
+    // Whoever opens the log finds what was acknowledged, and nothing of what was not.
+    let engine = Watched::default().open(&disk, |error| panic!("the log failed: {error}"));
+    let read = |key: &[u8]| execute(&engine, ALWAYS, |tx| tx.get(key).is_some()).0;
+    assert!(read(b"before") && !read(b"after"));
+}

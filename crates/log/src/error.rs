@@ -1,0 +1,33 @@
+//! What can go wrong with any log, by what the caller can do about it.
+
+use quartet_model::LogSequence;
+
+/// What a log of one kind has to say about it, for whoever reads the message.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The log goes on after another record than the caller believes: another writer has appended, so the caller's term has
+    /// ended and it is home no longer. Nothing was written, and what was appended before and is not durable may not have
+    /// survived. The caller steps down.
+    #[error("the log's tail is {}, not {}: its home is elsewhere", tail.0, expected.0)]
+    TailMoved { expected: LogSequence, tail: LogSequence },
+    /// The payload does not fit a record. Nothing was written; a smaller one may be.
+    #[error("a payload of {bytes} bytes is larger than a log record can be")]
+    TooLarge { bytes: usize },
+    /// There is no room for it. Nothing was appended; the same call may succeed later.
+    #[error("{0}")]
+    NoRoom(Cause),
+    /// Records so old are not kept any more: a checkpoint holds what they say.
+    #[error("the log begins at record {}, and record {} is asked for", first.0, wanted.0)]
+    Trimmed { wanted: LogSequence, first: LogSequence },
+    /// What was durable cannot be read back, or cannot be applied: an operator must decide.
+    #[error("{0}")]
+    Damaged(Cause),
+    /// What carries the log has failed. While appending or syncing, it is unknown how much of what was not yet synced is durable.
+    #[error("{0}")]
+    Failing(Cause),
+    /// An earlier call failed. Nothing more is written: the log must be opened again.
+    #[error("the log has failed before and takes no more writes; restart to recover it")]
+    Failed,
+}
