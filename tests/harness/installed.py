@@ -16,7 +16,7 @@ CLIENTS = sysconfig.get_path("purelib")
 def run(command: list, cwd: Path | None = None, **environment: str) -> str:
     """Its output; a failure shows it. QUARTET_BIN is taken away: the package's own binary must be found."""
     own = {name: value for name, value in os.environ.items() if name not in ("QUARTET_BIN", "PYTHONPATH")}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**own, **environment}, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**own, **environment}, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, f"{command[:4]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod cluster_file;
 mod credential_file;
+mod healthcheck;
 mod root_key;
 mod serve;
 mod settings;
@@ -35,6 +36,8 @@ enum Command {
     Check(check::CheckArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
+    /// Exits with 0 if the server on this machine is ready.
+    Healthcheck(healthcheck::HealthcheckArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
     Bench(quartet_bench::BenchArguments),
 }
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),
         Command::Admin(arguments) => admin::admin(arguments)?,
+        Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,42 @@
+//! `quartet healthcheck`: exits with 0 if the server on this machine is ready, for images that have no shell and no `curl`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::cluster_file::reachable;
+
+const STATUS_LINE_BYTES_MAX: u64 = 256;
+
+#[derive(Args)]
+pub struct HealthcheckArguments {
+    /// Address of the server's HTTP listener
+    #[arg(long, env = "QUARTET_LISTEN_HTTP", default_value = "127.0.0.1:8080")]
+    listen_http: SocketAddr,
+    /// Seconds to wait for the answer
+    #[arg(long, default_value = "2")]
+    seconds: u64,
+}
+
+pub fn healthcheck(arguments: &HealthcheckArguments) -> Result<()> {
+    let address = reachable(arguments.listen_http);
+    let patience = Duration::from_secs(arguments.seconds.max(1));
+    let status = status_line(address, patience).with_context(|| format!("no answer from {address}"))?;
+    ensure!(status.contains(" 200 "), "not ready: {status}");
+    Ok(())
+}
+
+fn status_line(address: SocketAddr, patience: Duration) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    write!(
+        stream,
+        "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut line = String::new();
+    BufReader::new(stream.take(STATUS_LINE_BYTES_MAX)).read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}

@@ -1,0 +1,87 @@
+"""The Debian package: installed, used, removed and purged on a copy of this system that is thrown away.
+
+The copy is an overlay over the root in a mount namespace of its own, so the packages that dpkg finds are this machine's, and
+nothing of what is done reaches them. It needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.installed import run
+from harness.server import ROOT, binary
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg and overlays need root")
+
+COPY = """
+set -e
+mount -t tmpfs none {folder}
+cd {folder}
+mkdir upper work root
+mount -t overlay none -o lowerdir=/,upperdir=upper,workdir=work root
+mount -t proc none root/proc
+mount --bind /dev root/dev
+cp {package} root/quartet.deb
+cp {script} root/script
+chroot root sh -e /script
+"""
+
+LIFE = """
+export DEBIAN_FRONTEND=noninteractive
+dpkg -i /quartet.deb >/dev/null
+getent passwd quartet | cut -d: -f6,7
+stat -c '%U %a' /var/lib/quartet /etc/quartet/quartet.toml
+systemd-analyze verify /lib/systemd/system/quartet.service 2>&1 | grep quartet.service || true
+
+# As the unit starts it: as its own user, with its own settings.
+sed -i 's/^listen-redis = .*/listen-redis = "127.0.0.1:0"/; s/^listen-\\(http\\|dynamodb\\|fauna\\|keyvalue\\) = .*/listen-\\1 = "off"/' /etc/quartet/quartet.toml
+setpriv --reuid quartet --regid quartet --clear-groups sh -c 'exec quartet serve --config /etc/quartet/quartet.toml' >/tmp/quartet.out 2>&1 &
+server=$!
+while ! grep -qx ready /tmp/quartet.out; do kill -0 $server || { cat /tmp/quartet.out; exit 1; }; sleep 0.05; done
+kill $server
+wait $server
+echo "stopped $?"
+
+dpkg --remove quartet >/dev/null
+test -e /var/lib/quartet/root-key.sha256 && test -e /etc/quartet/quartet.toml && echo "data and settings stay"
+dpkg --purge quartet >/dev/null 2>&1
+test ! -e /var/lib/quartet && test ! -e /etc/quartet && ! getent passwd quartet && echo "nothing is left"
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("deb")
+    run([sys.executable, ROOT / "packaging" / "deb" / "build.py", "--binary", binary(), "--out", out])
+    (built,) = out.glob("*.deb")
+    return built
+
+
+@needs_root
+def test_it_installs_serves_and_leaves_nothing_behind(package, tmp_path):
+    script = tmp_path / "script"
+    script.write_text(LIFE)
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    told = run(["unshare", "--mount", "--fork", "sh", "-c", COPY.format(folder=folder, package=package, script=script)])
+    assert told.splitlines() == [
+        "/var/lib/quartet:/usr/sbin/nologin",
+        "quartet 700",
+        "root 640",
+        "stopped 0",
+        "data and settings stay",
+        "nothing is left",
+    ]
+    assert not Path("/etc/quartet").exists()
+
+
+def test_its_files_are_where_debian_has_them(package):
+    listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1] for line in listed.splitlines()}
+    assert {"./usr/bin/quartet", "./lib/systemd/system/quartet.service", "./etc/quartet/quartet.toml", "./usr/share/doc/quartet/copyright"} <= names
+    assert all(" root/root " in line for line in listed.splitlines())

@@ -1,0 +1,75 @@
+"""What a release publishes, made of one binary: names, checksums, the bill of materials, the image's content, the chart."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from harness.installed import run
+from harness.server import ROOT, binary
+
+VERSION = re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
+CHART = ROOT / "packaging" / "helm" / "quartet"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    stripped = folder / "quartet"
+    run(["strip", "-o", stripped, binary()])
+    run([sys.executable, ROOT / "packaging" / "release.py", "--binary", stripped, "--out", folder / "dist"])
+    return folder / "dist"
+
+
+def test_every_file_has_its_checksum(release):
+    subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=release, check=True)
+    named = {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
+    assert named == {file.name for file in release.iterdir() if file.is_file()} - {"SHA256SUMS"}
+    assert {f"quartet-{VERSION}-linux-x64.tar.gz", f"quartet_{VERSION}_amd64.deb", f"quartet-{VERSION}.cdx.json", "quartet.rb"} <= named
+
+
+def test_the_formula_names_the_archive_that_is_there(release):
+    formula = (release / "quartet.rb").read_text()
+    sums = dict(reversed(line.split()) for line in (release / "SHA256SUMS").read_text().splitlines())
+    assert sums[f"quartet-{VERSION}-linux-x64.tar.gz"] in formula
+    assert not re.search("VERSION|ADDRESS|SHA256_OF", formula)
+
+
+def test_the_archive_holds_the_program(release):
+    with tarfile.open(release / f"quartet-{VERSION}-linux-x64.tar.gz") as tar:
+        assert tar.getnames() == ["quartet", "LICENSE"] and tar.getmember("quartet").mode & 0o111
+
+
+def test_the_bill_of_materials_is_whole(release):
+    bill = json.loads((release / f"quartet-{VERSION}.cdx.json").read_text())
+    names = {part["name"] for part in bill["components"]}
+    assert {"quartet-engine", "tokio", "rustls", "mlua"} <= names
+    # What only tests need is not in the program.
+    assert "proptest" not in names
+    known = {part["bom-ref"] for part in bill["components"]} | {f"quartet@{VERSION}"}
+    assert all(set(edge["dependsOn"]) <= known for edge in bill["dependencies"])
+    assert all("licenses" in part for part in bill["components"])
+
+
+def test_what_names_a_version_names_this_one():
+    chart = (CHART / "Chart.yaml").read_text()
+    assert f"\nversion: {VERSION}\n" in chart and f'\nappVersion: "{VERSION}"' in chart
+    for module in ("node/index.js", "python/quartet_testcontainers/__init__.py", "go/quartet.go", "java/org/testcontainers/quartet/QuartetContainer.java"):
+        assert f"quartet/quartet:{VERSION}" in (ROOT / "packaging" / "testcontainers" / module).read_text()
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm compiles for minutes; `go install helm.sh/helm/v3/cmd/helm@latest`")
+def test_the_chart_is_well_formed():
+    assert "0 chart(s) failed" in run(["helm", "lint", "--strict", CHART])
+    users = "auth.aclUsers.reader.password=secret,auth.aclUsers.reader.permissions=~* -@all +@read"
+    options = ["--set", users, "--set", "metrics.serviceMonitor.enabled=true", "--set", "tls.enabled=true,tls.existingSecret=pair"]
+    told = run(["helm", "template", "shop", CHART, *options, "--set", "service.keyvalue.port=0", "--set", "quartetConfig.connections-max=7"])
+    assert "user reader on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* -@all +@read" in told
+    assert 'listen-keyvalue = "off"' in told and "connections-max = 7" in told and "kind: ServiceMonitor" in told
