@@ -24,7 +24,7 @@ fn check(data: &[u8]) {
     let Ok((store, summary)) = read(data) else { return };
     let mut written = Vec::new();
     let position = summary.position;
-    checkpoint::write(store.snapshot().as_ref(), position, &mut written, &mut |_| {}).unwrap();
+    checkpoint::write(store.snapshot(), position, &mut written, &mut |_| {}).unwrap();
     let (_, again) = read(&written).unwrap();
     assert_eq!(
         (again.position, again.rows, again.state_hash),

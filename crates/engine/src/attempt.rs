@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use quartet_model::{KeyRange, Version};
+use quartet_store::Read;
 
 use crate::state::HomeState;
 use crate::{SPACE_BYTES, Transaction};
@@ -137,7 +138,8 @@ impl Attempt {
 }
 
 fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
-    let present = state.store.get(key).map(|row| row.version());
+    // What cannot be read may have changed.
+    let present = state.store.get(key).map_err(|_| Changed)?.map(|row| row.version());
     let declared = state.changes.newest_declared_at(key);
     let newest = present
         .unwrap_or_default()
@@ -155,7 +157,7 @@ pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version:
         return Err(Changed);
     }
     let mut newer = false;
-    state.store.scan(&range.start, &range.end, false, &mut |row| {
+    let scanned = state.store.scan(&range.start, &range.end, false, &mut |row| {
         newer = row.version() > read_version;
         if newer {
             ControlFlow::Break(())
@@ -163,5 +165,9 @@ pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version:
             ControlFlow::Continue(())
         }
     });
-    if newer { Err(Changed) } else { Ok(()) }
+    if newer || scanned.is_err() {
+        Err(Changed)
+    } else {
+        Ok(())
+    }
 }

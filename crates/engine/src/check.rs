@@ -1,11 +1,13 @@
 //! Reading a partition's directory to see whether it is sound: all that opening does, and nothing on disk changed.
 
+use std::sync::Arc;
+
 use quartet_env::Disk;
 use quartet_log::{LogReport, ReplayProgress};
 use quartet_model::Version;
-use quartet_store::{Read, state_hash};
+use quartet_store::{FoundCheckpoint, PartitionStore, Read, Store, StoreOptions, state_hash};
 
-use crate::checkpoints::{self, FoundCheckpoint, Replayer};
+use crate::replay::Replayer;
 use crate::{OpenError, OpenProgress};
 
 /// What a sound directory holds.
@@ -26,21 +28,22 @@ pub struct CheckReport {
 /// Verifies every checksum, the structure of every record, and that versions ascend. Needs as much memory as opening.
 ///
 /// Errors: those with which [`Engine::open`](crate::Engine::open) would refuse.
-pub fn check(disk: &dyn Disk, progress: &mut dyn FnMut(OpenProgress)) -> Result<CheckReport, OpenError> {
-    let loaded = checkpoints::load_newest(disk, progress)?;
-    let checkpoint = loaded.found.clone();
-    let replay_from = loaded.position.sequence.next();
-    let mut replayer = Replayer::after(loaded);
+pub fn check(disk: Arc<dyn Disk>, progress: &mut dyn FnMut(OpenProgress)) -> Result<CheckReport, OpenError> {
+    let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
+    let opened = PartitionStore::open(disk.clone(), &StoreOptions::default(), &mut count_rows)?;
+    let replay_from = opened.store.applied().sequence.next();
+    let mut replayer = Replayer::new(opened.store);
     let mut log_progress = |read: ReplayProgress| progress(read.into());
     let mut replay = |_, payload: &[u8]| replayer.record(payload);
-    let log = quartet_log::check(disk, replay_from, &mut replay, &mut log_progress)
-        .map_err(|error| OpenError::Log(error.into()))?;
+    let log = quartet_log::check(disk.as_ref(), replay_from, &mut replay, &mut log_progress);
+    let log = log.map_err(|error| replayer.error(error.into()))?;
+    let state_hash = state_hash(&replayer.store, None).map_err(quartet_store::OpenError::Store)?;
     Ok(CheckReport {
-        checkpoint,
+        checkpoint: opened.checkpoint,
         log,
         transactions: replayer.transactions,
         version: replayer.version,
         rows: replayer.store.len(),
-        state_hash: state_hash(&replayer.store, None),
+        state_hash,
     })
 }

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
 use quartet_log::{LogError, ReplayProgress};
 use quartet_model::{DatabaseId, KeyRange, Version};
-use quartet_store::Snapshot;
+use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreOptions};
 
-use crate::checkpoints::{self, Replayer};
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::HomeLock;
+use crate::replay::Replayer;
 use crate::room::Room;
 use crate::shared::{FlusherTask, Shared};
 use crate::state::HomeState;
@@ -45,7 +45,7 @@ impl Engine {
         Engine::open_with(Parts::on_one_machine(disk, clock), options, failure, progress)
     }
 
-    /// Opens the partition: newest checkpoint, then the rest of the log. `failure` is called once, from the
+    /// Opens the partition: what the store has on disk, then the rest of the log. `failure` is called once, from the
     /// thread that meets it, when the log can no longer be trusted; nothing is acknowledged as durable after it.
     pub fn open_with(
         parts: Parts,
@@ -59,20 +59,24 @@ impl Engine {
             clock,
             runtime,
         } = parts;
-        let loaded = checkpoints::load_newest(disk.as_ref(), progress)?;
-        let position = loaded.position;
-        let mut replayer = Replayer::after(loaded);
+        let store_options = StoreOptions {
+            reserved_bytes: options.kept_bytes,
+        };
+        let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
+        let opened = PartitionStore::open(disk.clone(), &store_options, &mut count_rows)?;
+        let position = opened.store.applied();
+        let mut replayer = Replayer::new(opened.store);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
         let mut replay = |_, payload: &[u8]| replayer.record(payload);
         let log = log
             .open(position.sequence.next(), &mut replay, &mut log_progress)
-            .map_err(OpenError::Log)?;
+            .map_err(|error| replayer.error(error))?;
         let room = Room::new(log.room(), options.kept_bytes);
-        checkpoints::reserve(disk.as_ref(), room.kept_bytes());
+        replayer.store.tidy();
         let last = replayer.version;
-        let stored = StoredBytes::of(&replayer.store);
+        let stored = StoredBytes::of(&replayer.store).map_err(quartet_store::OpenError::Store)?;
         let shared = Arc::new(Shared {
-            home: HomeLock::new(HomeState::new(Box::new(replayer.store), last)),
+            home: HomeLock::new(HomeState::new(replayer.store, last)),
             flusher: FlusherTask::default(),
             room,
             clock,
@@ -181,7 +185,7 @@ impl Engine {
     }
 
     /// The state at the latest commit, and the hold of everything read from it.
-    pub fn snapshot(&self) -> (Arc<dyn Snapshot>, Version, Hold) {
+    pub fn snapshot(&self) -> (PartitionSnapshot, Version, Hold) {
         let state = self.shared.home.borrow();
         let version = state.last_version();
         let hold = state.hold_of_everything(self.durable());
@@ -199,10 +203,10 @@ impl Engine {
     }
 
     /// A hash of every row in `space` (of the whole partition if none) at the latest commit: equal states, equal hashes.
-    pub fn state_hash(&self, space: Option<Space>) -> u128 {
+    pub fn state_hash(&self, space: Option<Space>) -> Result<u128, StoreError> {
         let (snapshot, _, _) = self.snapshot();
         let range = space.map(|space| KeyRange::prefix(&space.prefix()));
-        quartet_store::state_hash(snapshot.as_ref(), range.as_ref())
+        quartet_store::state_hash(&snapshot, range.as_ref())
     }
 
     pub fn statistics(&self) -> &Statistics {

@@ -20,13 +20,13 @@ use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
 use quartet_model::{LogSequence, Payload, Version};
 
-use quartet_store::checkpoint::Position;
+use quartet_store::{Flush, Flushed, PartitionFlush, PartitionFlushed, Position, Store, StoreError};
 
+use crate::EngineOptions;
 use crate::epochs::Epoch;
 use crate::job::Job;
 use crate::shared::Shared;
 use crate::state::HomeState;
-use crate::{EngineOptions, checkpoints};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
@@ -212,7 +212,7 @@ struct Worker {
     preparing_failed: Option<Duration>,
     /// What the operator was told last.
     was_full: bool,
-    checkpoint: Option<Job<Result<checkpoints::Written, String>>>,
+    checkpoint: Option<RunningCheckpoint>,
     checkpoint_bytes: u64,
     /// What it stands for, should it fail.
     log_bytes_in_checkpoint: u64,
@@ -221,6 +221,12 @@ struct Worker {
     log_bytes_since_checkpoint: u64,
     /// Told once that the log has failed; gone afterwards.
     failure: Option<OnFailure>,
+}
+
+/// A flush of the store that runs on a thread of its own.
+struct RunningCheckpoint {
+    position: Position,
+    job: Job<Result<PartitionFlushed, StoreError>>,
 }
 
 /// The flusher's work, step by step.
@@ -271,7 +277,7 @@ impl Service {
             let mut worker = self.worker.lock();
             (worker.checkpoint.take(), worker.preparing.take())
         };
-        let _ = checkpoint.map(Job::join);
+        let _ = checkpoint.map(|running| running.job.join());
         let _ = preparing.map(Job::join);
         *self.control.outcome.lock() = Some(outcome);
         Next::Done
@@ -364,29 +370,29 @@ impl Worker {
         being_freed.store(garbage.len(), Ordering::Relaxed);
         self.shared.home.tidy(&mut home);
         let forgotten = home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
-        let snapshot = self.checkpoint_wanted().then(|| home.snapshot());
-        if snapshot.is_some() {
+        let flush = self.checkpoint_wanted().then(|| home.store.begin_flush());
+        if flush.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
         }
         drop(home);
         drop(forgotten);
-        for cleared in garbage {
-            self.shared.stored.freed(cleared.rows());
+        for (database, cleared) in garbage {
+            self.shared.stored.freed(database, &cleared);
         }
         being_freed.store(0, Ordering::Relaxed);
 
         let (version, needs_sync) = (epoch.version, epoch.needs_sync);
         let wrote = self.write(epoch)?;
         if self.kept.is_some() {
-            if snapshot.is_some() {
-                self.checkpoint_ended(Some("the disk is full".into()));
+            if flush.is_some() {
+                self.give_up_checkpoint("the disk is full".into());
             }
             return Ok(false);
         }
-        self.sync_if_wanted(needs_sync || stopping || snapshot.is_some())?;
-        if let Some(snapshot) = snapshot {
-            self.start_checkpoint(snapshot, version);
+        self.sync_if_wanted(needs_sync || stopping || flush.is_some())?;
+        if let Some(flush) = flush {
+            self.start_checkpoint(flush, version);
         }
         Ok(wrote)
     }
@@ -512,48 +518,65 @@ impl Worker {
         wanted
     }
 
-    fn start_checkpoint(&mut self, snapshot: Arc<dyn quartet_store::Snapshot>, version: Version) {
+    fn start_checkpoint(&mut self, flush: PartitionFlush, version: Version) {
         let position = Position {
             sequence: self.tail,
             version,
         };
-        let (disk, kept_bytes) = (self.disk.clone(), self.shared.room.kept_bytes());
-        let work = move || {
-            let written = checkpoints::write(disk.as_ref(), snapshot, position);
-            checkpoints::reserve(disk.as_ref(), kept_bytes);
-            written.map_err(|error| error.to_string())
-        };
-        let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", work);
-        self.checkpoint = started
-            .map_err(|error| self.checkpoint_ended(Some(format!("no thread for a checkpoint: {error}"))))
-            .ok();
+        let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", move || flush.run(position));
+        match started {
+            Ok(job) => self.checkpoint = Some(RunningCheckpoint { position, job }),
+            Err(error) => self.give_up_checkpoint(format!("no thread for a checkpoint: {error}")),
+        }
     }
 
+    /// A flush of the store was begun and will not run.
+    fn give_up_checkpoint(&mut self, reason: String) {
+        self.shared.home.borrow().store.end_flush(None);
+        self.checkpoint_ended(Some(reason));
+    }
+
+    /// Takes over a checkpoint that is on disk, or looks again later if somebody keeps the lock.
     fn finish_checkpoint(&mut self) -> Result<(), LogError> {
-        let Some(job) = self.checkpoint.take_if(|job| job.is_finished()) else {
+        if !self
+            .checkpoint
+            .as_ref()
+            .is_some_and(|running| running.job.is_finished())
+        {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let Some(mut home) = shared.home.borrow_within(TURN_PATIENCE) else {
             return Ok(());
         };
-        let written = job
-            .join()
-            .unwrap_or_else(|| Err("the checkpoint thread panicked".into()));
-        let failure = match written {
-            Ok(written) => {
-                self.checkpoint_bytes = written.bytes;
-                self.shared.statistics.checkpoints.fetch_add(1, Ordering::Relaxed);
-                self.shared
-                    .statistics
-                    .checkpoint_last_version
-                    .store(written.position.version.0, Ordering::Relaxed);
-                match self.log.trim_below(written.position.sequence.next()) {
-                    Ok(()) | Err(LogError::NoRoom { .. }) => None,
-                    Err(error) => return Err(error),
-                }
-            }
-            // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
-            Err(reason) => Some(reason),
+        let Some(RunningCheckpoint { position, job }) = self.checkpoint.take() else {
+            return Ok(());
         };
+        let flushed = match job.join() {
+            Some(flushed) => flushed.map_err(|error| error.to_string()),
+            None => Err("the checkpoint thread panicked".into()),
+        };
+        let written = flushed.as_ref().map(PartitionFlushed::bytes).map_err(String::clone);
+        home.store.end_flush(flushed.ok());
+        drop(home);
+        // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
+        let failure = written.map(|bytes| self.checkpoint_written(position, bytes)).err();
+        if failure.is_none() {
+            match self.log.trim_below(position.sequence.next()) {
+                Ok(()) | Err(LogError::NoRoom { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         self.checkpoint_ended(failure);
         Ok(())
+    }
+
+    fn checkpoint_written(&mut self, position: Position, bytes: u64) {
+        self.checkpoint_bytes = bytes;
+        let statistics = &self.shared.statistics;
+        statistics.checkpoints.fetch_add(1, Ordering::Relaxed);
+        let last = &statistics.checkpoint_last_version;
+        last.store(position.version.0, Ordering::Relaxed);
     }
 
     fn finish_preparing(&mut self) -> Result<(), LogError> {
@@ -599,7 +622,7 @@ impl Worker {
             tracing::info!("the disk has room again: writes go on");
             // Never while one is being written: its file would be emptied.
             if self.checkpoint.is_none() {
-                checkpoints::reserve(self.disk.as_ref(), self.shared.room.kept_bytes());
+                self.shared.home.borrow().store.tidy();
             }
         }
         self.was_full = is_full;

@@ -29,6 +29,9 @@ pub enum ExecuteError<E> {
     /// The disk has no room for its effects. Reads and deletions go on, and it may succeed once there is room. Told once
     /// the hold is durable.
     DiskFull(Hold),
+    /// The disk did not give back what the transaction wanted to read, so whatever the layer's code answered is worth nothing.
+    /// The reason is in the server's log. It may succeed another time. Told once the hold is durable.
+    Unreadable(Hold),
 }
 
 impl<E> From<Refused> for ExecuteError<E> {
@@ -101,7 +104,11 @@ impl<'e> Home<'e> {
     ) -> Result<(R, Hold), ExecuteError<E>> {
         let durable = self.shared.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
-        let answer = match body(&mut transaction) {
+        let answer = body(&mut transaction);
+        if transaction.is_unreadable() {
+            return Err(ExecuteError::Unreadable(transaction.failure_hold()));
+        }
+        let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_hold())),
         };
@@ -124,8 +131,8 @@ impl<'e> Home<'e> {
 
     /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever clears because memory is short.
     pub fn free_cleared(&mut self) {
-        for cleared in std::mem::take(&mut self.state.garbage) {
-            self.shared.stored.freed(cleared.rows());
+        for (database, cleared) in std::mem::take(&mut self.state.garbage) {
+            self.shared.stored.freed(database, &cleared);
         }
     }
 

@@ -27,6 +27,8 @@ pub enum CommitError {
     TooLarge,
     /// See [`ExecuteError::DiskFull`].
     DiskFull,
+    /// See [`ExecuteError::Unreadable`].
+    Unreadable,
 }
 
 /// An interactive transaction, ready to be judged.
@@ -109,6 +111,7 @@ impl Home<'_> {
             Ok(committed) => committed,
             Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
             Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
+            Err(ExecuteError::Unreadable(_)) => return Err(CommitError::Unreadable),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         for range in &request.write_conflicts {

@@ -1,18 +1,16 @@
 //! A transaction that runs without the lock: it reads a snapshot and its own writes, and remembers what it has read.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use quartet_model::{KeyRange, Version};
-use quartet_store::Snapshot;
 
 use crate::SPACE_BYTES;
 use crate::attempt::{Attempt, Stamp, Write};
-use crate::reader::{RowValue, Visit};
+use crate::reader::{Readable, RowValue, Visit};
 
 /// What one attempt of `run` reads and writes. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {
-    pub(crate) snapshot: Arc<dyn Snapshot>,
+    pub(crate) snapshot: Readable,
     pub(crate) prefix: [u8; SPACE_BYTES],
     pub(crate) now_micros: u64,
     /// What a conflict is judged by, and what is to land if there is none.

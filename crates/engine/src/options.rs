@@ -1,7 +1,7 @@
 //! How a partition is opened, and why that may fail.
 
 use quartet_log::{LogError, ReplayProgress};
-use quartet_store::checkpoint;
+use quartet_store::OpenError as StoreOpenError;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -73,25 +73,16 @@ impl From<ReplayProgress> for OpenProgress {
 pub enum OpenError {
     #[error("{0}")]
     Log(LogError),
-    #[error("checkpoint {file}: {source}; restore it from a backup or a replica: the log before it has been trimmed")]
-    Checkpoint {
-        file: String,
-        source: checkpoint::CheckpointError,
-    },
-    #[error("reading the data directory: {0}")]
-    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Store(#[from] StoreOpenError),
 }
 
 impl OpenError {
     /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            OpenError::Log(LogError::Damaged(_))
-                | OpenError::Checkpoint {
-                    source: checkpoint::CheckpointError::Damaged { .. },
-                    ..
-                }
-        )
+        match self {
+            OpenError::Log(error) => matches!(error, LogError::Damaged(_)),
+            OpenError::Store(error) => error.is_damage(),
+        }
     }
 }

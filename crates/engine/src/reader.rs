@@ -3,16 +3,16 @@
 //! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds the answer back.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_model::Version;
-use quartet_store::{Row, Snapshot};
+use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::{Busy, Engine, Hold, Home, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
-    snapshot: Arc<dyn Snapshot>,
+    snapshot: Readable,
     prefix: [u8; SPACE_BYTES],
     /// The latest commit.
     pub version: Version,
@@ -21,6 +21,50 @@ pub struct Reader {
     /// What an answer that rests on everything depends on; zero if everything is durable.
     pub hold: Hold,
     pub now_micros: u64,
+}
+
+/// A snapshot that remembers whether all of it could be read.
+pub(crate) struct Readable {
+    snapshot: PartitionSnapshot,
+    failed: AtomicBool,
+}
+
+impl Readable {
+    pub fn new(snapshot: PartitionSnapshot) -> Readable {
+        Readable {
+            snapshot,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<Row> {
+        self.readable(self.snapshot.get(key))
+    }
+
+    pub fn count(&self, start: &[u8], end: &[u8]) -> u64 {
+        self.readable(self.snapshot.count(start, end))
+    }
+
+    pub fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
+        self.readable(self.snapshot.nth(start, end, index))
+    }
+
+    pub fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        self.readable(self.snapshot.scan(start, end, reverse, visit));
+    }
+
+    #[inline]
+    fn readable<T: Default>(&self, read: Result<T, StoreError>) -> T {
+        read.unwrap_or_else(|error| {
+            tracing::error!(%error, "a snapshot could not be read");
+            self.failed.store(true, Ordering::Relaxed);
+            T::default()
+        })
+    }
 }
 
 /// The value of a row, where it lies. Holding it holds the row, but no snapshot.
@@ -46,6 +90,12 @@ impl std::ops::Deref for RowValue {
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 impl Reader {
+    /// The disk did not give back something that was read: an answer that rests on it may not be told. The reason is in the
+    /// server's log.
+    pub fn is_unreadable(&self) -> bool {
+        self.snapshot.has_failed()
+    }
+
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.get_row(key).map(|value| value.to_vec())
     }
@@ -91,7 +141,7 @@ impl Home<'_> {
         let hold = self.latest_hold(space);
         let state = self.state();
         Reader {
-            snapshot: state.snapshot(),
+            snapshot: Readable::new(state.snapshot()),
             prefix: space.prefix(),
             version: state.last_version(),
             durable: if hold == Version::ZERO {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use quartet_model::Version;
 
 use crate::attempt::{Attempt, PointsRead};
+use crate::reader::Readable;
 use crate::state::HomeState;
 use crate::{Busy, Durability, Engine, ExecuteError, Hold, OptimisticTransaction, Space};
 
@@ -20,6 +21,8 @@ pub enum RunError<E> {
     TooLarge(Hold),
     /// See [`ExecuteError::DiskFull`].
     DiskFull(Hold),
+    /// See [`ExecuteError::Unreadable`].
+    Unreadable(Hold),
     /// See [`Busy`]; nothing was written.
     Busy,
 }
@@ -65,6 +68,7 @@ impl Engine {
             let (mut transaction, reading, hold) = self.begin(space)?;
             let answer = body(&mut transaction);
             // A snapshot that is still held makes each write copy the nodes on its way.
+            let unreadable = transaction.snapshot.has_failed();
             let mut attempt = transaction.attempt;
             let mut home = self.home_in_time()?;
             let judged = match &answer {
@@ -72,6 +76,9 @@ impl Engine {
                 _ => Ok(()),
             };
             reading.end(home.state());
+            if unreadable {
+                return Err(RunError::Unreadable(hold));
+            }
             let answer = answer.map_err(|error| RunError::Layer(error, hold))?;
             if judged.is_err() {
                 self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -86,6 +93,7 @@ impl Engine {
                     ExecuteError::Layer(never, _) => match never {},
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
                     ExecuteError::DiskFull(written) => RunError::DiskFull(hold.max(written)),
+                    ExecuteError::Unreadable(written) => RunError::Unreadable(hold.max(written)),
                 })?;
             // Writes that changed nothing leave only what was read to wait for.
             return Ok((answer, version, hold.max(written)));
@@ -99,7 +107,7 @@ impl Engine {
         let read_version = home.state().last_version();
         home.state().reader_started(read_version);
         let transaction = OptimisticTransaction {
-            snapshot: home.state().snapshot(),
+            snapshot: Readable::new(home.state().snapshot()),
             prefix: space.prefix(),
             now_micros,
             attempt: Attempt {

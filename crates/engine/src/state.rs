@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quartet_model::{EffectsWriter, KeyRange, Version};
-use quartet_store::{Cleared, Row, Snapshot, Store};
+use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store};
 
 use crate::Durability;
 use crate::changes::{Generation, RecentChanges};
 use crate::epochs::{Epoch, FullEpochs};
 use crate::room::Room;
+use crate::stored::database_of;
 use crate::watch::{WatchId, Watches};
 
 /// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
@@ -36,7 +37,7 @@ pub(crate) enum Change {
     },
     ClearedRange {
         range: KeyRange,
-        cleared: Cleared,
+        cleared: PartitionCleared,
         /// The watches of what was there.
         watches: Vec<WatchId>,
     },
@@ -46,7 +47,7 @@ pub(crate) enum Change {
 }
 
 pub(crate) struct HomeState {
-    pub store: Box<dyn Store>,
+    pub store: PartitionStore,
     /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
     /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
     last: Version,
@@ -63,14 +64,14 @@ pub(crate) struct HomeState {
     readers: BTreeMap<Version, usize>,
     /// Interactive commits may arrive until this time.
     interactive_until_micros: u64,
-    /// Cleared rows, dropped by the flusher outside the lock.
-    pub garbage: Vec<Cleared>,
+    /// Cleared rows and their database, dropped by the flusher outside the lock.
+    pub garbage: Vec<(DatabaseId, PartitionCleared)>,
     /// How many of them the flusher has taken and not dropped yet.
     pub being_freed: Arc<AtomicUsize>,
 }
 
 impl HomeState {
-    pub fn new(store: Box<dyn Store>, last: Version) -> HomeState {
+    pub fn new(store: PartitionStore, last: Version) -> HomeState {
         HomeState {
             store,
             last,
@@ -112,7 +113,7 @@ impl HomeState {
         }
     }
 
-    pub fn snapshot(&self) -> Arc<dyn Snapshot> {
+    pub fn snapshot(&self) -> PartitionSnapshot {
         self.store.snapshot()
     }
 
@@ -147,8 +148,8 @@ impl HomeState {
             journal.iter().for_each(|change| self.tell_watchers(change));
         }
         for change in journal.drain(..) {
-            if let Change::ClearedRange { cleared, .. } = change {
-                self.garbage.push(cleared);
+            if let Change::ClearedRange { range, cleared, .. } = change {
+                self.garbage.push((database_of(&range.start), cleared));
             }
         }
         journal.shrink_to(JOURNAL_CHANGES_KEPT);
@@ -171,16 +172,16 @@ impl HomeState {
         self.pending.rollback();
         self.last = last;
         while let Some(change) = self.journal.pop() {
-            match change {
-                Change::Set { old: Some(old), .. } | Change::Cleared { old } => {
-                    self.store.set(old);
+            let undone = match change {
+                Change::Set { old: Some(old), .. } | Change::Cleared { old } => self.store.set(old),
+                Change::Set { new, old: None } => self.store.clear(new.key()),
+                Change::ClearedRange { cleared, .. } => {
+                    self.store.restore(&cleared);
+                    continue;
                 }
-                Change::Set { new, old: None } => {
-                    self.store.clear(new.key());
-                }
-                Change::ClearedRange { cleared, .. } => self.store.restore(&cleared),
-                Change::Touched { .. } => {}
-            }
+                Change::Touched { .. } => continue,
+            };
+            undone.expect("what was written can be taken back");
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use quartet_model::DatabaseId;
-use quartet_store::{Read, Row};
+use quartet_store::{Cleared, Read, Row, StoreError};
 
 /// Databases counted side by side; a shelf without any takes no memory.
 const SHELF: usize = 256;
@@ -31,20 +31,21 @@ impl Default for StoredBytes {
 }
 
 impl StoredBytes {
-    /// Counts every row there is, once, before anybody changes any.
-    pub fn of(rows: &dyn Read) -> StoredBytes {
+    /// Counts what there is, once, before anybody changes any.
+    pub fn of(rows: &impl Read) -> Result<StoredBytes, StoreError> {
         let stored = StoredBytes::default();
-        let (mut database, mut bytes) = (DatabaseId(0), 0);
-        rows.walk(&mut |row| {
-            if database_of(row) != database {
-                stored.add(database, bytes);
-                (database, bytes) = (database_of(row), 0);
-            }
-            bytes += row_bytes(row);
-            std::ops::ControlFlow::Continue(())
-        });
-        stored.add(database, bytes);
-        stored
+        let mut next = Some(DatabaseId(0));
+        while let Some(from) = next {
+            let Some(row) = rows.nth(&from.0.to_be_bytes(), &KEYS_END, 0)? else {
+                break;
+            };
+            let database = database_of(row.key());
+            next = database.0.checked_add(1).map(DatabaseId);
+            let end = next.map_or(KEYS_END.to_vec(), |next| next.0.to_be_bytes().to_vec());
+            let bytes = rows.row_bytes(&database.0.to_be_bytes(), &end)?;
+            stored.add(database, bytes as i64);
+        }
+        Ok(stored)
     }
 
     #[inline]
@@ -55,16 +56,9 @@ impl StoredBytes {
         }
     }
 
-    pub fn freed<'r>(&self, rows: impl Iterator<Item = &'r Row>) {
-        let mut first = None;
-        let mut bytes = 0;
-        for row in rows {
-            first.get_or_insert_with(|| database_of(row));
-            bytes += row_bytes(row);
-        }
-        if let Some(database) = first {
-            self.add(database, -bytes);
-        }
+    /// What a range clear took out of a database will take no memory any more.
+    pub fn freed(&self, database: DatabaseId, cleared: &impl Cleared) {
+        self.add(database, -(cleared.row_bytes() as i64));
     }
 
     pub fn read(&self, database: DatabaseId) -> u64 {
@@ -88,8 +82,12 @@ pub(crate) fn row_bytes(row: &Row) -> i64 {
     row.memory_bytes() as i64
 }
 
-fn database_of(row: &Row) -> DatabaseId {
-    let number = row.key().get(..2).and_then(|bytes| bytes.try_into().ok());
+/// Above every key: no database has the highest number twice.
+const KEYS_END: [u8; 3] = [0xff; 3];
+
+/// The logical database that a full key belongs to.
+pub(crate) fn database_of(key: &[u8]) -> DatabaseId {
+    let number = key.get(..2).and_then(|bytes| bytes.try_into().ok());
     DatabaseId(u16::from_be_bytes(number.unwrap_or_default()))
 }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
-use quartet_store::Row;
+use quartet_store::{Cleared, Read, Row, Store, StoreError};
 
 use crate::room::Room;
 use crate::state::{Change, HomeState};
@@ -59,6 +59,8 @@ pub struct Transaction<'h> {
     deletes: bool,
     /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until nothing is left never would end.
     too_large: bool,
+    /// Something could not be read: whatever it does is in vain, and its answer is never told.
+    unreadable: bool,
     finished: bool,
 }
 
@@ -88,6 +90,7 @@ impl<'h> Transaction<'h> {
             rows_cleared: 0,
             deletes: false,
             too_large: false,
+            unreadable: false,
             finished: false,
         }
     }
@@ -127,6 +130,7 @@ impl<'h> Transaction<'h> {
     pub fn get(&mut self, key: &[u8]) -> Option<Row> {
         self.build_key(key);
         let row = self.state.store.get(&self.state.key);
+        let row = self.readable(row);
         if self.space.durability == Durability::Always {
             let version = match &row {
                 Some(row) => row.version(),
@@ -159,7 +163,13 @@ impl<'h> Transaction<'h> {
         } else {
             self.state.pending.set(row.key(), row.value());
         }
-        let old = self.state.store.set(row.clone());
+        let old = match self.state.store.set(row.clone()) {
+            Ok(old) => old,
+            Err(error) => {
+                self.fail(&error);
+                return None;
+            }
+        };
         self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
         self.state.journal.push(Change::Set {
             new: row,
@@ -172,7 +182,8 @@ impl<'h> Transaction<'h> {
     /// Removes `key`. Returns the row that was there.
     pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
         self.build_key(key);
-        let Some(old) = self.state.store.clear(&self.state.key) else {
+        let cleared = self.state.store.clear(&self.state.key);
+        let Some(old) = self.readable(cleared) else {
             let version = self.state.changes.newest_at(&self.state.key);
             self.depend_on(version);
             return None;
@@ -207,8 +218,12 @@ impl<'h> Transaction<'h> {
         let watches = self
             .state
             .watches
-            .of_present(self.state.store.as_ref(), &range.start, &range.end);
+            .of_present(&self.state.store, &range.start, &range.end);
+        let watches = self.readable(watches);
         let cleared = self.state.store.clear_range(&range.start, &range.end);
+        let Some(cleared) = self.readable(cleared.map(Some)) else {
+            return 0;
+        };
         let count = cleared.count();
         self.rows_cleared += count;
         if count > 0 {
@@ -233,10 +248,11 @@ impl<'h> Transaction<'h> {
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         let range = self.full_range(start, end);
         let mut newest = Version::ZERO;
-        self.state.store.scan(&range.start, &range.end, reverse, &mut |row| {
+        let scanned = self.state.store.scan(&range.start, &range.end, reverse, &mut |row| {
             newest = newest.max(row.version());
             visit(row)
         });
+        self.readable(scanned);
         let newest = newest.max(self.state.changes.newest_in(&range.start, &range.end));
         self.depend_on(newest);
     }
@@ -245,14 +261,16 @@ impl<'h> Transaction<'h> {
     pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
         let range = self.full_range(start, end);
         self.depend_on_everything();
-        self.state.store.count(&range.start, &range.end)
+        let count = self.state.store.count(&range.start, &range.end);
+        self.readable(count)
     }
 
     /// The row at position `index` of `start..end`, counted from zero.
     pub fn nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
         let range = self.full_range(start, end);
         self.depend_on_everything();
-        self.state.store.nth(&range.start, &range.end, index)
+        let row = self.state.store.nth(&range.start, &range.end, index);
+        self.readable(row)
     }
 
     /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
@@ -327,6 +345,31 @@ impl<'h> Transaction<'h> {
             self.depend_on_everything();
         }
         self.hold.min(self.last)
+    }
+
+    /// Something could not be read: the transaction will be refused, and whatever its code answers is dropped.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable
+    }
+
+    /// What was read; nothing, and a transaction that is refused, if it could not be.
+    #[inline]
+    fn readable<T: Default>(&mut self, read: Result<T, StoreError>) -> T {
+        match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.fail(&error);
+                T::default()
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &StoreError) {
+        if !self.unreadable {
+            tracing::error!(%error, "a transaction could not read what is stored");
+        }
+        self.unreadable = true;
     }
 
     fn check_size(&mut self) {

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use quartet_model::KeyRange;
-use quartet_store::Store;
+use quartet_store::{Read, StoreError};
 
 /// Names one registered watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,21 +68,23 @@ impl Watches {
     }
 
     /// The watches of the keys of `start..end` that `store` holds, in the order of their keys.
-    pub fn of_present(&self, store: &dyn Store, start: &[u8], end: &[u8]) -> Vec<WatchId> {
+    pub fn of_present(&self, store: &impl Read, start: &[u8], end: &[u8]) -> Result<Vec<WatchId>, StoreError> {
+        let mut present = Vec::new();
         if self.is_empty() || start >= end {
-            return Vec::new();
+            return Ok(present);
         }
-        let points = self
-            .points
-            .range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
-            .filter(|(key, _)| store.get(key).is_some())
-            .flat_map(|(_, watches)| watches.iter().map(|(id, _)| *id));
-        let ranges = self
-            .ranges
-            .iter()
-            .filter(|(_, range, _)| store.count(start.max(&range.start), end.min(&range.end)) > 0)
-            .map(|(id, ..)| *id);
-        points.chain(ranges).collect()
+        let inside = (Bound::Included(start), Bound::Excluded(end));
+        for (key, watches) in self.points.range::<[u8], _>(inside) {
+            if store.get(key)?.is_some() {
+                present.extend(watches.iter().map(|(id, _)| *id));
+            }
+        }
+        for (id, range, _) in &self.ranges {
+            if store.count(start.max(&range.start), end.min(&range.end))? > 0 {
+                present.push(*id);
+            }
+        }
+        Ok(present)
     }
 
     /// Tells one watch: of a point its own key, of a range where the cleared range starts.

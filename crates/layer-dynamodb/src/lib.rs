@@ -165,7 +165,7 @@ impl DynamoDb {
             Ok((answer, hold)) => (Ok(answer), hold),
             Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
             // SDKs repeat a request that the service could not serve.
-            Err(ExecuteError::DiskFull(hold)) => (
+            Err(ExecuteError::DiskFull(hold) | ExecuteError::Unreadable(hold)) => (
                 Err(Failure::new(Exception::InternalServer, "Internal server error")),
                 hold,
             ),

@@ -62,6 +62,11 @@ pub fn busy() -> Errors {
     )
 }
 
+/// What was stored could not be read.
+pub fn unreadable() -> Errors {
+    Errors::protocol(Code::Unavailable, "The disk could not be read. Try again later.")
+}
+
 /// Not an answer: the query is to begin again where it may take long.
 pub fn takes_long() -> Errors {
     Errors::protocol(Code::TakesLong, "")

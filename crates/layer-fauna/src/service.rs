@@ -22,7 +22,7 @@ use crate::json::{self, JsonError};
 use crate::jwt;
 use crate::jwt::keys::KeySets;
 use crate::parse;
-use crate::patience::{Patience, busy};
+use crate::patience::{Patience, busy, unreadable};
 use crate::rate_limits::RateLimits;
 use crate::render;
 use crate::rows::{self, DatabaseNumber, Moment, View};
@@ -272,6 +272,7 @@ impl Fauna {
         }
         match self.authenticate(&mut view, &secret) {
             Ok(_) => Ok(true),
+            Err(_) if moment.reader.is_unreadable() => Ok(false),
             Err(_) => Err(headers::complete(
                 self.unauthorized(moment.hold()),
                 &headers,
@@ -385,7 +386,11 @@ impl Fauna {
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
             let moment = self.moment().map_err(|Busy| busy())?;
-            self.authenticate(&mut View::Reader(&moment), secret)?;
+            let known = self.authenticate(&mut View::Reader(&moment), secret);
+            if moment.reader.is_unreadable() {
+                return Err(unreadable());
+            }
+            known?;
         }
         parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()))
     }
@@ -397,6 +402,7 @@ impl Fauna {
         };
         let mut view = View::Reader(&moment);
         let errors = match self.authenticate(&mut view, secret) {
+            _ if moment.reader.is_unreadable() => unreadable(),
             Ok(_) => errors,
             Err(unauthorized) => unauthorized,
         };
@@ -425,6 +431,9 @@ impl Fauna {
         if at.is_some() && moment.is_ahead() {
             at = None;
             value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        }
+        if reader.is_unreadable() {
+            value = Err(unreadable());
         }
         Outcome {
             value,
@@ -465,6 +474,7 @@ impl Fauna {
                 let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
                 (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
             }
+            Err(RunError::Unreadable(hold)) => (Err(unreadable()), now, hold),
             Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
             Err(RunError::TooLarge(hold)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
@@ -537,6 +547,7 @@ impl Fauna {
                 hold: moment.hold(),
                 unanswered: None,
             },
+            Err(_) if moment.reader.is_unreadable() => refusal(&unreadable(), self.engine.now_micros()),
             Err(_) => self.unauthorized(moment.hold()),
         }
     }

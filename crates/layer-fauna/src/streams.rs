@@ -19,7 +19,7 @@ use crate::headers::{self, RequestHeaders};
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::jwt;
 use crate::parse;
-use crate::patience::{Patience, busy};
+use crate::patience::{Patience, busy, unreadable};
 use crate::render;
 use crate::rows::{self, Key, Moment, Rewritten, View};
 use crate::schema::{Index, Schema};
@@ -324,7 +324,11 @@ impl Stream {
             return StreamStep::Wait(moment.reader.hold);
         }
         let until = Timestamp(moment.reader.version.0);
-        let told = self.tell(View::Reader(&moment), &changed, until);
+        let mut told = self.tell(View::Reader(&moment), &changed, until);
+        if moment.reader.is_unreadable() {
+            self.unsent.clear();
+            told = Err(unreadable());
+        }
         self.told = self.told.max(until);
         if let Err(errors) = told {
             self.end(&errors, until);

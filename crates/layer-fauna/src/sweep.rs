@@ -70,7 +70,7 @@ impl Fauna {
         let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
         let found = look(&mut evaluation, &mut walk);
         drop(evaluation);
-        if found.is_empty() {
+        if found.is_empty() || moment.reader.is_unreadable() {
             return;
         }
         // What is written meanwhile is none of the sweep's business; the next walk comes by.

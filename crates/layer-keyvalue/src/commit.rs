@@ -35,6 +35,7 @@ pub(crate) fn code_of(error: &CommitError) -> ErrorCode {
         CommitError::FutureVersion => ErrorCode::FUTURE_VERSION,
         // The server is short of something, and a client that waits and repeats the commit does right.
         CommitError::DiskFull => ErrorCode::COMMIT_PROXY_MEMORY_LIMIT,
+        CommitError::Unreadable => ErrorCode::IO_ERROR,
         CommitError::TooLarge => ErrorCode::TRANSACTION_TOO_LARGE,
     }
 }

@@ -216,7 +216,9 @@ impl Session {
     }
 
     fn get(&self, id: u32, version: u64, key: &[u8], output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
-        let value = self.reader(version)?.get_row(key);
+        let reader = self.reader(version)?;
+        let value = reader.get_row(key);
+        check_readable(&reader)?;
         Reply::put_value(output, id, value.as_deref());
         Ok(SETTLED)
     }
@@ -229,14 +231,18 @@ impl Session {
         system: bool,
         output: &mut Vec<u8>,
     ) -> Result<Answered, ErrorCode> {
-        let key = selectors::resolve(&*self.reader(version)?, selector, keys_end(system));
+        let reader = self.reader(version)?;
+        let key = selectors::resolve(&reader, selector, keys_end(system));
+        check_readable(&reader)?;
         Reply::put_bytes(output, id, &key);
         Ok(SETTLED)
     }
 
     fn get_range(&self, id: u32, range: &RangeRequest<'_>, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
         let reader = self.reader(range.version)?;
+        let length = output.len();
         Reply::put_range(output, id, |body| ranges::read(&reader, range, body));
+        check_readable(&reader).inspect_err(|_| output.truncate(length))?;
         Ok(SETTLED)
     }
 
@@ -346,10 +352,21 @@ impl Session {
         let Some((version, hold)) = self.newest() else {
             return Ok(Answered::Busy);
         };
-        answer(self.reader(version.0)?.as_ref(), output);
+        let reader = self.reader(version.0)?;
+        let length = output.len();
+        answer(&reader, output);
+        check_readable(&reader).inspect_err(|_| output.truncate(length))?;
         self.release(version.0);
         Ok(Answered::Reply(hold))
     }
+}
+
+/// What was read may be told.
+fn check_readable(reader: &Reader) -> Result<(), ErrorCode> {
+    if reader.is_unreadable() {
+        return Err(ErrorCode::IO_ERROR);
+    }
+    Ok(())
 }
 
 fn check_range(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {

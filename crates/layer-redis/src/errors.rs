@@ -22,4 +22,6 @@ pub const COUNT_OUT_OF_RANGE: &str =
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 /// What Redis answers when its log cannot be written.
 pub const DISK_FULL: &str = "MISCONF Errors writing to the AOF file: No space left on device";
+/// Redis has all keys in memory and no text for this.
+pub const UNREADABLE: &str = "ERR the disk could not be read, see the server's log";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

@@ -879,7 +879,12 @@ pub fn call(
     });
     match &outcome {
         Ok((_, hold)) => layer.outbox.commit(*hold),
-        Err(ExecuteError::Layer(_, hold) | ExecuteError::TooLarge(hold) | ExecuteError::DiskFull(hold)) => {
+        Err(
+            ExecuteError::Layer(_, hold)
+            | ExecuteError::TooLarge(hold)
+            | ExecuteError::DiskFull(hold)
+            | ExecuteError::Unreadable(hold),
+        ) => {
             layer.changes.take();
             layer.outbox.discard(*hold);
         }
@@ -912,6 +917,10 @@ pub fn call(
         Err(ExecuteError::DiskFull(hold)) => {
             client.failure_hold = hold;
             Err(errors::DISK_FULL.into())
+        }
+        Err(ExecuteError::Unreadable(hold)) => {
+            client.failure_hold = hold;
+            Err(errors::UNREADABLE.into())
         }
         Err(ExecuteError::TooLarge(hold)) => {
             client.failure_hold = hold;

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -37,8 +38,8 @@ pub fn check(arguments: CheckArguments) -> ExitCode {
 
 fn judge(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
     let opening = || format!("opening {}", data.display());
-    let disk = RealDisk::open_to_read(data).with_context(opening)?;
-    match quartet_engine::check(&disk, &mut progress()) {
+    let disk = Arc::new(RealDisk::open_to_read(data).with_context(opening)?);
+    match quartet_engine::check(disk.clone(), &mut progress()) {
         Ok(report) => {
             describe(&report, out)?;
             writeln!(out, "sound")?;
@@ -210,7 +211,7 @@ mod tests {
                 engine.checkpoint().unwrap();
             }
         }
-        let hash = engine.state_hash(None);
+        let hash = engine.state_hash(None).unwrap();
         engine.close().unwrap();
         (data, hash)
     }

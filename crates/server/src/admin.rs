@@ -75,7 +75,7 @@ impl From<CatalogueError> for Refused {
             CatalogueError::Exists => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
-            CatalogueError::LogFailed | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
+            CatalogueError::LogFailed | CatalogueError::Unreadable | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
     }

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use quartet_model::{LogSequence, Version};
-use quartet_store::checkpoint::{self, Position};
+use quartet_store::checkpoint;
 use quartet_store::tree::Tree;
-use quartet_store::{MemoryBuilder, Read, Row, Store, state_hash};
+use quartet_store::{MemoryBuilder, Position, Read, Row, Store, state_hash};
 
 struct Counting;
 
@@ -160,7 +160,7 @@ fn streams(keys: &[[u8; 16]]) {
     };
     let mut bytes = Vec::new();
     println!("\nseconds for all rows");
-    seconds("state hash", || state_hash(&*snapshot, None));
+    seconds("state hash", || state_hash(&snapshot, None));
     seconds("checkpoint written to memory", || {
         checkpoint::write(snapshot.clone(), position, &mut bytes, &mut |_| {}).expect("a vector takes all bytes")
     });

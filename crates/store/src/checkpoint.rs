@@ -18,20 +18,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use quartet_model::{LogSequence, Version};
 
-use crate::Snapshot;
 use crate::hash::StateHasher;
+use crate::interface::Snapshot;
+use crate::position::Position;
 use crate::row::Row;
-
-/// What point of the partition's history a checkpoint holds: everything up to and including both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    pub version: Version,
-    pub sequence: LogSequence,
-}
 
 /// What was written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +71,7 @@ const BLOCK_BYTES_MAX: usize = 1 << 30;
 /// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears the rows written so
 /// far after each block.
 pub fn write(
-    snapshot: Arc<dyn Snapshot>,
+    snapshot: impl Snapshot,
     position: Position,
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64),
@@ -92,7 +85,7 @@ pub fn write(
     };
     writer.header(position)?;
     let mut result = Ok(());
-    snapshot.drain(&mut |row| {
+    let drained = snapshot.drain(&mut |row| {
         result = writer.row(row, progress);
         if result.is_ok() {
             ControlFlow::Continue(())
@@ -101,6 +94,7 @@ pub fn write(
         }
     });
     result?;
+    drained.map_err(io::Error::other)?;
     writer.finish(position, progress)
 }
 
@@ -391,10 +385,8 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::{MemoryBuilder, MemoryStore, Read as _, Store, state_hash};
+    use crate::{MemoryBuilder, MemorySnapshot, MemoryStore, Read as _, Store, state_hash};
 
     const POSITION: Position = Position {
         version: Version(1_234_567),
@@ -405,12 +397,13 @@ mod tests {
         let mut store = MemoryStore::new();
         for number in 0..rows {
             let (key, value) = (format!("key:{number:06}"), vec![number as u8; value_bytes]);
-            store.set(Row::new(key.as_bytes(), &value, Version(number * 3)));
+            let row = Row::new(key.as_bytes(), &value, Version(number * 3));
+            store.set(row).unwrap();
         }
         store
     }
 
-    fn written(snapshot: Arc<dyn Snapshot>) -> (Vec<u8>, CheckpointSummary) {
+    fn written(snapshot: MemorySnapshot) -> (Vec<u8>, CheckpointSummary) {
         let mut bytes = Vec::new();
         let summary = write(snapshot, POSITION, &mut bytes, &mut |_| {}).expect("a vector takes all bytes");
         (bytes, summary)
@@ -428,11 +421,11 @@ mod tests {
             let store = store(rows, value_bytes);
             let (bytes, summary) = written(store.snapshot());
             assert_eq!((summary.rows, summary.bytes), (rows, bytes.len() as u64));
-            assert_eq!(summary.state_hash, state_hash(&store, None));
+            assert_eq!(summary.state_hash, state_hash(&store, None).unwrap());
             let (read, read_summary) = read_back(&bytes).expect("an undamaged checkpoint");
             assert_eq!(read_summary, summary);
             assert_eq!(read.len(), rows);
-            assert_eq!(state_hash(&read, None), summary.state_hash);
+            assert_eq!(state_hash(&read, None).unwrap(), summary.state_hash);
             assert_eq!(
                 read_position(&mut bytes.as_slice()).expect("an undamaged header"),
                 POSITION

@@ -5,22 +5,23 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use quartet_model::Version;
+use quartet_model::{LogSequence, Version};
 
+use crate::interface::{Cleared, Flush, Read, Store};
+use crate::position::Position;
 use crate::row::Row;
-use crate::{Read, Snapshot, Store};
 
 type Model = BTreeMap<Vec<u8>, Row>;
 
 /// Panics, naming the seed, if a store made by `make` behaves unlike a sorted map.
-pub fn check(make: impl Fn() -> Box<dyn Store>) {
+pub fn check<S: Store>(make: impl Fn() -> S) {
     for seed in 1..=SEEDS {
         Check {
             store: make(),
             model: Model::new(),
             snapshots: Vec::new(),
+            flush: None,
             random: seed,
             seed,
         }
@@ -31,15 +32,17 @@ pub fn check(make: impl Fn() -> Box<dyn Store>) {
 const SEEDS: u64 = 20;
 const STEPS: u64 = 1_500;
 
-struct Check {
-    store: Box<dyn Store>,
+struct Check<S: Store> {
+    store: S,
     model: Model,
-    snapshots: Vec<(Arc<dyn Snapshot>, Model)>,
+    snapshots: Vec<(S::Snapshot, Model)>,
+    /// A flush that has begun and not run, and the position it will have.
+    flush: Option<(S::Flush, Position)>,
     random: u64,
     seed: u64,
 }
 
-impl Check {
+impl<S: Store> Check<S> {
     fn run(mut self) {
         for version in 1..=STEPS {
             match self.below(100) {
@@ -48,61 +51,83 @@ impl Check {
                 80..83 => self.clear_range(),
                 83..86 => self.clear_range_and_undo(version),
                 86..88 => self.snapshots.push((self.store.snapshot(), self.model.clone())),
+                88 => self.flush(version),
                 _ => self.read(),
             }
         }
-        compare_all(&*self.store, &self.model, self.seed);
+        compare_all(&self.store, &self.model, self.seed);
         for (snapshot, model) in &self.snapshots {
-            compare_all(&**snapshot, model, self.seed);
+            compare_all(snapshot, model, self.seed);
         }
+    }
+
+    /// Begins a flush, or ends the one that has begun: by running it, or without.
+    fn flush(&mut self, version: u64) {
+        let Some((flush, position)) = self.flush.take() else {
+            let position = Position {
+                version: Version(version),
+                sequence: LogSequence(version),
+            };
+            self.flush = Some((self.store.begin_flush(), position));
+            return;
+        };
+        let before = self.store.applied();
+        let runs = self.below(3) > 0;
+        let flushed = runs.then(|| flush.run(position).expect("a flush"));
+        self.store.end_flush(flushed);
+        let expected = if runs { position } else { before };
+        assert_eq!(self.store.applied(), expected, "seed {}", self.seed);
+        compare_all(&self.store, &self.model, self.seed);
     }
 
     fn set(&mut self, version: u64) {
         let row = self.row(version);
         let old = self.model.insert(row.key().to_vec(), row.clone());
-        assert_eq!(self.store.set(row), old, "seed {}", self.seed);
+        assert_eq!(self.store.set(row).expect("a write"), old, "seed {}", self.seed);
     }
 
     fn clear(&mut self) {
         let key = self.key();
-        assert_eq!(self.store.clear(&key), self.model.remove(&key), "seed {}", self.seed);
+        let cleared = self.store.clear(&key).expect("a write");
+        assert_eq!(cleared, self.model.remove(&key), "seed {}", self.seed);
     }
 
     fn clear_range(&mut self) {
         let (start, end) = (self.key(), self.key());
-        let cleared = self.store.clear_range(&start, &end);
+        let cleared = self.store.clear_range(&start, &end).expect("a write");
         let expected = in_range(&self.model, &start, &end);
         self.model.retain(|key, _| !(start <= *key && *key < end));
         assert_eq!(cleared.count(), expected.len() as u64, "seed {}", self.seed);
-        assert!(cleared.rows().eq(&expected), "seed {}", self.seed);
+        assert_eq!(cleared.row_bytes(), row_bytes(&expected), "seed {}", self.seed);
     }
 
     /// As a transaction rolled back: what was written after the range clear is undone before it.
     fn clear_range_and_undo(&mut self, version: u64) {
         let (start, end, row) = (self.key(), self.key(), self.row(version));
         let key = row.key().to_vec();
-        let cleared = self.store.clear_range(&start, &end);
-        match self.store.set(row) {
-            Some(old) => drop(self.store.set(old)),
-            None => drop(self.store.clear(&key)),
-        }
+        let cleared = self.store.clear_range(&start, &end).expect("a write");
+        let undone = match self.store.set(row).expect("a write") {
+            Some(old) => self.store.set(old),
+            None => self.store.clear(&key),
+        };
+        undone.expect("undoing a write");
         self.store.restore(&cleared);
-        compare_all(&*self.store, &self.model, self.seed);
+        compare_all(&self.store, &self.model, self.seed);
     }
 
     fn read(&mut self) {
         let (start, end) = (self.key(), self.key());
         let index = self.below(20);
-        let (store, seed) = (&*self.store, self.seed);
+        let (store, seed) = (&self.store, self.seed);
         let expected = in_range(&self.model, &start, &end);
-        assert_eq!(store.get(&start), self.model.get(&start).cloned(), "seed {seed}");
-        assert_eq!(store.count(&start, &end), expected.len() as u64, "seed {seed}");
-        assert_eq!(
-            store.nth(&start, &end, index),
-            expected.get(index as usize).cloned(),
-            "seed {seed}"
-        );
-        assert_eq!(store.nth(&start, &end, u64::MAX), None, "seed {seed}");
+        let (row, count) = (store.get(&start).expect("a read"), store.count(&start, &end));
+        assert_eq!(row, self.model.get(&start).cloned(), "seed {seed}");
+        assert_eq!(count.expect("a read"), expected.len() as u64, "seed {seed}");
+        let bytes = store.row_bytes(&start, &end).expect("a read");
+        assert_eq!(bytes, row_bytes(&expected), "seed {seed}");
+        let nth = |index| store.nth(&start, &end, index).expect("a read");
+        assert_eq!(nth(index), expected.get(index as usize).cloned(), "seed {seed}");
+        assert_eq!(nth(u64::MAX), None, "seed {seed}");
         let limit = 1 + index as usize;
         let forwards: Vec<Row> = expected.iter().take(limit).cloned().collect();
         let backwards: Vec<Row> = expected.iter().rev().take(limit).cloned().collect();
@@ -134,6 +159,10 @@ impl Check {
     }
 }
 
+fn row_bytes(rows: &[Row]) -> u64 {
+    rows.iter().map(Row::memory_bytes).sum()
+}
+
 fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {
     let rows = model
         .iter()
@@ -142,7 +171,7 @@ fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {
 }
 
 /// At most `limit` rows, not 0, in the order in which they are visited.
-fn scan(rows: &dyn Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<Row> {
+fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<Row> {
     let mut visited = Vec::new();
     rows.scan(start, end, reverse, &mut |row| {
         visited.push(row.clone());
@@ -151,16 +180,18 @@ fn scan(rows: &dyn Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) 
         } else {
             ControlFlow::Continue(())
         }
-    });
+    })
+    .expect("a read");
     visited
 }
 
-fn compare_all(rows: &dyn Read, model: &Model, seed: u64) {
+fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
     let mut visited = Vec::new();
     rows.walk(&mut |row| {
         visited.push(row.clone());
         ControlFlow::Continue(())
-    });
+    })
+    .expect("a read");
     assert!(
         visited.iter().eq(model.values()),
         "seed {seed}: {visited:?} is not {model:?}"

@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use quartet_model::KeyRange;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::Read;
+use crate::error::StoreError;
+use crate::interface::Read;
 use crate::row::Row;
 
 /// Hashes rows one by one.
@@ -40,17 +41,17 @@ impl StateHasher {
 }
 
 /// The hash of the rows in `range`, or of all rows. Reads every one of them.
-pub fn state_hash(rows: &dyn Read, range: Option<&KeyRange>) -> u128 {
+pub fn state_hash(rows: &impl Read, range: Option<&KeyRange>) -> Result<u128, StoreError> {
     let mut hasher = StateHasher::new();
     let mut visit = |row: &Row| {
         hasher.push(row);
         ControlFlow::Continue(())
     };
     match range {
-        Some(range) => rows.scan(&range.start, &range.end, false, &mut visit),
-        None => rows.walk(&mut visit),
+        Some(range) => rows.scan(&range.start, &range.end, false, &mut visit)?,
+        None => rows.walk(&mut visit)?,
     }
-    hasher.finish()
+    Ok(hasher.finish())
 }
 
 #[cfg(test)]
@@ -63,9 +64,9 @@ mod tests {
     fn hash(rows: &[(&[u8], &[u8], u64)]) -> u128 {
         let mut store = MemoryStore::new();
         for (key, value, version) in rows {
-            store.set(Row::new(key, value, Version(*version)));
+            store.set(Row::new(key, value, Version(*version))).unwrap();
         }
-        state_hash(&store, None)
+        state_hash(&store, None).unwrap()
     }
 
     #[test]
@@ -91,10 +92,10 @@ mod tests {
     fn a_range_hashes_as_a_store_of_its_rows_alone() {
         let mut store = MemoryStore::new();
         for key in [b"a", b"b", b"c"] {
-            store.set(Row::new(key, b"v", Version(1)));
+            store.set(Row::new(key, b"v", Version(1))).unwrap();
         }
         let range = KeyRange::new("b", "c");
-        assert_eq!(state_hash(&store, Some(&range)), hash(&[(b"b", b"v", 1)]));
+        assert_eq!(state_hash(&store, Some(&range)).unwrap(), hash(&[(b"b", b"v", 1)]));
     }
 
     #[test]

@@ -1,27 +1,61 @@
 //! The store that keeps every row in memory: the counted tree behind the traits of this crate.
 //!
-//! A snapshot is a clone of the tree, that is, of its root.
+//! A snapshot is a clone of the tree, that is, of its root. A flush writes one to a checkpoint.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use quartet_env::Disk;
+
+use crate::checkpoint_files::{CheckpointFiles, FoundCheckpoint};
+use crate::error::StoreError;
+use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
+use crate::open_error::OpenError;
+use crate::position::Position;
 use crate::row::Row;
 use crate::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder};
-use crate::{Read, Snapshot, Store};
 
 /// The latest state in memory. A new one is empty; a filled one comes from a [`MemoryBuilder`].
 #[derive(Default)]
 pub struct MemoryStore {
     tree: Tree,
+    /// What the newest checkpoint holds.
+    applied: Position,
+    /// Where checkpoints are; none for a store that is never flushed.
+    files: Option<CheckpointFiles>,
 }
 
 impl MemoryStore {
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
+
+    /// The store of the newest checkpoint in `disk`; an empty one if there is none. Changes nothing on the disk.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        reserved_bytes: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(MemoryStore, Option<FoundCheckpoint>), OpenError> {
+        let files = CheckpointFiles::new(disk, reserved_bytes);
+        let mut builder = MemoryBuilder::new();
+        let found = files.load_newest(&mut |row| builder.push(row), progress)?;
+        let store = MemoryStore {
+            applied: found
+                .as_ref()
+                .map_or(Position::default(), |found| found.summary.position),
+            files: Some(files),
+            ..builder.finish()
+        };
+        Ok((store, found))
+    }
+
+    pub(crate) fn tidy(&self) {
+        self.files.iter().for_each(CheckpointFiles::tidy);
+    }
 }
 
 /// A moment of a [`MemoryStore`].
+#[derive(Clone)]
 pub struct MemorySnapshot {
     tree: Tree,
 }
@@ -45,60 +79,110 @@ impl MemoryBuilder {
     pub fn finish(self) -> MemoryStore {
         MemoryStore {
             tree: self.tree.finish(),
+            ..MemoryStore::default()
         }
     }
 }
 
-/// The rows that a range clear took out of a store. Dropping it frees them, on whatever thread that is.
-pub struct Cleared {
+/// The rows that a range clear took out of a store.
+pub struct MemoryCleared {
     rows: RemovedRows,
 }
 
-impl Cleared {
-    pub fn count(&self) -> u64 {
+impl Cleared for MemoryCleared {
+    fn count(&self) -> u64 {
         self.rows.count()
     }
 
-    /// The cleared rows in key order.
-    pub fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.rows()
+    fn row_bytes(&self) -> u64 {
+        self.rows.rows().map(Row::memory_bytes).sum()
     }
 }
 
+/// The rows of one moment, on their way to a checkpoint.
+pub struct MemoryFlush {
+    rows: MemorySnapshot,
+    files: Option<CheckpointFiles>,
+}
+
+/// A checkpoint that is on disk.
+pub struct MemoryFlushed {
+    position: Position,
+    bytes: u64,
+}
+
 impl Store for MemoryStore {
-    fn set(&mut self, row: Row) -> Option<Row> {
-        self.tree.insert(row)
+    type Snapshot = MemorySnapshot;
+    type Cleared = MemoryCleared;
+    type Flush = MemoryFlush;
+
+    #[inline]
+    fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
+        Ok(self.tree.insert(row))
     }
 
-    fn clear(&mut self, key: &[u8]) -> Option<Row> {
-        self.tree.remove(key)
+    fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        Ok(self.tree.remove(key))
     }
 
-    fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Cleared {
-        Cleared {
+    fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<MemoryCleared, StoreError> {
+        Ok(MemoryCleared {
             rows: self.tree.remove_range(start, end),
-        }
+        })
     }
 
-    fn restore(&mut self, cleared: &Cleared) {
-        for row in cleared.rows() {
+    fn restore(&mut self, cleared: &MemoryCleared) {
+        for row in cleared.rows.rows() {
             self.tree.insert(row.clone());
         }
     }
 
-    fn snapshot(&self) -> Arc<dyn Snapshot> {
-        Arc::new(MemorySnapshot {
+    fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot {
             tree: self.tree.clone(),
-        })
+        }
+    }
+
+    fn applied(&self) -> Position {
+        self.applied
+    }
+
+    fn begin_flush(&mut self) -> MemoryFlush {
+        MemoryFlush {
+            rows: self.snapshot(),
+            files: self.files.clone(),
+        }
+    }
+
+    fn end_flush(&mut self, flushed: Option<MemoryFlushed>) {
+        if let Some(flushed) = flushed {
+            self.applied = flushed.position;
+        }
+    }
+}
+
+impl Flush for MemoryFlush {
+    type Flushed = MemoryFlushed;
+
+    fn run(self, position: Position) -> Result<MemoryFlushed, StoreError> {
+        let bytes = match self.files {
+            Some(files) => files.write(self.rows, position)?,
+            None => 0,
+        };
+        Ok(MemoryFlushed { position, bytes })
+    }
+}
+
+impl Flushed for MemoryFlushed {
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
 impl Snapshot for MemorySnapshot {
-    fn drain(self: Arc<Self>, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        match Arc::try_unwrap(self) {
-            Ok(alone) => alone.tree.drain(visit),
-            Err(shared) => shared.walk(visit),
-        }
+    fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+        self.tree.drain(visit);
+        Ok(())
     }
 }
 
@@ -120,24 +204,37 @@ impl Rows for MemorySnapshot {
 }
 
 impl<T: Rows> Read for T {
-    fn get(&self, key: &[u8]) -> Option<Row> {
-        self.tree().get(key).cloned()
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        Ok(self.tree().get(key).cloned())
     }
 
-    fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        reverse: bool,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
         scan(self.tree(), start, end, reverse, visit);
+        Ok(())
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         visit_all(self.tree().rows(), visit);
+        Ok(())
     }
 
-    fn count(&self, start: &[u8], end: &[u8]) -> u64 {
-        self.tree().count(start, end)
+    fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        Ok(self.tree().count(start, end))
     }
 
-    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
-        nth(self.tree(), start, end, index)
+    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        Ok(nth(self.tree(), start, end, index))
+    }
+
+    fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        Ok(self.tree().range(start, end).map(Row::memory_bytes).sum())
     }
 
     fn len(&self) -> u64 {
@@ -173,7 +270,7 @@ mod tests {
 
     #[test]
     fn conforms() {
-        crate::conformance::check(|| Box::new(MemoryStore::new()));
+        crate::conformance::check(MemoryStore::new);
     }
 
     #[test]
@@ -185,6 +282,6 @@ mod tests {
         rows.iter().for_each(|row| builder.push(row.clone()));
         let store = builder.finish();
         assert_eq!(store.len(), 100);
-        assert_eq!(store.nth(&[10], &[200], 5), Some(rows[15].clone()));
+        assert_eq!(store.nth(&[10], &[200], 5).unwrap(), Some(rows[15].clone()));
     }
 }

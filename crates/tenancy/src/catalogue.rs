@@ -70,6 +70,8 @@ pub enum CatalogueError {
     LogFailed,
     #[error("the disk is full")]
     DiskFull,
+    #[error("the disk cannot be read")]
+    Unreadable,
     #[error("{0}")]
     Busy(#[from] Busy),
 }
@@ -202,6 +204,10 @@ impl Catalogue {
             index.add(Arc::new(Database::new(id, definition, &usage)));
             ControlFlow::Continue(())
         });
+        assert!(
+            !reader.is_unreadable(),
+            "the catalogue can be read when the server starts"
+        );
         Catalogue {
             engine,
             random,
@@ -371,10 +377,11 @@ impl Catalogue {
 
     fn free_id(&self) -> Result<u16, CatalogueError> {
         let reader = self.engine.reader(space(Durability::Always))?;
-        let last = reader
-            .get(b"I")
-            .and_then(|id| id.try_into().ok())
-            .map(u16::from_be_bytes);
+        let last = reader.get(b"I");
+        if reader.is_unreadable() {
+            return Err(CatalogueError::Unreadable);
+        }
+        let last = last.and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
         let first = last.and_then(|last| last.checked_add(1)).unwrap_or(FIRST_ID);
         let index = self.index.read();
         let mut candidates = (first..=u16::MAX - 1).chain(FIRST_ID..first);
@@ -439,6 +446,7 @@ fn outcome(executed: Result<((), Hold), ExecuteError<std::convert::Infallible>>)
     match executed {
         Ok(((), hold)) => Ok(hold),
         Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
+        Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
         Err(ExecuteError::TooLarge(_)) => unreachable!("rows of the catalogue are small"),
         Err(ExecuteError::Layer(never, _)) => match never {},
     }

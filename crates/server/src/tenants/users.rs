@@ -25,7 +25,11 @@ impl UsersInDatabase {
 
 impl UserFile for UsersInDatabase {
     fn read(&self) -> io::Result<Option<String>> {
-        let text = self.engine.reader(self.space).map_err(io::Error::other)?.get(ROW);
+        let reader = self.engine.reader(self.space).map_err(io::Error::other)?;
+        let text = reader.get(ROW);
+        if reader.is_unreadable() {
+            return Err(unreadable());
+        }
         text.map(|text| String::from_utf8(text).map_err(io::Error::other))
             .transpose()
     }
@@ -42,6 +46,7 @@ impl UserFile for UsersInDatabase {
             Ok(((), hold)) => hold,
             Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),
             Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
+            Err(ExecuteError::Unreadable(_)) => return Err(unreadable()),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         if self.engine.wait_durable(hold) {
@@ -49,4 +54,8 @@ impl UserFile for UsersInDatabase {
         }
         Err(io::Error::other("the log has failed"))
     }
+}
+
+fn unreadable() -> io::Error {
+    io::Error::other("the disk could not be read")
 }

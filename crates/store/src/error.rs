@@ -1,0 +1,25 @@
+//! Why a store cannot be read or written.
+
+use std::io;
+use std::sync::Arc;
+
+/// The disk did not give back what was asked for, or did not take what was to be written. Nothing was changed. Cheap to
+/// clone: one failure may be told to many.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(Arc<Failure>);
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{file}: {source}")]
+    Io { file: String, source: io::Error },
+}
+
+impl StoreError {
+    pub(crate) fn io(file: impl Into<String>, source: io::Error) -> StoreError {
+        StoreError(Arc::new(Failure::Io {
+            file: file.into(),
+            source,
+        }))
+    }
+}

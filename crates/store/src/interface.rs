@@ -1,0 +1,109 @@
+//! What a store is to whoever uses one: to be implemented by anybody who passes `conformance`.
+
+use std::ops::ControlFlow;
+
+use crate::error::StoreError;
+use crate::position::Position;
+use crate::row::Row;
+
+/// Reading rows, of a store or of a snapshot. An error is the disk's; a store in memory has none.
+pub trait Read {
+    /// The row under `key`. O(log n).
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError>;
+
+    /// Visits the rows of the range in key order, or against it if `reverse`, until the visitor breaks.
+    /// O(log n) and then constant for each row. After an error, what was visited is right and not all there is.
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        reverse: bool,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+
+    /// Visits all rows in key order until the visitor breaks: the one range without an end.
+    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
+
+    /// The number of rows in the range. About O(log n).
+    fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
+
+    /// The row with `index` rows of the range before it, if the range is that long. About O(log n).
+    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError>;
+
+    /// What the rows of the range take ([`Row::memory_bytes`]), together. May visit each of those that are in memory.
+    fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
+
+    /// The number of all rows. O(1).
+    fn len(&self) -> u64;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A store as it was when the snapshot was taken; later writes do not show.
+pub trait Snapshot: Read + Send + Sync {
+    /// Visits all rows in key order until the visitor breaks, and lets go of what it has visited as it goes: whoever writes
+    /// there meanwhile need not keep what was there before.
+    fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
+}
+
+/// What a range clear took out of a store. Dropping it frees that, on whatever thread it is.
+pub trait Cleared: Send {
+    /// The number of rows. O(1).
+    fn count(&self) -> u64;
+
+    /// What they took ([`Row::memory_bytes`]), together. May visit each of those that are in memory.
+    fn row_bytes(&self) -> u64;
+}
+
+/// The latest state, written by one thread at a time. A write that answers an error has changed nothing.
+///
+/// What was written can be taken back in reverse order: [`Store::set`] the row that a set replaced or a clear removed,
+/// [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back never answers an error, since it needs
+/// only what the write has brought into memory.
+pub trait Store: Read + Send {
+    type Snapshot: Snapshot;
+    type Cleared: Cleared;
+    type Flush: Flush;
+
+    /// Puts the row in the place of the one with the same key, which is returned, or adds it. O(log n).
+    fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError>;
+
+    /// Removes and returns the row under `key`. O(log n).
+    fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError>;
+
+    /// Takes out all rows of the range. O(log n) and the number of nodes cut off whole.
+    fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<Self::Cleared, StoreError>;
+
+    /// Puts back what `clear_range` took out. Whatever was written there since has been taken back before.
+    /// O(log n) for each row that was in memory.
+    fn restore(&mut self, cleared: &Self::Cleared);
+
+    /// The store as it is now. O(1); while a snapshot lives, the first write to each node copies that node.
+    fn snapshot(&self) -> Self::Snapshot;
+
+    /// How far into the log what is on disk reaches: opening needs the log from there on.
+    fn applied(&self) -> Position;
+
+    /// Begins to bring to disk what the store holds now. No other flush is running. O(1).
+    fn begin_flush(&mut self) -> Self::Flush;
+
+    /// Takes over what a flush has made; `None` if it failed or never ran. O(1) but for what it frees.
+    fn end_flush(&mut self, flushed: Option<<Self::Flush as Flush>::Flushed>);
+}
+
+/// The work of bringing a store to disk, for any thread.
+pub trait Flush: Send + 'static {
+    type Flushed: Flushed;
+
+    /// Writes what the store held when the flush began, which is the state at `position` of the log, and makes it durable as
+    /// a whole: after an error or a crash, what was on disk before is there. Gives back what nobody needs any more.
+    fn run(self, position: Position) -> Result<Self::Flushed, StoreError>;
+}
+
+/// What a flush has made.
+pub trait Flushed: Send + 'static {
+    /// Bytes written.
+    fn bytes(&self) -> u64;
+}
