@@ -96,6 +96,15 @@ impl Point {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
     }
 
+    /// The nearest place that lies within the map and not on its upper ends, where there is no cell.
+    pub fn within_map(self) -> Point {
+        const WITHIN: f64 = 1e-9;
+        Point {
+            longitude: self.longitude.clamp(LONGITUDES.min, LONGITUDES.max - WITHIN),
+            latitude: self.latitude.clamp(LATITUDES.min, LATITUDES.max - WITHIN),
+        }
+    }
+
     /// The cell that holds a valid place.
     pub fn cell(self, step: u32) -> Cell {
         self.cell_between(LATITUDES, step)

@@ -1,6 +1,6 @@
 //! Places: sorted sets whose scores are longitude and latitude, interleaved.
 //!
-//! [`hash`] turns places into scores and back, [`shape`] knows distances and what covers a circle or a box; the commands are
+//! [`hash`] turns places into scores and back, [`shape`] knows distances and what covers a circle, a box or a polygon; the commands are
 //! in [`points`] and [`search`]. A search costs the ranges of scores that its shape covers, not the whole set.
 
 mod hash;
@@ -24,6 +24,6 @@ pub const COMMANDS: &[Command] = &[
     command("georadius_ro", -6, READONLY, ONE_KEY, Group::Geo, "3.2.10", "O(log N + M) with M places in the cells that cover the circle", "Finds the places within a circle.", search::georadius_ro),
     command("georadiusbymember", -5, WRITE | DENYOOM | MOVABLE_KEYS, RADIUS_KEYS, Group::Geo, "3.2.0", "O(log N + M) with M places in the cells that cover the circle", "Finds, and may store, the places within a circle around a member.", search::georadiusbymember),
     command("georadiusbymember_ro", -5, READONLY, ONE_KEY, Group::Geo, "3.2.10", "O(log N + M) with M places in the cells that cover the circle", "Finds the places within a circle around a member.", search::georadiusbymember_ro),
-    command("geosearch", -7, READONLY, ONE_KEY, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Finds the places within a circle or a box.", search::geosearch),
-    command("geosearchstore", -8, WRITE | DENYOOM, TWO_KEYS, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Stores the places within a circle or a box.", search::geosearchstore),
+    command("geosearch", -7, READONLY, ONE_KEY, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Finds the places within a circle, a box or a polygon.", search::geosearch),
+    command("geosearchstore", -8, WRITE | DENYOOM, TWO_KEYS, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Stores the places within a circle, a box or a polygon.", search::geosearchstore),
 ];

@@ -7,7 +7,7 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::hash::{Point, Window};
 use super::points::{point, unit_meters, write_distance, write_point};
-use super::shape::{Extent, Shape};
+use super::shape::{Extent, Shape, centroid};
 use crate::command::Failure;
 use crate::commands::sorted_sets::{self, SortedSet, order_of, score_bound};
 use crate::context::Context;
@@ -201,7 +201,7 @@ impl<'a> Request<'a> {
         Ok(0)
     }
 
-    /// Centre and extent of GEOSEARCH, each of which may be given in one of two ways.
+    /// Centre and extent of GEOSEARCH, each of which may be given in one of two ways; a polygon is both.
     fn search_option(
         &mut self,
         tx: &mut Transaction<'_>,
@@ -209,25 +209,35 @@ impl<'a> Request<'a> {
         values: Arguments<'a>,
         set: Option<&SortedSet>,
     ) -> Result<usize, Failure> {
-        let is_box = |extent: &Option<(Extent, f64)>| matches!(extent, Some((Extent::Box { .. }, _)));
-        let is_circle = |extent: &Option<(Extent, f64)>| matches!(extent, Some((Extent::Radius(_), _)));
+        let is_free_for = |is_same: fn(&Extent) -> bool| self.extent.as_ref().is_none_or(|(extent, _)| is_same(extent));
+        let may_be_circle = is_free_for(|extent| matches!(extent, Extent::Radius(_)));
+        let may_be_box = is_free_for(|extent| matches!(extent, Extent::Box { .. }));
+        let is_polygon = self.is_polygon();
+        let may_be_polygon = is_polygon || self.extent.is_none() && !self.has_center();
         match () {
-            () if parse::is(word, "frommember") && !values.is_empty() && self.may_center_on(true) => {
+            () if parse::is(word, "frommember") && !values.is_empty() && !is_polygon && self.may_center_on(true) => {
                 self.center = set.map(|set| member_point(tx, set, &values[0])).transpose()?;
                 self.by_member = true;
                 Ok(1)
             }
-            () if parse::is(word, "fromlonlat") && values.len() >= 2 && self.may_center_on(false) => {
+            () if parse::is(word, "fromlonlat") && values.len() >= 2 && !is_polygon && self.may_center_on(false) => {
                 self.center = Some(point(&values[0], &values[1])?);
                 Ok(2)
             }
-            () if parse::is(word, "byradius") && values.len() >= 2 && !is_box(&self.extent) => {
+            () if parse::is(word, "byradius") && values.len() >= 2 && may_be_circle => {
                 self.extent = Some(radius(values)?);
                 Ok(2)
             }
-            () if parse::is(word, "bybox") && values.len() >= 3 && !is_circle(&self.extent) => {
+            () if parse::is(word, "bybox") && values.len() >= 3 && may_be_box => {
                 self.extent = Some(rectangle(values)?);
                 Ok(3)
+            }
+            () if parse::is(word, "bypolygon") && values.len() >= 2 && may_be_polygon => {
+                let corners = polygon(values)?;
+                let words = 1 + 2 * corners.len();
+                self.center = Some(centroid(&corners));
+                self.extent = Some((Extent::Polygon(corners), 1.0));
+                Ok(words)
             }
             () => Err(errors::SYNTAX.into()),
         }
@@ -236,6 +246,10 @@ impl<'a> Request<'a> {
     /// A centre may be given again in the same way, but not in the other.
     fn may_center_on(&self, member: bool) -> bool {
         self.by_member == member || !self.has_center()
+    }
+
+    fn is_polygon(&self) -> bool {
+        matches!(self.extent, Some((Extent::Polygon(_), _)))
     }
 
     fn has_center(&self) -> bool {
@@ -268,9 +282,13 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
+    fn unit_meters(&self) -> f64 {
+        self.extent.as_ref().map_or(1.0, |(_, unit_meters)| *unit_meters)
+    }
+
     /// `None` if the centre is a member of a set that is absent.
     fn shape(&self) -> Option<Shape> {
-        let (extent, unit_meters) = self.extent?;
+        let (extent, unit_meters) = self.extent.clone()?;
         Some(Shape {
             center: self.center?,
             extent,
@@ -371,11 +389,23 @@ fn rectangle(words: Arguments<'_>) -> Result<(Extent, f64), Failure> {
     Ok((Extent::Box { width, height }, unit_meters(&words[2])?))
 }
 
+/// `count longitude latitude ...`
+fn polygon(words: Arguments<'_>) -> Result<Vec<Point>, Failure> {
+    let count = parse::integer(&words[0]).and_then(|count| i32::try_from(count).ok());
+    let count = count.ok_or("ERR invalid number of vertices")?;
+    let count = usize::try_from(count)
+        .ok()
+        .filter(|&count| count >= 3 && count <= (words.len() - 1) / 2)
+        .ok_or("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices")?;
+    let corners = (0..count).map(|index| point(&words[1 + 2 * index], &words[2 + 2 * index]));
+    corners.collect()
+}
+
 /// Members, each with what else was asked for.
 fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
     let extras = [request.with_distance, request.with_hash, request.with_point];
     let extra_count = extras.into_iter().filter(|&wanted| wanted).count();
-    let unit_meters = request.extent.map_or(1.0, |(_, unit_meters)| unit_meters);
+    let unit_meters = request.unit_meters();
     reply.array(found.len());
     for place in found {
         if extra_count > 0 {
@@ -396,7 +426,7 @@ fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
 
 /// Makes the target a sorted set of what was found; nothing removes it.
 fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], found: &[Found]) {
-    let unit_meters = request.extent.map_or(1.0, |(_, unit_meters)| unit_meters);
+    let unit_meters = request.unit_meters();
     let pairs: Vec<(Vec<u8>, f64)> = found
         .iter()
         .map(|place| match request.store_distance {

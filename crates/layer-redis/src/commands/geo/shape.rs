@@ -1,9 +1,11 @@
-//! Distances on the globe, what lies within a circle or a box, and the cells that cover it.
+//! Distances on the globe, what lies within a circle, a box or a polygon, and the cells that cover it.
 //!
 //! The globe is a sphere; distances are along great circles (haversine). A search looks at the cell around its centre and
-//! those of its eight neighbours that the shape can reach: each is one range of scores.
+//! those of its eight neighbours that the shape can reach: each is one range of scores. The sides of a polygon are straight
+//! lines on a map whose axes are longitude and latitude, so a polygon never crosses the date line.
 //!
-//! Pure, and the same arithmetic in the same order as Redis 7.0 does, so that answers agree to the last digit.
+//! Pure, and the same arithmetic in the same order as Redis 7.0 does (polygons: Valkey 9.0), so that answers agree to the
+//! last digit.
 
 use std::f64::consts::PI;
 
@@ -17,14 +19,19 @@ const ROUNDING_DEGREES: f64 = 1e-5;
 const MERCATOR_METERS: f64 = 20037726.37;
 
 /// What a search is bounded by, in units of `unit_meters`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Extent {
     Radius(f64),
-    Box { width: f64, height: f64 },
+    Box {
+        width: f64,
+        height: f64,
+    },
+    /// Its corners, three or more; the last is joined to the first.
+    Polygon(Vec<Point>),
 }
 
 /// Where a search looks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     pub center: Point,
     pub extent: Extent,
@@ -54,15 +61,69 @@ fn latitude_meters(from: f64, to: f64) -> f64 {
     GLOBE_RADIUS_METERS * (radians(to) - radians(from)).abs()
 }
 
+/// The middle of a polygon's corners, taken through the globe. It may lie outside of the polygon, and near a pole beyond the
+/// places that can be kept.
+pub fn centroid(corners: &[Point]) -> Point {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for corner in corners {
+        let (longitude, latitude) = (radians(corner.longitude), radians(corner.latitude));
+        x += GLOBE_RADIUS_METERS * latitude.cos() * longitude.cos();
+        y += GLOBE_RADIUS_METERS * latitude.cos() * longitude.sin();
+        z += GLOBE_RADIUS_METERS * latitude.sin();
+    }
+    let count = corners.len() as f64;
+    let (x, y, z) = (x / count, y / count, z / count);
+    Point {
+        longitude: degrees(y.atan2(x)),
+        latitude: degrees(z.atan2((x * x + y * y).sqrt())),
+    }
+}
+
+/// True if a line from the point to the east crosses an odd number of sides.
+fn is_inside(corners: &[Point], point: Point) -> bool {
+    let mut inside = false;
+    let mut previous = corners.len() - 1;
+    for (index, &corner) in corners.iter().enumerate() {
+        let other = corners[previous];
+        let spans = (corner.latitude > point.latitude) != (other.latitude > point.latitude);
+        if spans
+            && point.longitude
+                < (other.longitude - corner.longitude) * (point.latitude - corner.latitude)
+                    / (other.latitude - corner.latitude)
+                    + corner.longitude
+        {
+            inside = !inside;
+        }
+        previous = index;
+    }
+    inside
+}
+
+/// The degrees between which the corners lie.
+fn box_around(corners: &[Point]) -> Area {
+    let mut area = Area {
+        longitude: (f64::INFINITY, f64::NEG_INFINITY),
+        latitude: (f64::INFINITY, f64::NEG_INFINITY),
+    };
+    for corner in corners {
+        area.longitude.0 = area.longitude.0.min(corner.longitude);
+        area.longitude.1 = area.longitude.1.max(corner.longitude);
+        area.latitude.0 = area.latitude.0.min(corner.latitude);
+        area.latitude.1 = area.latitude.1.max(corner.latitude);
+    }
+    area
+}
+
 impl Shape {
     /// The distance from the centre, if the place lies within.
     pub fn distance_within(&self, point: Point) -> Option<f64> {
-        match self.extent {
-            Extent::Radius(radius) => {
+        match &self.extent {
+            Extent::Polygon(corners) => is_inside(corners, point).then(|| distance_meters(self.center, point)),
+            &Extent::Radius(radius) => {
                 let distance = distance_meters(self.center, point);
                 (distance <= radius * self.unit_meters).then_some(distance)
             }
-            Extent::Box { width, height } => {
+            &Extent::Box { width, height } => {
                 let (width, height) = (width * self.unit_meters, height * self.unit_meters);
                 let beside = Point {
                     longitude: self.center.longitude,
@@ -77,7 +138,11 @@ impl Shape {
 
     /// Where all places within lie: what is outside of it need not be measured.
     pub fn window(&self) -> Window {
-        let (half_width, half_height) = self.reach_meters();
+        let (half_width, half_height) = match &self.extent {
+            Extent::Polygon(corners) => return Window::around(&widened(box_around(corners))),
+            &Extent::Radius(radius) => self.reach_meters(2.0 * radius, 2.0 * radius),
+            &Extent::Box { width, height } => self.reach_meters(width, height),
+        };
         let Point { longitude, latitude } = self.center;
         let latitude_reach = degrees(half_height / GLOBE_RADIUS_METERS) + ROUNDING_DEGREES;
         let longitude_reach = longitude_reach(half_width, latitude.abs() + latitude_reach) + ROUNDING_DEGREES;
@@ -92,28 +157,45 @@ impl Shape {
         })
     }
 
-    /// Half of the shape's width and height, in meters.
-    fn reach_meters(&self) -> (f64, f64) {
-        match self.extent {
-            Extent::Radius(radius) => (self.unit_meters * radius, self.unit_meters * radius),
-            Extent::Box { width, height } => (self.unit_meters * (width / 2.0), self.unit_meters * (height / 2.0)),
-        }
+    /// Half of a width and a height, in meters.
+    fn reach_meters(&self, width: f64, height: f64) -> (f64, f64) {
+        (self.unit_meters * (width / 2.0), self.unit_meters * (height / 2.0))
     }
 
     /// The distance to the furthest place within, in meters.
     fn radius_meters(&self) -> f64 {
-        match self.extent {
-            Extent::Radius(radius) => radius * self.unit_meters,
-            Extent::Box { width, height } => {
+        match &self.extent {
+            Extent::Polygon(corners) => self.furthest_meters(&box_around(corners)),
+            &Extent::Radius(radius) => radius * self.unit_meters,
+            &Extent::Box { width, height } => {
                 let diagonal = ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt();
                 diagonal * self.unit_meters
             }
         }
     }
 
-    /// The degrees between which the shape lies. Meridians draw together towards the pole, so the end nearer to it counts.
+    /// The distance to the furthest corner of an area.
+    fn furthest_meters(&self, area: &Area) -> f64 {
+        let (west, east) = area.longitude;
+        let (south, north) = area.latitude;
+        let corners = [(west, north), (east, north), (west, south), (east, south)];
+        let distances =
+            corners.map(|(longitude, latitude)| distance_meters(self.center, Point { longitude, latitude }));
+        distances.into_iter().fold(0.0, f64::max)
+    }
+
+    /// The degrees between which the shape lies.
     fn bounds(&self) -> Area {
-        let (half_width, half_height) = self.reach_meters();
+        match &self.extent {
+            Extent::Polygon(corners) => box_around(corners),
+            &Extent::Radius(radius) => self.bounds_of(2.0 * radius, 2.0 * radius),
+            &Extent::Box { width, height } => self.bounds_of(width, height),
+        }
+    }
+
+    /// Meridians draw together towards the pole, so the end nearer to it counts.
+    fn bounds_of(&self, width: f64, height: f64) -> Area {
+        let (half_width, half_height) = self.reach_meters(width, height);
         let Point { longitude, latitude } = self.center;
         let latitude_reach = degrees(half_height / GLOBE_RADIUS_METERS);
         let polar = if latitude < 0.0 {
@@ -132,9 +214,16 @@ impl Shape {
     pub fn cells(&self) -> Vec<Cell> {
         const BESIDE: [(i8, i8); 8] = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
         let bounds = self.bounds();
-        let mut cell = self.center.cell(step_of(self.radius_meters(), self.center.latitude));
-        if cell.step > 1 && !reaches(cell, &bounds) {
-            cell = self.center.cell(cell.step - 1);
+        // The centre of a polygon may be far from its sides' middle, so that one step back is not always enough.
+        let (center, steps_back_max) = match self.extent {
+            Extent::Polygon(_) => (self.center.within_map(), STEPS_MAX),
+            _ => (self.center, 1),
+        };
+        let mut cell = center.cell(step_of(self.radius_meters(), center.latitude));
+        for _ in 0..steps_back_max {
+            if cell.step > 1 && !reaches(cell, &bounds) {
+                cell = center.cell(cell.step - 1);
+            }
         }
         let mut cells = vec![cell];
         for (east, north) in BESIDE {
@@ -146,6 +235,14 @@ impl Shape {
             }
         }
         cells
+    }
+}
+
+fn widened(area: Area) -> Area {
+    let widened = |(from, to): (f64, f64)| (from - ROUNDING_DEGREES, to + ROUNDING_DEGREES);
+    Area {
+        longitude: widened(area.longitude),
+        latitude: widened(area.latitude),
     }
 }
 

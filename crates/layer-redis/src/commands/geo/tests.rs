@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use quartet_wire_resp::Value;
 
 use super::hash::Point;
-use super::shape::{Extent, Shape};
+use super::shape::{Extent, Shape, centroid};
 use crate::testing::{Connection, Fixture, show};
 
 fn place() -> impl Strategy<Value = Point> {
@@ -38,11 +38,19 @@ fn search(connection: &mut Connection, shape: &Shape, options: &[&str]) -> Vec<S
         longitude.to_string(),
         latitude.to_string(),
     ];
-    match shape.extent {
-        Extent::Radius(radius) => words.extend(["BYRADIUS".into(), radius.to_string()]),
-        Extent::Box { width, height } => words.extend(["BYBOX".into(), width.to_string(), height.to_string()]),
+    match &shape.extent {
+        Extent::Radius(radius) => words.extend(["BYRADIUS".into(), radius.to_string(), "m".into()]),
+        Extent::Box { width, height } => {
+            words.extend(["BYBOX".into(), width.to_string(), height.to_string(), "m".into()]);
+        }
+        Extent::Polygon(corners) => {
+            words.truncate(2);
+            words.extend(["BYPOLYGON".into(), corners.len().to_string()]);
+            for corner in corners {
+                words.extend([corner.longitude.to_string(), corner.latitude.to_string()]);
+            }
+        }
     }
-    words.push("m".into());
     words.extend(options.iter().map(|word| word.to_string()));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match connection.run(&words) {
@@ -88,6 +96,22 @@ proptest! {
         found.sort();
         let mut expected = expected;
         expected.sort();
+        prop_assert_eq!(found, expected);
+    }
+
+    /// Also where the sides cross, where the corners' middle lies outside, and around the poles.
+    #[test]
+    fn polygons_find_every_place_within(corners in prop::collection::vec(place(), 3..9), places in prop::collection::vec(place(), 1..200)) {
+        let shape = Shape { center: centroid(&corners), extent: Extent::Polygon(corners), unit_meters: 1.0 };
+        let mut connection = Fixture::new().connect();
+        for (index, place) in places.iter().enumerate() {
+            let (longitude, latitude) = (place.longitude.to_string(), place.latitude.to_string());
+            connection.run(&["GEOADD", "g", &longitude, &latitude, &index.to_string()]);
+        }
+        let mut expected = every(&places, &shape);
+        let mut found = search(&mut connection, &shape, &["ASC"]);
+        expected.sort();
+        found.sort();
         prop_assert_eq!(found, expected);
     }
 
