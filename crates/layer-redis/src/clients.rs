@@ -60,7 +60,7 @@ pub struct Queue {
 /// A key under WATCH.
 pub struct Watched {
     pub db: u8,
-    pub name: Vec<u8>,
+    pub name: Arc<[u8]>,
     pub id: WatchId,
     /// Set once the key was touched.
     pub touched: Arc<AtomicBool>,
@@ -105,6 +105,17 @@ impl ClientState {
 }
 
 impl ClientState {
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.shared.db.store(db, Ordering::Relaxed);
+    }
+
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        let number = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        self.shared.resp.store(number, Ordering::Relaxed);
+    }
+
     /// The connection is this user's from now on.
     pub fn become_user(&mut self, user: Arc<User>) {
         *self.shared.user.lock() = Some(user.clone());
@@ -132,7 +143,8 @@ pub struct Client {
     pub resp: AtomicU8,
     /// Number of queued requests plus one while in MULTI; zero outside.
     pub multi: AtomicU64,
-    pub watch_count: AtomicU64,
+    /// Database and name of each key under WATCH.
+    pub watched_keys: Mutex<Vec<(u8, Arc<[u8]>)>>,
     pub blocked: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
@@ -405,7 +417,7 @@ impl Clients {
             db: AtomicU8::new(0),
             resp: AtomicU8::new(2),
             multi: AtomicU64::new(0),
-            watch_count: AtomicU64::new(0),
+            watched_keys: Mutex::default(),
             blocked: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),

@@ -3,16 +3,21 @@
 //! Queued requests run in one engine transaction. As in Redis an error of one command does not take the others back; each
 //! command validates before it writes, so its own effects are all or none. WATCH registers with the engine's change
 //! notification; a key touched since, or expired since, makes EXEC answer null.
+//!
+//! A queue that takes long is taken back and run again where it may, as a script that takes long is.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_engine::{Home, WatchId};
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Protocol};
 
+use crate::acl::User;
 use crate::clients::{ClientState, Queue, Watched};
 use crate::command::*;
+use crate::commands::scripting::budget::{Bounds, RunningScript, SHORT_MICROS, Stop};
+use crate::commands::scripting::libraries;
 use crate::context::Context;
 use crate::keyspace::key_row;
 use crate::{commands, session};
@@ -127,33 +132,105 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     }
     // The connection is shown behind EXEC, not in the last command that it ran.
     let exec_index = context.client.shared.last_command_index();
-    let outcome = run_queue(context, &queue);
-    // Whoever has to run it again needs the queue and the watches once more.
-    if outcome.is_err() {
+    let before = Before::of(context.client);
+    let stopped = run_queue(context, &queue);
+    // Whoever has to run it again needs the queue, the watches and the connection as they were.
+    if stopped == Some(Stop::Overrun) {
         context.client.multi = Some(queue);
+        before.restore(context.client);
         return Err(Failure::Overrun);
     }
     abandon(context);
     context.client.shared.note_command(exec_index);
-    Ok(())
+    match stopped {
+        None => Ok(()),
+        Some(Stop::Killed) => Err("EXECABORT Transaction discarded because of: it was ended by SCRIPT KILL".into()),
+        Some(_) => Err("EXECABORT Transaction discarded because of: max transaction duration exceeded".into()),
+    }
 }
 
-fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Result<(), session::Overrun> {
+/// What a queued command may change of its connection, and what is not the transaction's to take back.
+struct Before {
+    db: u8,
+    protocol: Protocol,
+    authenticated: bool,
+    user: Arc<User>,
+    caching: Option<bool>,
+    sleep_micros: u64,
+}
+
+impl Before {
+    fn of(client: &ClientState) -> Before {
+        Before {
+            db: client.db,
+            protocol: client.protocol,
+            authenticated: client.authenticated,
+            user: client.user.clone(),
+            caching: client.caching,
+            sleep_micros: client.sleep_micros,
+        }
+    }
+
+    fn restore(self, client: &mut ClientState) {
+        client.select(self.db);
+        client.speak(self.protocol);
+        client.authenticated = self.authenticated;
+        client.become_user(self.user);
+        client.caching = self.caching;
+        client.sleep_micros = self.sleep_micros;
+    }
+}
+
+/// Runs the queue, on the connection's own thread for a short time only. What is returned is why it did not end.
+fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
+    let layer = context.layer;
+    if !context.client.may_take_long {
+        return run_each(context, queue, &|micros| {
+            (micros >= SHORT_MICROS).then_some(Stop::Overrun)
+        });
+    }
+    let bounds = Bounds::of(layer);
+    let outer = layer.long_scripts.begin(RunningScript {
+        database: layer.space.database,
+        name: "exec".to_owned(),
+        is_function: false,
+        command: vec![b"exec".to_vec()],
+        started_micros: layer.engine.now_micros(),
+        library_counts: libraries::count(context.tx),
+    });
+    let stopped = run_each(context, queue, &|micros| layer.long_scripts.look(micros, &bounds));
+    layer.long_scripts.end(outer);
+    stopped
+}
+
+/// Runs the queue until `stop` says so, which is told for how long it has run: since its first command was done, which needs no
+/// look at the clock.
+fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> Option<Stop>) -> Option<Stop> {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
-    let mut outcome = Ok(());
+    let mut left = queue.requests.len();
+    let (mut stopped, mut first_done_micros) = (None, None);
     session::each_request(&queue.requests, &mut |arguments| {
         let command = commands::find(arguments).expect("a queued command was found once");
-        outcome = session::call_queued(context, command, arguments);
-        match outcome {
-            // The whole transaction will be refused.
-            Ok(()) if context.reply.is_full() || context.tx.is_too_large() => ControlFlow::Break(()),
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+        if session::call_queued(context, command, arguments).is_err() {
+            stopped = Some(Stop::Overrun);
+            return ControlFlow::Break(());
+        }
+        // The whole transaction will be refused.
+        if context.reply.is_full() || context.tx.is_too_large() {
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        let done_micros = context.client.shared.last_active_micros.load(Ordering::Relaxed);
+        let since_micros = done_micros.saturating_sub(*first_done_micros.get_or_insert(done_micros));
+        stopped = stop(since_micros).filter(|_| left > 0);
+        match stopped {
+            None => ControlFlow::Continue(()),
+            Some(_) => ControlFlow::Break(()),
         }
     });
     context.in_exec = false;
-    outcome
+    stopped
 }
 
 fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
@@ -187,7 +264,7 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
             .client
             .watched
             .iter()
-            .any(|watched| watched.db == db && watched.name == name)
+            .any(|watched| watched.db == db && *watched.name == *name)
         {
             continue;
         }
@@ -198,19 +275,16 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         let id = context
             .tx
             .watch_key(&row, Arc::new(move |_: &[u8]| flag.store(true, Ordering::Relaxed)));
+        let name: Arc<[u8]> = name.into();
+        context.client.shared.watched_keys.lock().push((db, name.clone()));
         context.client.watched.push(Watched {
             db,
-            name: name.to_vec(),
+            name,
             id,
             touched,
             was_expired,
         });
     }
-    context
-        .client
-        .shared
-        .watch_count
-        .store(context.client.watched.len() as u64, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
@@ -230,7 +304,10 @@ fn forget_watches(context: &mut Context<'_, '_>) {
 /// The connection watches nothing any more; what is returned is still to be unregistered.
 pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
     client.watched_blindly = false;
-    client.shared.watch_count.store(0, Ordering::Relaxed);
+    if client.watched.is_empty() {
+        return Vec::new();
+    }
+    client.shared.watched_keys.lock().clear();
     client.watched.drain(..).map(|watched| watched.id).collect()
 }
 

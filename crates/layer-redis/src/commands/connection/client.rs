@@ -201,7 +201,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
         String::from_utf8_lossy(&user.name),
         tracking::redirection(client),
         client.resp.load(Ordering::Relaxed),
-        client.watch_count.load(Ordering::Relaxed),
+        client.watched_keys.lock().len(),
         details.library_name,
         details.library_version,
         details.capabilities(),

@@ -84,14 +84,9 @@ fn select(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
         return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
     }
     let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
-    select_db(context.client, db.ok_or(errors::DB_OUT_OF_RANGE)?);
+    context.client.select(db.ok_or(errors::DB_OUT_OF_RANGE)?);
     context.reply.ok();
     Ok(())
-}
-
-fn select_db(client: &mut ClientState, db: u8) {
-    client.db = db;
-    client.shared.db.store(db, Ordering::Relaxed);
 }
 
 fn auth(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -227,10 +222,8 @@ fn parse_greeting(arguments: Arguments<'_>) -> Result<Greeting<'_>, Failure> {
 }
 
 fn set_protocol(client: &mut ClientState, reply: &mut Reply<'_>, protocol: Protocol) {
-    client.protocol = protocol;
+    client.speak(protocol);
     reply.set_protocol(protocol);
-    let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
-    client.shared.resp.store(version, Ordering::Relaxed);
 }
 
 fn write_greeting(client: &ClientState, reply: &mut Reply<'_>) {
@@ -263,7 +256,7 @@ fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
 
 /// RESET of a connection that watches nothing and listens to nothing. Needs no lock.
 pub fn begin_anew(layer: &Redis, client: &mut ClientState, reply: &mut Reply<'_>) {
-    select_db(client, 0);
+    client.select(0);
     set_protocol(client, reply, Protocol::Resp2);
     let shared = client.shared.clone();
     layer.clients.set_monitor(&shared, false);

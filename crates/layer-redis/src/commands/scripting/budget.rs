@@ -1,6 +1,6 @@
-//! What a running script may use, and who may stop it.
+//! What a running script may use, and who may stop it; and a long transaction as well.
 //!
-//! A script begins on the connection's own thread. If it is not done soon it is taken back and begun again on a thread that
+//! A script, and the queue of a transaction, begins on the connection's own thread. If it is not done soon it is taken back and begun again on a thread that
 //! may take long ([`Limit::Long`]), so that the others are answered: nobody has seen what was taken back. There it is
 //! `busy` once it exceeds `busy-reply-threshold`; everybody else is told so, and SCRIPT KILL may end it until it writes.
 
@@ -12,8 +12,10 @@ use parking_lot::Mutex;
 use quartet_engine::Engine;
 use quartet_model::DatabaseId;
 
-/// How long a script may keep the thread that serves the connections.
-const SHORT_MICROS: u64 = 25_000;
+use crate::Redis;
+
+/// How long a script or a transaction may keep the thread that serves the connections.
+pub const SHORT_MICROS: u64 = 25_000;
 /// How long a library may take to register its functions.
 const LOAD_MICROS: u64 = 500_000;
 /// Memory that one script of the default database may take, in bytes. One script runs at a time, so it is a database's as well.
@@ -21,7 +23,7 @@ pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
-/// The long script of the partition, if one runs: all databases of the partition share this, as they share the lock. Others
+/// The long script or transaction of the partition, if one runs: all databases of the partition share this, as they share the lock. Others
 /// look at it without the lock.
 #[derive(Default)]
 pub struct LongScripts {
@@ -56,15 +58,33 @@ pub enum NotKilled {
 }
 
 impl LongScripts {
-    pub fn begin(&self, script: RunningScript) {
+    /// What is returned is what runs around this, and [`LongScripts::end`] wants it back.
+    pub fn begin(&self, script: RunningScript) -> Outer {
         self.kill.store(false, Ordering::SeqCst);
         self.wrote.store(false, Ordering::SeqCst);
-        *self.running.lock() = Some(script);
+        Outer(self.running.lock().replace(script))
     }
 
-    pub fn end(&self) {
-        *self.running.lock() = None;
+    pub fn end(&self, outer: Outer) {
+        *self.running.lock() = outer.0;
         self.busy.store(false, Ordering::SeqCst);
+        // Whoever killed the script meant no more than that; and a transaction can be taken back whatever it has written.
+        self.kill.store(false, Ordering::SeqCst);
+        self.wrote.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether what has run for so long must end, and why. Called often; others learn from it that they are kept waiting.
+    pub fn look(&self, micros: u64, bounds: &Bounds) -> Option<Stop> {
+        if bounds.busy_micros.is_some_and(|busy_micros| micros >= busy_micros) {
+            self.busy.store(true, Ordering::SeqCst);
+        }
+        if self.abandon.load(Ordering::SeqCst) {
+            return Some(Stop::Overrun);
+        }
+        if bounds.micros_max.is_some_and(|micros_max| micros >= micros_max) {
+            return Some(Stop::TooLong);
+        }
+        self.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
     }
 
     /// Not once it is killed: then it ends at its next look at the clock, and the others wait for that.
@@ -105,16 +125,37 @@ impl LongScripts {
     }
 }
 
+/// What ran long when something else began within it: the transaction around a script, if there is one.
+pub struct Outer(Option<RunningScript>);
+
+/// How long what runs long may take.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    /// It counts as busy after so long; `None`: never.
+    busy_micros: Option<u64>,
+    /// It is ended after so long; `None`: never.
+    micros_max: Option<u64>,
+}
+
+impl Bounds {
+    pub fn of(layer: &Redis) -> Bounds {
+        let threshold_ms = layer.config.busy_reply_threshold.load(Ordering::Relaxed);
+        Bounds {
+            busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
+            micros_max: layer.gate.as_ref().map(|gate| gate.script_micros_max()),
+        }
+    }
+}
+
 /// How long the present run may take.
 #[derive(Clone)]
 pub enum Limit {
     /// Then it is begun again as a long one.
     Short,
-    /// Until it is killed, or for `micros_max`. It counts as busy after `busy_micros`; `None`: never.
+    /// Until it is killed, or as long as the bounds say.
     Long {
         scripts: Arc<LongScripts>,
-        busy_micros: Option<u64>,
-        micros_max: Option<u64>,
+        bounds: Bounds,
     },
     Load,
 }
@@ -187,22 +228,7 @@ impl Run {
         match &self.limit {
             Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::Overrun),
             Limit::Load => (micros >= LOAD_MICROS).then_some(Stop::LoadTimeout),
-            Limit::Long {
-                scripts,
-                busy_micros,
-                micros_max,
-            } => {
-                if busy_micros.is_some_and(|busy_micros| micros >= busy_micros) {
-                    scripts.busy.store(true, Ordering::SeqCst);
-                }
-                if scripts.abandon.load(Ordering::SeqCst) {
-                    return Some(Stop::Overrun);
-                }
-                if micros_max.is_some_and(|micros_max| micros >= micros_max) {
-                    return Some(Stop::TooLong);
-                }
-                scripts.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
-            }
+            Limit::Long { scripts, bounds } => scripts.look(micros, bounds),
         }
     }
 }

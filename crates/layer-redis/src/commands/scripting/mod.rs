@@ -23,13 +23,12 @@ mod structs;
 #[cfg(test)]
 mod tests;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use quartet_engine::Home;
 use quartet_wire_resp::{Args, Arguments, Protocol};
 
 use self::bridge::Bridge;
-use self::budget::{Limit, NotKilled, RunningScript};
+use self::budget::{Bounds, Limit, NotKilled, Outer, RunningScript};
 use self::conversion::AnswerWriter;
 pub use self::interpreter::Log;
 use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
@@ -139,6 +138,17 @@ pub const COMMANDS: &[Command] = &[
                 "O(1)",
                 "Ends the script that is running, if it has not written yet.",
                 script_kill,
+            ),
+            command(
+                "script|show",
+                3,
+                NOSCRIPT,
+                NO_KEYS,
+                Group::Scripting,
+                "8.0.0",
+                "O(1)",
+                "Returns the text of a cached script.",
+                script_show,
             ),
             command(
                 "script|debug",
@@ -292,27 +302,27 @@ impl Run<'_> {
         let host = Host::of(layer);
         with_interpreter(|interpreter| {
             prepare(interpreter, &host)?;
-            let limit = self.limit(context, chunk);
+            let (limit, outer) = self.limit(context, chunk);
             let mut bridge = self.bridge(context, interpreter);
-            let long = bridge.long.is_some();
             let outcome = interpreter.run(chunk, &self.keys, &self.values, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
             context.client.sleep_micros += slept_micros;
-            if long {
-                layer.long_scripts.end();
+            if let Some(outer) = outer {
+                layer.long_scripts.end(outer);
             }
             self.answer(context, interpreter, outcome, protocol)
         })
     }
 
-    fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> Limit {
+    /// How long the script may take, and, if that is long, what was running long around it.
+    fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> (Limit, Option<Outer>) {
         let layer = context.layer;
         if !context.client.may_take_long {
-            return Limit::Short;
+            return (Limit::Short, None);
         }
         let scripts = layer.long_scripts.clone();
-        scripts.begin(RunningScript {
+        let outer = scripts.begin(RunningScript {
             database: layer.space.database,
             name: chunk.name(),
             is_function: self.is_function,
@@ -320,12 +330,11 @@ impl Run<'_> {
             started_micros: layer.engine.now_micros(),
             library_counts: libraries::count(context.tx),
         });
-        let threshold_ms = layer.config.busy_reply_threshold.load(Ordering::Relaxed);
-        Limit::Long {
+        let limit = Limit::Long {
             scripts,
-            busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
-            micros_max: layer.gate.as_ref().map(|gate| gate.script_micros_max()),
-        }
+            bounds: Bounds::of(layer),
+        };
+        (limit, Some(outer))
     }
 
     fn bridge<'a, 't>(&'a self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
@@ -410,6 +419,13 @@ fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         let found = find_cached(context.layer, digest).is_ok();
         context.reply.integer(i64::from(found));
     }
+    Ok(())
+}
+
+/// Valkey's own, since its version 8.
+fn script_show(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let script = find_cached(context.layer, &arguments[2])?;
+    context.reply.bulk(&script.body);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::command::After;
+use crate::long_run::LongRun;
 use crate::testing::{Connection, Fixture, show};
 
 fn eval(connection: &mut Connection, script: &str) -> String {
@@ -303,4 +304,110 @@ fn a_long_script_takes_effect_once() {
     assert_eq!(out, b"*1\r\n:2\r\n");
     assert!(answers[0].starts_with("!UNKILLABLE"), "{answers:?}");
     assert!(!layer.scripts_call_all.load(Ordering::Relaxed));
+}
+
+/// A transaction whose reads are heavy: 60 of them take far longer than the clock needs to pass every bound.
+fn heavy_transaction(before: &[&[&str]]) -> Vec<u8> {
+    let mut request = Vec::new();
+    quartet_wire_resp::encode_command(&["MULTI"], &mut request);
+    before
+        .iter()
+        .for_each(|words| quartet_wire_resp::encode_command(words, &mut request));
+    for _ in 0..55 {
+        quartet_wire_resp::encode_command(&["SORT", "list", "BY", "none*", "LIMIT", "0", "1"], &mut request);
+    }
+    quartet_wire_resp::encode_command(&["EXEC"], &mut request);
+    request
+}
+
+fn fill_list(connection: &mut Connection) {
+    let numbers: Vec<String> = (0..20_000).map(|number: u32| number.to_string()).collect();
+    let mut words = vec!["RPUSH", "list"];
+    words.extend(numbers.iter().map(String::as_str));
+    connection.run(&words);
+}
+
+/// The transaction's first run ends early; returned is the second, which has not begun.
+fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -> Box<LongRun> {
+    let received = in_background(fixture, || {}, || connection.session.receive(request, &mut Vec::new()));
+    match received.after {
+        Some(After::Script(run)) => run,
+        other => panic!("the transaction ended: {other:?}"),
+    }
+}
+
+/// A transaction of many heavy reads kept the connection's thread for as long as it took. It is taken back and run again where
+/// it may take long, from the state that the connection had before.
+#[test]
+fn a_long_transaction_takes_effect_once() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("CONFIG SET busy-reply-threshold 0 => OK");
+    fill_list(&mut connection);
+    let request = heavy_transaction(&[
+        &["INCR", "count"],
+        &["SELECT", "3"],
+        &["INCR", "count"],
+        &["SELECT", "0"],
+        &["PING"],
+    ]);
+    let mut run = begin_heavy(&fixture, &mut connection, &request);
+    let mut other = fixture.connect();
+    assert_eq!(
+        show(&other.run(&["GET", "count"])),
+        "nil",
+        "nothing of the first run is seen"
+    );
+    let run = in_background(
+        &fixture,
+        || {},
+        || {
+            run.run();
+            run
+        },
+    );
+    let mut out = Vec::new();
+    connection.session.take_back(*run, &mut out);
+    assert!(
+        out.starts_with(b"*60\r\n:1\r\n+OK\r\n:1\r\n+OK\r\n"),
+        "{}",
+        String::from_utf8_lossy(&out)
+    );
+    other.check("GET count => 1\nSELECT 3 => OK\nGET count => 1");
+    assert!(!fixture.layer.long_scripts.is_busy());
+    connection.check("PING => PONG\nEXEC => !ERR EXEC without MULTI");
+}
+
+/// Others are told that it keeps them waiting, and may end it: nothing of it stays, whatever it has written.
+#[test]
+fn a_long_transaction_is_killed() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("CONFIG SET busy-reply-threshold 1 => OK");
+    fill_list(&mut connection);
+    let request = heavy_transaction(&[&["INCR", "count"]]);
+    let mut run = begin_heavy(&fixture, &mut connection, &request);
+    let mut other = fixture.connect();
+    let (mut told, mut killed) = (String::new(), String::new());
+    let layer = fixture.layer.clone();
+    let poke = || {
+        if layer.long_scripts.is_busy() && killed.is_empty() {
+            told = show(&other.run(&["GET", "count"]));
+            killed = show(&other.run(&["SCRIPT", "KILL"]));
+        }
+    };
+    let run = in_background(&fixture, poke, || {
+        run.run();
+        run
+    });
+    let mut out = Vec::new();
+    connection.session.take_back(*run, &mut out);
+    assert!(told.starts_with("!BUSY"), "{told}");
+    assert_eq!(killed, "OK");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        "-EXECABORT Transaction discarded because of: it was ended by SCRIPT KILL\r\n"
+    );
+    other.check("GET count => nil\nSCRIPT KILL => !NOTBUSY No scripts in execution right now.");
+    connection.check("EXEC => !ERR EXEC without MULTI\nGET count => nil");
 }

@@ -2,12 +2,15 @@
 //! show what a Redis without work for them shows.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_wire_resp::Arguments;
+use rustc_hash::FxHashSet;
 
 use super::persistence::last_save_seconds;
 use crate::channels::Scope;
+use crate::clients::Client;
 use crate::command::*;
 use crate::commands::scripting::libraries;
 use crate::commands::table;
@@ -112,7 +115,7 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     let waiting = layer.blocking.counts();
     let blocked = waiting.clients + layer.pause.waiting.load(Ordering::Relaxed);
     let all = layer.clients.list();
-    let watching = all.iter().filter(|client| load(&client.watch_count) > 0).count();
+    let (watching, watched_keys) = watched(&all);
     let listening = all.iter().filter(|client| client.subscriptions.any()).count();
     line(out, "connected_clients", all.len());
     line(out, "cluster_connections", 0);
@@ -124,8 +127,21 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "pubsub_clients", listening);
     line(out, "watching_clients", watching);
     line(out, "clients_in_timeout_table", 0);
+    line(out, "total_watched_keys", watched_keys);
     line(out, "total_blocking_keys", waiting.keys);
     line(out, "total_blocking_keys_on_nokey", waiting.keys_if_gone);
+}
+
+/// How many connections watch keys, and how many keys they watch.
+fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
+    let mut keys = FxHashSet::default();
+    let mut watching = 0;
+    for client in clients {
+        let of_client = client.watched_keys.lock();
+        watching += usize::from(!of_client.is_empty());
+        keys.extend(of_client.iter().cloned());
+    }
+    (watching, keys.len())
 }
 
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
