@@ -61,6 +61,9 @@ pub enum After {
     Checkpoint,
     /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when that is done.
     SaveUsers,
+    /// Write the parameters that were changed to the configuration file with
+    /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
+    RewriteConfig,
     /// Shut the server down.
     Shutdown,
     /// Sleep for so many microseconds before the reply is sent.
@@ -77,6 +80,7 @@ impl std::fmt::Debug for After {
         formatter.write_str(match self {
             After::Checkpoint => "Checkpoint",
             After::SaveUsers => "SaveUsers",
+            After::RewriteConfig => "RewriteConfig",
             After::Shutdown => "Shutdown",
             After::Sleep { .. } => "Sleep",
             After::Migrate(_) => "Migrate",

@@ -67,7 +67,7 @@ use crate::commands::migration::Targets;
 use crate::commands::scripting::Log;
 use crate::commands::scripting::budget::LongScripts;
 use crate::commands::scripting::script::Scripts;
-use crate::config::Config;
+use crate::config::{Config, WriteParameters};
 use crate::cursors::Cursors;
 use crate::expiry::FoundExpired;
 use crate::gate::{Directory, Gate};
@@ -109,6 +109,8 @@ pub struct Redis {
     pub users: Users,
     /// Where users are kept beyond this process, if anywhere.
     pub user_file: Option<Box<dyn UserFile>>,
+    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
+    pub write_parameters: Option<Box<WriteParameters>>,
     /// So many hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     pub identity: Identity,
@@ -205,6 +207,7 @@ impl Redis {
             tracking: Tracking::default(),
             users: Users::default(),
             user_file: None,
+            write_parameters: None,
             secret_digits: None,
             identity,
             gate: None,
@@ -227,6 +230,14 @@ impl Redis {
             resources: Box::new(Resources::default),
             purge: || {},
         }
+    }
+
+    /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
+    pub fn rewrite_config(&self) -> Result<(), String> {
+        let Some(write) = &self.write_parameters else {
+            return Err("ERR The server is running without a config file".into());
+        };
+        write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
     }
 
     /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of

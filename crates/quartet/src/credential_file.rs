@@ -52,14 +52,19 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 
 /// The same without a checksum, for a file that others read.
 pub fn replace(path: &Path, line: &str) -> std::io::Result<()> {
+    replace_with_mode(path, line, 0o600)
+}
+
+/// The same with permissions of one's own.
+pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
-        .mode(0o600)
+        .mode(mode)
         .open(&partial)?;
-    file.write_all(line.as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&partial, path)?;
     fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()

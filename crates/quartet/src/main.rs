@@ -6,6 +6,7 @@ mod allocator;
 mod bench;
 mod check;
 mod cluster_file;
+mod config_file;
 mod credential_file;
 mod healthcheck;
 mod root_key;

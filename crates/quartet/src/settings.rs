@@ -1,13 +1,16 @@
 //! Raw settings: flags and environment over one TOML file over defaults, the file's keys named as the flags.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::Durability;
-use quartet_server::{Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, Targets, TlsFiles};
+use quartet_server::{ConfigFile, Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, Targets, TlsFiles};
 use serde::Deserialize;
+
+use crate::config_file::{self, ParameterValue};
 
 /// Where the data lies if nobody says otherwise.
 pub const DEFAULT_DATA: &str = "quartet-data";
@@ -117,6 +120,9 @@ pub struct ServeArguments {
     /// Format of the server's own log: text or json [default: text]
     #[arg(long, env = "QUARTET_LOG_FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
+    /// Parameters of Redis' CONFIG for the default database. They stand in the file only, where CONFIG REWRITE keeps them.
+    #[arg(skip)]
+    redis: BTreeMap<String, ParameterValue>,
 }
 
 impl ServeArguments {
@@ -168,6 +174,7 @@ impl ServeArguments {
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
             memory_bytes: self.memory_bytes.or(file.memory_bytes),
             log_format: self.log_format.or(file.log_format),
+            redis: file.redis,
         }
     }
 
@@ -226,12 +233,21 @@ impl ServeArguments {
             memory_bytes: self.memory_bytes,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,
-            config_file: self.config.as_ref().map(|path| absolute(path).display().to_string()),
+            config_file: self.config.as_ref().map(|path| ConfigFile {
+                path: absolute(path),
+                parameters: self.redis_parameters(),
+                write: config_file::write_parameters,
+            }),
         })
     }
 }
 
 impl ServeArguments {
+    fn redis_parameters(&self) -> Vec<(String, String)> {
+        let parameters = self.redis.iter();
+        parameters.map(|(name, value)| (name.clone(), value.text())).collect()
+    }
+
     fn keyvalue_limits(&self) -> KeyValueLimits {
         let mut limits = KeyValueLimits::default();
         if let Some(seconds) = self.keyvalue_read_seconds {

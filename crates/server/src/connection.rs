@@ -579,6 +579,13 @@ impl Connection {
                     self.replace_ok_by(&text);
                 }
             }
+            After::RewriteConfig => {
+                let layer = self.layer.clone();
+                let written = tokio::task::spawn_blocking(move || layer.rewrite_config()).await;
+                if let Ok(Err(text)) = written {
+                    self.replace_ok_by(&text);
+                }
+            }
             After::Shutdown => (self.layer.shutdown)(),
             After::Script(mut run) => {
                 let long_turn = self.player.begin_long().await;

@@ -59,6 +59,14 @@ impl LayerMaker {
         let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());
         layer.directory = Some(directory);
         self.settings.tell(&layer.config);
+        if let Some(file) = self.settings.config_file.clone() {
+            for (name, value) in &file.parameters {
+                let started = layer.config.start_with_file(name, value);
+                started.map_err(|reason| anyhow::anyhow!("{}: redis.{name}: {reason}", file.path.display()))?;
+            }
+            layer.decide_on_changes();
+            layer.write_parameters = Some(Box::new(move |parameters| (file.write)(&file.path, parameters)));
+        }
         if let Some(folder) = self.settings.data.folder() {
             read_users(&mut layer, folder)?;
         }

@@ -52,7 +52,7 @@ pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::commands::migration::Targets;
-pub use settings::{Credentials, Data, Listen, RestTokens, Settings};
+pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings};
 pub use tls::TlsFiles;
 
 use crate::bell::Porter;
@@ -462,7 +462,11 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
         started_micros: engine.now_micros(),
         startup_bytes,
         executable: resources::executable(),
-        config_file: settings.config_file.clone().unwrap_or_default(),
+        config_file: settings
+            .config_file
+            .as_ref()
+            .map(|file| file.path.display().to_string())
+            .unwrap_or_default(),
         keeps_data: settings.data != Data::Memory,
     }
 }

@@ -84,7 +84,17 @@ pub struct Settings {
     pub purge: fn(),
     /// Where the operator's MIGRATE may send keys.
     pub migration_targets: Targets,
-    pub config_file: Option<String>,
+    pub config_file: Option<ConfigFile>,
+}
+
+/// The file that the server was started with.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    pub path: PathBuf,
+    /// Parameters of Redis' CONFIG, with the values that they start with.
+    pub parameters: Vec<(String, String)>,
+    /// Gives parameters new values in the file at a path: CONFIG REWRITE.
+    pub write: fn(&Path, &[(&'static str, String)]) -> Result<(), String>,
 }
 
 /// Where a listener listens.

@@ -7,7 +7,7 @@
 pub mod table;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
@@ -23,6 +23,8 @@ macro_rules! parameters {
             $(pub $field: AtomicI64,)*
             /// By the parameter's first name: values that were set.
             texts: Mutex<BTreeMap<&'static str, String>>,
+            /// First names of the parameters that CONFIG SET has changed.
+            changed: Mutex<BTreeSet<&'static str>>,
         }
 
         impl Default for Config {
@@ -30,6 +32,7 @@ macro_rules! parameters {
                 Config {
                     $($field: AtomicI64::new($default),)*
                     texts: Mutex::default(),
+                    changed: Mutex::default(),
                 }
             }
         }
@@ -83,6 +86,10 @@ parameters! {
     acl_pubsub_allchannels = 0;
 }
 
+/// Gives parameters new values in the file that the server was started with, and leaves everything else of it as it is. The
+/// old file or the whole new one is there afterwards, whatever happens. The server supplies it: the layer touches no file.
+pub type WriteParameters = dyn Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync;
+
 /// A checked value, ready to be stored.
 pub struct Change {
     pub parameter: &'static Parameter,
@@ -121,6 +128,31 @@ impl Config {
             ));
         }
         Ok(Change { parameter, text })
+    }
+
+    /// Stores checked values that CONFIG SET brings.
+    pub fn change(&self, changes: Vec<Change>) {
+        self.changed
+            .lock()
+            .extend(changes.iter().map(|change| change.parameter.name));
+        self.apply(changes);
+    }
+
+    /// What CONFIG SET has changed, with the present values. Passwords are no part of it: users are kept by ACL SAVE.
+    pub fn changed(&self) -> Vec<(&'static str, String)> {
+        let names = self.changed.lock().clone();
+        let parameters = PARAMETERS.iter().filter(|parameter| names.contains(parameter.name));
+        let kept = parameters.filter(|parameter| !parameter.is_secret());
+        kept.map(|parameter| (parameter.name, self.text(parameter))).collect()
+    }
+
+    /// Sets a parameter as the configuration file does. The error says what is wrong with it.
+    pub fn start_with_file(&self, name: &str, value: &str) -> Result<(), String> {
+        let parameter = PARAMETERS.iter().find(|parameter| parameter.name == name);
+        let parameter = parameter.filter(|parameter| !parameter.is_secret());
+        let parameter = parameter.ok_or("there is no such parameter, or it cannot stand in a file")?;
+        self.apply(vec![self.check(parameter, value.as_bytes())?]);
+        Ok(())
     }
 
     /// Stores checked values.

@@ -237,6 +237,11 @@ impl Execution {
                     self.replace_ok_by(&text);
                 }
             }
+            After::RewriteConfig => {
+                if let Err(text) = layer.rewrite_config() {
+                    self.replace_ok_by(&text);
+                }
+            }
             After::Shutdown => (layer.shutdown)(),
             After::Script(mut run) => {
                 run.run();

@@ -79,7 +79,7 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         }
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
-    context.layer.config.apply(changes);
+    context.layer.config.change(changes);
     context.layer.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
@@ -127,10 +127,9 @@ fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// Parameters live as long as the process; what must outlive it belongs in the server's own settings.
 fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    if context.layer.identity.config_file.is_empty() {
+    if context.layer.write_parameters.is_none() {
         return Err("ERR The server is running without a config file".into());
     }
-    Err("ERR CONFIG REWRITE is not supported: Quartet never writes its configuration file".into())
+    Err(Failure::After(After::RewriteConfig))
 }
