@@ -5,7 +5,8 @@ acknowledged to it, and says HALFWAY when about half is done; the server is kill
 and port. The application goes on, checks that nothing acknowledged is lost, and says DONE with what it has counted. All run side by side,
 each with a server of its own, so that together they take no longer than the slowest.
 
-The Python applications run in the interpreter that runs this file, the others in node; `./test redis-apps` installs both.
+The Python applications run in the interpreter that runs this file, the others in node and in Java, whose jars are in the folder that
+QUARTET_TEST_JARS names; `./test redis-apps` installs everything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.server import Server, free_port  # noqa: E402
 
+JARS = Path(os.environ.get("QUARTET_TEST_JARS", HERE.parents[2] / "target" / "test" / "jars"))
+
+
+def java(program: str) -> list[str]:
+    """A program of one file, which Java compiles as it starts."""
+    lines = (HERE / "java" / "jars.sha256").read_text().splitlines()
+    class_path = ":".join(str(JARS / line.split("  ", 1)[1]) for line in lines)
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", class_path, f"java/{program}.java"]
+
+
 APPLICATIONS = {
     "celery": [sys.executable, "celery_tasks.py"],
     "rq": [sys.executable, "rq_jobs.py"],
@@ -29,6 +40,8 @@ APPLICATIONS = {
     "bull": ["node", "node/bull.js"],
     "rate-limiter-flexible": ["node", "node/limiter.js"],
     "socket.io": ["node", "node/socket_io.js"],
+    "redisson": java("RedissonApplication"),
+    "spring-data": java("SpringApplication"),
 }
 SECONDS_MAX = 80
 
