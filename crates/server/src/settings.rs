@@ -93,9 +93,11 @@ pub struct ConfigFile {
     pub path: PathBuf,
     /// Parameters of Redis' CONFIG, with the values that they start with.
     pub parameters: Vec<(String, String)>,
-    /// Gives parameters new values in the file at a path: CONFIG REWRITE.
-    pub write: fn(&Path, &[(&'static str, String)]) -> Result<(), String>,
+    pub write: WriteParameters,
 }
+
+/// Gives parameters new values in the file at a path: CONFIG REWRITE.
+pub type WriteParameters = fn(&Path, &[(&'static str, String)]) -> Result<(), String>;
 
 /// Where a listener listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
