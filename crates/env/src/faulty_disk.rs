@@ -5,6 +5,7 @@
 //!
 //! - `fail` makes the n-th operation of a kind from now fail, once. A failed sync leaves its sectors visible but clean, as
 //!   Linux does: a second sync would succeed without writing them, and a crash would take them back.
+//! - `lie_about_syncs` makes syncs of files do nothing and answer that they did.
 //! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in whole blocks. The space
 //!   of a removed file comes back when the directory has been synced.
 //! - `crash` drops what was not synced; `crash_keeping_some` keeps a random part of it, sector by sector, as a disk does
@@ -99,6 +100,8 @@ struct State {
     incarnation: u64,
     /// Operation, which one from now, how.
     faults: Vec<(Operation, u64, Fault)>,
+    /// Syncs of files answer, and carry nothing over.
+    lies: bool,
     /// Bytes that all files may take; none: as many as memory has.
     capacity: Option<u64>,
 }
@@ -155,6 +158,11 @@ impl FaultyDisk {
     /// True if a failure ordered with `fail` has not come up yet.
     pub fn fault_pending(&self) -> bool {
         !self.state.lock().faults.is_empty()
+    }
+
+    /// From now on a sync of a file answers that it is done, and does nothing.
+    pub fn lie_about_syncs(&self) {
+        self.state.lock().lies = true;
     }
 
     /// Lets all files together take so many bytes. What they take already stays.
@@ -504,12 +512,15 @@ impl File for FaultyFile {
     fn sync_data(&self) -> io::Result<()> {
         self.with(|state, id| {
             let fault = state.next_fault(Operation::Sync);
+            let lies = state.lies;
             let content = state.files.entry(id).or_default();
             if let Some(fault) = fault {
                 content.dirty.clear();
                 return Err(fault.error());
             }
-            content.sync();
+            if !lies {
+                content.sync();
+            }
             Ok(())
         })
     }

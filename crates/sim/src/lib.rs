@@ -1,0 +1,139 @@
+//! A whole engine on one thread, in a world that one seed decides: its disk fails and loses power, its time passes when the
+//! simulation says so, and its threads take steps in a seeded order. A judge that knows every commit looks on.
+//!
+//! A seed leads to the same hash each time: whatever fails here can be looked at again.
+
+mod model;
+mod random;
+mod runtime;
+mod workload;
+mod world;
+
+use quartet_model::Version;
+
+use crate::world::World;
+
+/// How one seed ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Of everything that was observed on the way: the same each time the seed is run.
+    pub hash: u64,
+    pub crashes: u64,
+}
+
+/// What the judge found.
+#[derive(Debug, thiserror::Error)]
+pub enum Violation {
+    #[error("version {} was acknowledged, and a crash left everything only up to {}", acknowledged.0, recovered.0)]
+    Lost { acknowledged: Version, recovered: Version },
+    #[error("a crash left version {}, which never committed", recovered.0)]
+    Unknown { recovered: Version },
+    #[error("version {} was given after {}", version.0, last.0)]
+    VersionAgain { version: Version, last: Version },
+    #[error("{} is not what was written last", String::from_utf8_lossy(key))]
+    State { key: Vec<u8> },
+    #[error("the accounts hold {found}, not {expected}")]
+    Money { found: u64, expected: u64 },
+    #[error("what was durable cannot be read back: {0}")]
+    Damage(String),
+    #[error("a transaction was refused: {0}")]
+    Refused(String),
+}
+
+/// A mistake made on purpose, for the judge to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The disk says that it has synced, and has not.
+    LyingDisk,
+    /// Clients are answered before what they wrote is durable.
+    EarlyAnswers,
+    /// Transactions are not judged by what they read.
+    UncertifiedReads,
+}
+
+/// Times that the engine is opened, and turns of clients in each of its lives, at most.
+const LIVES: u64 = 5;
+const TURNS_MAX: u64 = 120;
+
+/// Runs one seed.
+pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
+    let mut world = World::begin(seed, planted)?;
+    for _ in 0..LIVES {
+        live(&mut world)?;
+        match world.random.one_in(4) && !world.has_failed() {
+            true => world.restart()?,
+            false => world.crash()?,
+        }
+    }
+    world.audit()?;
+    Ok(Report {
+        hash: world.hash,
+        crashes: world.crashes,
+    })
+}
+
+/// One life of the engine, up to what ends it.
+fn live(world: &mut World) -> Result<(), Violation> {
+    world.open_accounts()?;
+    if world.random.one_in(2) {
+        world.order_fault();
+    }
+    let mut open = Vec::new();
+    for _ in 0..world.random.below(TURNS_MAX) {
+        if world.has_failed() {
+            break;
+        }
+        world.turn(&mut open)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_judge_finds_nothing() {
+        for seed in 0..50 {
+            run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        }
+    }
+
+    #[test]
+    fn a_seed_run_again_gives_the_same_hash() {
+        let mut hashes = std::collections::BTreeSet::new();
+        for seed in 0..10 {
+            let first = run(seed, None).unwrap();
+            assert_eq!(run(seed, None).unwrap(), first, "seed {seed}");
+            hashes.insert(first.hash);
+        }
+        assert_eq!(hashes.len(), 10);
+    }
+
+    /// How many of a few seeds show it.
+    fn found(planted: Planted, is_it: fn(&Violation) -> bool) -> usize {
+        let outcomes = (0..20).map(|seed| run(seed, Some(planted)));
+        outcomes.filter(|outcome| outcome.as_ref().is_err_and(is_it)).count()
+    }
+
+    #[test]
+    fn the_judge_finds_a_disk_that_lies_about_syncs() {
+        let is_it = |found: &Violation| matches!(found, Violation::Lost { .. } | Violation::Damage(_));
+        assert!(found(Planted::LyingDisk, is_it) > 0);
+    }
+
+    #[test]
+    fn the_judge_finds_answers_given_too_early() {
+        assert!(found(Planted::EarlyAnswers, |found| matches!(found, Violation::Lost { .. })) > 0);
+    }
+
+    #[test]
+    fn the_judge_finds_transactions_that_are_not_certified() {
+        assert!(
+            found(Planted::UncertifiedReads, |found| matches!(
+                found,
+                Violation::Money { .. }
+            )) > 0
+        );
+    }
+}
