@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use quartet_model::Version;
 
-use crate::Violation;
+use crate::judgement::Violation;
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 

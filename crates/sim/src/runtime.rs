@@ -189,8 +189,7 @@ mod tests {
             runtime.start("count", Box::new(step)).unwrap()
         });
         tasks.iter().for_each(|task| task.join());
-        let said = said.lock().clone();
-        said
+        said.lock().clone()
     }
 
     #[test]

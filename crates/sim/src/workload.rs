@@ -10,9 +10,9 @@ use quartet_engine::{
 };
 use quartet_model::{KeyRange, Version};
 
+use crate::judgement::{Planted, Violation};
 use crate::model::Write;
 use crate::world::{LAST, World};
-use crate::{Planted, Violation};
 
 const ACCOUNTS: u64 = 8;
 const OPENING_BALANCE: u64 = 100;

@@ -10,10 +10,10 @@ use quartet_env::{Fault, FaultyDisk, ManualClock, Operation, Runtime};
 use quartet_log::{FileLogOpener, FileLogOptions};
 use quartet_model::{DatabaseId, LayerId, Version};
 
+use crate::judgement::{Planted, Violation};
 use crate::model::{Model, Rows};
 use crate::random::{Random, mixed};
 use crate::runtime::SeededRuntime;
-use crate::{Planted, Violation};
 
 /// Where each transaction leaves its commit version, in the first eight bytes.
 pub const LAST: &[u8] = b"last";
@@ -229,7 +229,10 @@ impl World {
                 key: key.unwrap_or_default(),
             });
         }
-        let state = self.engine().state_hash(None);
+        let state = self
+            .engine()
+            .state_hash(None)
+            .map_err(|error| Violation::Refused(error.to_string()))?;
         self.observe(state as u64);
         Ok(())
     }

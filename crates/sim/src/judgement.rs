@@ -1,0 +1,33 @@
+//! What the judge may find, and the mistakes made on purpose for it to find.
+
+use quartet_model::Version;
+
+/// What the judge found.
+#[derive(Debug, thiserror::Error)]
+pub enum Violation {
+    #[error("version {} was acknowledged, and a crash left everything only up to {}", acknowledged.0, recovered.0)]
+    Lost { acknowledged: Version, recovered: Version },
+    #[error("a crash left version {}, which never committed", recovered.0)]
+    Unknown { recovered: Version },
+    #[error("version {} was given after {}", version.0, last.0)]
+    VersionAgain { version: Version, last: Version },
+    #[error("{} is not what was written last", String::from_utf8_lossy(key))]
+    State { key: Vec<u8> },
+    #[error("the accounts hold {found}, not {expected}")]
+    Money { found: u64, expected: u64 },
+    #[error("what was durable cannot be read back: {0}")]
+    Damage(String),
+    #[error("a transaction was refused: {0}")]
+    Refused(String),
+}
+
+/// A mistake made on purpose, for the judge to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The disk says that it has synced, and has not.
+    LyingDisk,
+    /// Clients are answered before what they wrote is durable.
+    EarlyAnswers,
+    /// Transactions are not judged by what they read.
+    UncertifiedReads,
+}
