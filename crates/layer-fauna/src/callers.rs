@@ -192,13 +192,16 @@ impl Fauna {
 
     /// Another database, another role. Only an admin may ask for that; a server for one of its documents.
     fn suffixed(&self, view: &mut View<'_>, caller: Caller, suffix: &str) -> Result<Caller> {
-        let Grant::Role(Value::String(own), _) = &caller.grant else {
-            return Err(unauthorized());
+        let own = match &caller.grant {
+            Grant::Role(Value::String(own), _) => own,
+            // What is asked for behind a token's secret is passed over (as in the original's code).
+            Grant::Token(_) => return Ok(caller),
+            _ => return Err(unauthorized()),
         };
         let (path, role) = suffix
             .split_once(':')
             .map_or((None, suffix), |(path, role)| (Some(path), role));
-        let asks_for_document = role.starts_with("@doc/") || role.starts_with("collections/");
+        let asks_for_document = document_of(role).is_some();
         if &**own != "admin" && !(&**own == "server" && path.is_none() && asks_for_document) {
             return Err(unauthorized());
         }
@@ -289,13 +292,18 @@ pub fn base_hash(secret: &str) -> [u8; 32] {
     secrets::hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
 }
 
+/// The document that a suffix names, in one of the ways of writing that.
+fn document_of(suffix: &str) -> Option<&str> {
+    let prefixes = ["@doc/", "collections/", "classes/"];
+    prefixes.iter().find_map(|prefix| suffix.strip_prefix(prefix))
+}
+
 fn suffix_grant(schema: &Schema, role: &str) -> Option<Grant> {
     if let Some(name) = role.strip_prefix("@role/") {
         schema.role(name)?;
         return Some(Grant::Role(Value::named(Native::Roles, name), None));
     }
-    let document = role.strip_prefix("@doc/").or_else(|| role.strip_prefix("collections/"));
-    let Some(document) = document else {
+    let Some(document) = document_of(role) else {
         return Some(Grant::Role(Value::string(role), None));
     };
     let (collection, id) = document.split_once('/')?;

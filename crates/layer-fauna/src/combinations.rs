@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Code, Errors, Result, Within};
+use crate::error::{Code, Errors, Result};
 use crate::evaluation::{Evaluation, wrong_type};
+use crate::functions::Kind;
 use crate::permitted::Readable;
 use crate::ranges::Range;
-use crate::sets::{CHUNK_MAX, Element, part};
+use crate::sets::{CHUNK_MAX, Element, as_set, part};
 use crate::value::{Set, Value};
 
 /// Elements of the source of a join.
@@ -29,9 +30,9 @@ impl Evaluation<'_> {
     pub fn union(&mut self, parts: &[Value], range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
         let (whole, count) = (range.widened(), limit.saturating_add(1));
         let mut largest: BTreeMap<Vec<u8>, Vec<Element>> = BTreeMap::new();
-        for (index, value) in parts.iter().enumerate() {
+        for value in parts {
             let groups = part(value).and_then(|part| self.groups(&part, &whole, backwards, count));
-            for group in groups.within_index(index)? {
+            for group in groups? {
                 let known = largest.entry(group[0].group().to_vec()).or_default();
                 if known.len() < group.len() {
                     *known = group;
@@ -226,7 +227,7 @@ impl Evaluation<'_> {
         let mut parts = Vec::new();
         let source = Readable::wholly(source.clone());
         self.each_element(&source, &mut |evaluation, element| {
-            let target = evaluation.joined_with(with, element.value()).within("with")?;
+            let target = evaluation.joined_with(with, element.value())?;
             parts.extend(evaluation.permitted(&target)?);
             match parts.len() < JOIN_SOURCE_MAX {
                 true => Ok(ControlFlow::Continue(())),
@@ -239,7 +240,13 @@ impl Evaluation<'_> {
     /// The set to which an element of a join's source leads.
     pub fn joined_with(&mut self, with: &Value, element: Value) -> Result<Arc<Set>> {
         match with {
-            Value::Query(closure) => part(&self.apply(closure, element)?),
+            Value::Query(closure) => {
+                let target = self.apply(closure, element).and_then(|target| match as_set(&target) {
+                    Some(set) => Ok(set),
+                    None => Err(Kind::Set.wrong(&target)),
+                });
+                target.map_err(|errors| errors.placed_at(&closure.lambda.place))
+            }
             Value::Ref(index) => Ok(Arc::new(Set::Match {
                 index: index.clone(),
                 terms: Some(element),

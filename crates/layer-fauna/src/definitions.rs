@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::authorization::CHANGE_PASSWORD;
 use crate::codec::{self, Names, storable};
 use crate::documents::{Place, Version, merge};
-use crate::error::{Code, Errors, Failure, Result, Within};
+use crate::error::{Code, Errors, Failure, Result, Step, Within};
 use crate::evaluation::Evaluation;
-use crate::expression::Parameters;
+use crate::expression::{Effect, Parameters};
 use crate::functions::writes::{check, shown, shown_new};
 use crate::maintenance::covered_documents;
 use crate::rows::{self, DatabaseNumber, Key};
@@ -183,7 +183,16 @@ fn index(definition: &mut Definition<'_>) {
     let partitions = flag(definition, "partitions")
         .filter(is_integer)
         .unwrap_or(Value::Int(partitions));
+    if let Value::Int(count) = partitions
+        && !(1..=8).contains(&count)
+    {
+        let description = format!("Value {count} is not in expected range 1 to 8.");
+        definition.refuse("partitions", "bounds error", &description);
+    }
     definition.put("partitions", partitions);
+    if definition.failures.is_empty() {
+        bindings(definition);
+    }
     definition.data_and_ttl();
 }
 
@@ -204,9 +213,23 @@ fn source(definition: &mut Definition<'_>) {
     }
     let is_databases =
         |value: &Value| matches!(value, Value::Ref(of) if of.target == Target::Native(Native::Databases));
-    let mut collections = source.one_or_many().iter().flat_map(collections_of);
-    if collections.any(is_databases) {
+    let collections: Vec<&Value> = source.one_or_many().iter().flat_map(collections_of).collect();
+    if collections.iter().any(|of| is_databases(of)) {
         return definition.refuse("source", "invalid reference", "Cannot read reference.");
+    }
+    let is_twice = |(at, of): (usize, &&Value)| collections[..at].iter().any(|other| crate::order::same(other, of));
+    let wildcards = collections.iter().filter(|of| is_text(of)).count();
+    if wildcards > 1 {
+        return definition.refuse("source", "multiple wildcards", "Too many wildcards.");
+    }
+    if collections.iter().enumerate().any(is_twice) {
+        let description = "A collection ref may only match one binding.";
+        return definition.refuse("source", "multiple bindings", description);
+    }
+    let has_bindings = |source: &Value| source.as_object().is_some_and(|fields| fields.get("fields").is_some());
+    if wildcards == 1 && collections.len() > 1 && !source.one_or_many().iter().any(has_bindings) {
+        let description = "Cannot mix collection refs and wildcards without providing bindings.";
+        return definition.refuse("source", "mixed wildcards", description);
     }
     // One source stands by itself.
     definition.put(
@@ -216,6 +239,37 @@ fn source(definition: &mut Definition<'_>) {
             _ => source,
         },
     );
+}
+
+/// What is computed of a source must be pure, and used.
+fn bindings(definition: &mut Definition<'_>) {
+    let components = ["terms", "values"].iter().filter_map(|key| definition.given(key));
+    let components = components.flat_map(Value::one_or_many).filter_map(Value::as_object);
+    let used: Vec<Arc<str>> = components
+        .filter_map(|fields| fields.string("binding").cloned())
+        .collect();
+    let mut failures = Vec::new();
+    let sources = definition.given("source").map_or(&[][..], Value::one_or_many);
+    for (source, fields) in sources.iter().enumerate() {
+        let bound = fields.as_object().and_then(|fields| fields.get("fields")?.as_object());
+        for (index, (name, value)) in bound.iter().flat_map(|bound| bound.entries.iter()).enumerate() {
+            let mut refuse = |code, description: &str| {
+                let path = ["source".into(), source.to_string(), "fields".into(), index.to_string()];
+                let path = path.iter().map(|step| Step::Name(step.as_str().into()));
+                failures.push(Failure {
+                    field: path.chain([Step::Name(name.clone())]).collect(),
+                    ..Failure::new(&[], code, description)
+                });
+            };
+            if matches!(value, Value::Query(closure) if closure.lambda.effect > Effect::Pure) {
+                refuse("invalid binding", "Field binding must be a pure unary function.");
+            }
+            if !used.contains(name) {
+                refuse("unused binding", "Source binding is not used as a term or value.");
+            }
+        }
+    }
+    definition.failures.extend(failures);
 }
 
 fn components(definition: &mut Definition<'_>, key: &'static str) {
@@ -781,10 +835,12 @@ fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -
     let index = evaluation.schema.compile_index(place.id, place.reference.id(), &fields);
     let several = fields.get("source").and_then(Value::as_items).is_some();
     let documents = covered_documents(evaluation, &index, &[], BUILD_AT_ONCE_MAX + 1);
-    let active = !several && documents.len() <= BUILD_AT_ONCE_MAX;
+    let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
+    // Whoever asks for that may read the index while it is being filled.
+    let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));
     let fields = fields.with("active", Value::Bool(active));
     note_form(evaluation.view.writing());
-    if active {
+    if at_once {
         for document in documents {
             evaluation.index_document(&index, &document)?;
         }
@@ -1097,21 +1153,23 @@ fn clear_later(evaluation: &mut Evaluation<'_>, prefix: &Key) {
 }
 
 pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> Result<Value> {
-    evaluation.permit_on("write", &Ref::native(Native::Databases), &[])?;
     let place = evaluation.resolve(from)?;
     let target = evaluation.resolve(to)?;
     let (ts, fields) = evaluation.live_fields(&place).ok_or_else(Errors::document_not_found)?;
     let mut above = Some(target.id);
     while let Some(number) = above {
         if number == place.id {
-            return Err(Errors::new(
-                Code::MoveDatabaseError,
-                "A database cannot be moved below itself.",
-            ));
+            let message = format!(
+                "Cannot move database '{}' into parent '{}': Cannot move database from ancestor to descendant.",
+                from.id(),
+                to.id()
+            );
+            return Err(Errors::new(Code::MoveDatabaseError, message));
         }
         let parent = evaluation.view.get(&Key::global(b'R').number(number).0);
         above = parent.map(|row| rows::number_at(&row, 0)).filter(|number| *number != 0);
     }
+    evaluation.permit("delete", &Ref::named(Native::Databases, from.id()), &[])?;
     let schema = evaluation.fauna.schema(&mut evaluation.view, DatabaseNumber(target.id));
     let moved = Place {
         schema,

@@ -78,6 +78,20 @@ impl Evaluation<'_> {
         Ok(schema)
     }
 
+    /// The way to a database from the one that is asked, if it is that one or below it.
+    pub fn scope_of(&mut self, mut database: DatabaseNumber) -> Option<Arc<[Arc<str>]>> {
+        let mut names: Vec<Arc<str>> = Vec::new();
+        while database != self.schema.database() {
+            let row = self.view.get_latest(&Key::global(b'R').number(database.0).0)?;
+            let parent = DatabaseNumber(rows::number_at(&row, 0));
+            let schema = self.fauna.schema(&mut self.view, parent);
+            names.push(codec::Names::name(schema.as_ref(), Native::Databases, database.0)?);
+            database = parent;
+        }
+        names.reverse();
+        Some(names.into())
+    }
+
     /// The number of a named thing, one made in this very transaction too.
     pub fn number_of(&mut self, schema: &Schema, kind: Native, name: &str) -> Option<u64> {
         let row = self.view.get(&rows::name(schema.database(), kind as u8, name).0)?;
@@ -335,6 +349,14 @@ impl Evaluation<'_> {
     /// An id that no document of this server has, rising with time.
     pub fn new_id(&mut self) -> u64 {
         self.fauna.new_id(self.now_micros)
+    }
+
+    /// The live version that writes see, whatever time is read at.
+    pub fn live_now(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
+        let at = std::mem::replace(&mut self.at, self.present);
+        let live = self.live(place);
+        self.at = at;
+        live
     }
 
     /// Writes are refused inside `at`.

@@ -139,6 +139,27 @@ pub struct Errors(pub Vec<Error>);
 
 pub type Result<T> = std::result::Result<T, Errors>;
 
+impl Error {
+    /// Adds a step to the places that are not whole, those of what caused it among them.
+    fn push(&mut self, step: &Step) {
+        if self.is_placed {
+            return;
+        }
+        if let Some(position) = &mut self.position {
+            position.push(step.clone());
+        }
+        for failure in self.failures.iter_mut().filter(|failure| failure.from_root) {
+            failure.field.insert(0, step.clone());
+        }
+        self.cause.iter_mut().for_each(|cause| cause.push(step));
+    }
+
+    fn place(&mut self) {
+        self.is_placed = true;
+        self.cause.iter_mut().for_each(Error::place);
+    }
+}
+
 impl Errors {
     pub fn new(code: Code, description: impl Into<String>) -> Errors {
         Errors(vec![Error {
@@ -193,14 +214,7 @@ impl Errors {
 
     /// Adds the part in which these errors arose.
     pub fn within(mut self, step: Step) -> Errors {
-        for error in self.0.iter_mut().filter(|error| !error.is_placed) {
-            if let Some(position) = &mut error.position {
-                position.push(step.clone());
-            }
-            for failure in error.failures.iter_mut().filter(|failure| failure.from_root) {
-                failure.field.insert(0, step.clone());
-            }
-        }
+        self.0.iter_mut().for_each(|error| error.push(&step));
         self
     }
 
@@ -219,8 +233,16 @@ impl Errors {
 
     /// Says that the positions are whole.
     pub fn placed(mut self) -> Errors {
-        self.0.iter_mut().for_each(|error| error.is_placed = true);
+        self.0.iter_mut().for_each(Error::place);
         self
+    }
+
+    /// Says that they arose at this place, given from the inside out, whatever is around the place of evaluation.
+    pub fn placed_at(self, place: &[Step]) -> Errors {
+        place
+            .iter()
+            .fold(self, |errors, step| errors.within(step.clone()))
+            .placed()
     }
 
     pub fn status(&self) -> u16 {

@@ -60,6 +60,8 @@ pub struct Evaluation<'a> {
     pub now_micros: u64,
     pub cost: Cost,
     pub patience: Patience,
+    /// The version of the API that the query speaks.
+    pub version: ApiVersion,
     /// What ended the query before its time.
     pub interrupted: Option<Errors>,
     /// The number of steps at which to look at the time.
@@ -130,6 +132,7 @@ impl<'a> Evaluation<'a> {
             now_micros,
             cost: Cost::default(),
             patience: Patience::unlimited(),
+            version: ApiVersion::V4,
             interrupted: None,
             next_look: 0,
             variables: Vec::new(),
@@ -267,8 +270,15 @@ impl<'a> Evaluation<'a> {
 
     fn at_time(&mut self, [time, body]: &[Expression; 2]) -> Result<Value> {
         let time = self.evaluate(time).within("at")?;
+        if !Kind::Moment.takes(&time) {
+            return Err(Kind::Moment.wrong(&time)).within("at");
+        }
         let at = self.moment(&time).within("at")?;
-        self.in_past(at, |evaluation| evaluation.evaluate(body)).within("expr")
+        match at.0 > self.now_micros {
+            true => self.evaluate(body),
+            false => self.in_past(at, |evaluation| evaluation.evaluate(body)),
+        }
+        .within("expr")
     }
 
     /// Evaluates as of a time. That of the query itself is the present, in which one may write.
@@ -307,8 +317,17 @@ impl<'a> Evaluation<'a> {
         }))
     }
 
-    /// Calls a lambda.
+    /// Calls a lambda. Errors are told as where its form is being evaluated.
     pub fn apply(&mut self, closure: &Closure, argument: Value) -> Result<Value> {
+        self.apply_telling(closure, argument, |errors| errors)
+    }
+
+    /// Calls a stored lambda: errors in its body have their place in it, wherever it is called.
+    pub fn apply_stored(&mut self, closure: &Closure, argument: Value) -> Result<Value> {
+        self.apply_telling(closure, argument, Errors::placed)
+    }
+
+    fn apply_telling(&mut self, closure: &Closure, argument: Value, tell: fn(Errors) -> Errors) -> Result<Value> {
         self.step(1)?;
         self.calls += 1;
         if self.calls > CALLS_MAX {
@@ -317,7 +336,7 @@ impl<'a> Evaluation<'a> {
         }
         let outer = std::mem::replace(&mut self.variables, closure.variables.to_vec());
         let bound = self.bind(&closure.lambda.parameters, argument).within("lambda");
-        let answer = bound.and_then(|()| self.evaluate(&closure.lambda.body).within("expr"));
+        let answer = bound.and_then(|()| self.evaluate(&closure.lambda.body).within("expr").map_err(tell));
         self.variables = outer;
         self.calls -= 1;
         answer
@@ -355,13 +374,17 @@ impl<'a> Evaluation<'a> {
             Value::Bool(all) => all,
             other => return Err(wrong_type("Boolean", &other)).within("all"),
         };
-        match (all, &parts.default) {
-            (true, _) => select::select_all(self, &from, &path),
-            (false, default) => match (select::select(self, &from, &path)?, default) {
-                (Some(found), _) => Ok(found),
-                (None, Some(default)) => self.evaluate(default).within("default"),
-                (None, None) => Err(select::not_found(&path)).within("from"),
-            },
+        let early = match &parts.default {
+            Some(default) if parts.is_eager => Some(self.evaluate(default).within("default")?),
+            _ => None,
+        };
+        if all {
+            return select::select_all(self, &from, &path);
+        }
+        match (select::select(self, &from, &path)?, early, &parts.default) {
+            (Some(found), _, _) | (None, Some(found), _) => Ok(found),
+            (None, None, Some(default)) => self.evaluate(default).within("default"),
+            (None, None, None) => Err(select::not_found(&path)).within("from"),
         }
     }
 
@@ -395,7 +418,7 @@ impl<'a> Evaluation<'a> {
                 None => Ok(None),
                 Some(argument) => self
                     .evaluate(argument)
-                    .and_then(|value| check(parameter.kind, value))
+                    .and_then(|value| self.checked(parameter.kind, value))
                     .map(Some),
             };
             values.push(value.within(parameter.key)?);
@@ -404,6 +427,26 @@ impl<'a> Evaluation<'a> {
             Body::Strict(body) => body(self, &Arguments(values)),
             Body::Form(_) => unreachable!("forms have expressions of their own"),
         }
+    }
+}
+
+impl Evaluation<'_> {
+    /// Where a ref may stand it must lead somewhere.
+    fn checked(&mut self, kind: Kind, value: Value) -> Result<Value> {
+        if kind.needs_defined() {
+            match &value {
+                Value::Ref(reference) => self.check_defined(reference)?,
+                Value::Array(items) if kind.takes_many() => {
+                    for (index, item) in items.values.iter().enumerate() {
+                        if let Value::Ref(reference) = item {
+                            self.check_defined(reference).within_index(index)?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        check(kind, value)
     }
 }
 
@@ -437,7 +480,7 @@ fn stack_overflow() -> Errors {
 }
 
 /// Gathers values and errors. An error that ends the whole query ends the gathering too: its siblings would only meet it again.
-fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
+pub fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
     match result {
         Ok(value) => values.push(value),
         Err(more) if more.is_final() || errors.len() + more.0.len() > ERRORS_MAX => return Err(more),

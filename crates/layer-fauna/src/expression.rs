@@ -45,6 +45,8 @@ pub struct Select {
     pub from: Expression,
     pub default: Option<Expression>,
     pub all: Option<Expression>,
+    /// The default is evaluated whether it is needed or not, as it was before version 3.
+    pub is_eager: bool,
     /// `select_all` and its alias: maps over arrays on the way and flattens.
     pub key: &'static str,
 }

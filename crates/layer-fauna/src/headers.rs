@@ -29,6 +29,8 @@ pub fn presented_secret(authorization: &str) -> Option<Cow<'_, str>> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
+    // A driver put a colon behind the base64, too.
+    let rest = rest.strip_suffix(':').unwrap_or(rest);
     let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
     Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned().into())

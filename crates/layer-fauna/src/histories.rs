@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Result, Within};
+use crate::error::Result;
 use crate::evaluation::Evaluation;
 use crate::pages::Event;
 use crate::value::{Timestamp, Value};
@@ -17,7 +17,7 @@ impl Evaluation<'_> {
     pub fn combined_events(&mut self, parts: &[Value], has: fn(&[bool]) -> bool) -> Result<Vec<Event>> {
         let mut by_element: HashMap<Vec<u8>, Vec<(usize, Event)>> = HashMap::new();
         for (part, set) in parts.iter().enumerate() {
-            for event in self.events(set).within_index(part)? {
+            for event in self.events(set)? {
                 by_element.entry(event.element()).or_default().push((part, event));
             }
         }
@@ -25,6 +25,18 @@ impl Evaluation<'_> {
             .into_values()
             .flat_map(|events| changes(events, parts.len(), has));
         Ok(told.collect())
+    }
+
+    /// What any of the parts tells; the same of the same time is told once.
+    pub fn united_events(&mut self, parts: &[Value]) -> Result<Vec<Event>> {
+        let mut told: Vec<Event> = Vec::new();
+        for part in parts {
+            told.extend(self.events(part)?);
+        }
+        let identity = |event: &Event| (event.key().clone(), event.action(), event.element());
+        told.sort_by_cached_key(identity);
+        told.dedup_by_key(|event| identity(event));
+        Ok(told)
     }
 
     pub fn joined_events(&mut self, source: &Value, with: &Value) -> Result<Vec<Event>> {
@@ -36,7 +48,7 @@ impl Evaluation<'_> {
         for source_events in by_element.values() {
             self.step(1)?;
             let Some(first) = source_events.first() else { continue };
-            let target = self.joined_with(with, first.element_value()).within("with")?;
+            let target = self.joined_with(with, first.element_value())?;
             let Some(target) = self.permitted(&target)? else {
                 continue;
             };

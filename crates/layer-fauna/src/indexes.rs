@@ -72,14 +72,21 @@ impl Evaluation<'_> {
         let Some(source) = index.source_of(place.collection) else {
             return Ok(Vec::new());
         };
-        let document = Value::Document(Arc::new(Document {
-            reference: place.reference.clone(),
-            ts,
-            contents: contents.clone(),
-            is_new: false,
-        }));
-        let terms = self.combinations(&index.terms, source, &document);
-        let values = self.combinations(&index.values, source, &document);
+        let document = |ts| {
+            Value::Document(Arc::new(Document {
+                reference: place.reference.clone(),
+                ts,
+                contents: contents.clone(),
+                is_new: false,
+            }))
+        };
+        // The place of an entry cannot wait for the commit: as a term the time of a version is null, now and later.
+        let mut terms = self.combinations(&index.terms, source, &document(Timestamp::PENDING));
+        let timeless = terms.iter_mut().flatten();
+        timeless
+            .filter(|term| matches!(term, Value::TransactionTime))
+            .for_each(|term| *term = Value::Null);
+        let values = self.combinations(&index.values, source, &document(ts));
         if terms.len().saturating_mul(values.len()) > ENTRIES_MAX {
             return Err(Errors::new(
                 Code::BadRequest,
@@ -277,6 +284,9 @@ impl Evaluation<'_> {
             self.check_unique(&same, &same.clone().bytes(&place.in_entries()))?;
         }
         let key = same.bytes(&place.in_entries());
+        if ts == Timestamp::PENDING && self.restore_entry(index, place, entry, &key, expiry) {
+            return Ok(());
+        }
         let mut row = Encoder {
             bytes: [ts.0.to_be_bytes(), expiry.to_be_bytes()].concat(),
             stamps: rows::stamp_if_pending(ts, 0),
@@ -294,6 +304,20 @@ impl Evaluation<'_> {
             .collect();
         self.view.writing().set_stamped(&key.0, &stamps, row.bytes, row.stamps);
         Ok(())
+    }
+
+    /// An entry that this very transaction has taken away has never left.
+    fn restore_entry(&mut self, index: &Index, place: &Place, entry: &Entry, key: &Key, expiry: u64) -> bool {
+        let former = former_prefix(place.database(), index, &entry.terms_key).number(Timestamp::PENDING.0);
+        let former = former.bytes(&entry.values_key).bytes(&place.in_entries());
+        let Some(row) = self.view.get(&former.0) else {
+            return false;
+        };
+        let row = [&row[..8], &expiry.to_be_bytes(), row.get(8..).unwrap_or_default()].concat();
+        let transaction = self.view.writing();
+        transaction.clear(&former.0);
+        transaction.set(&key.0, &row);
+        true
     }
 
     fn check_unique(&mut self, same: &Key, own: &Key) -> Result<()> {
@@ -501,7 +525,9 @@ fn extract(value: &Value, path: &[Value], found: &mut Vec<Value>) {
 fn flatten(value: &Value, found: &mut Vec<Value>) {
     match value {
         Value::Array(items) => items.values.iter().for_each(|item| flatten(item, found)),
-        Value::Object(_) | Value::Document(_) | Value::Page(_) | Value::Set(_) => found.push(Value::Null),
+        Value::Object(_) | Value::Document(_) | Value::Page(_) | Value::Set(_) | Value::Query(_) => {
+            found.push(Value::Null);
+        }
         other => found.push(other.clone()),
     }
 }

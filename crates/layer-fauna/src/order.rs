@@ -66,6 +66,11 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
+/// Whether every ref comes after the value.
+pub fn stands_before_refs(value: &Value) -> bool {
+    rank(value) < REF
+}
+
 pub fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => left.cmp(right),

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::api_version::ApiVersion;
 use crate::documents::{Version, difference};
 use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Evaluation, wrong_type};
@@ -16,7 +17,7 @@ use crate::ranges::{Range, document_key, edge_of};
 use crate::render;
 use crate::rows;
 use crate::sets::{Element, Shape, as_set, reference};
-use crate::value::{Fields, Items, Page, Ref, Set, Target, Timestamp, Value};
+use crate::value::{Fields, Items, Origin, Page, Ref, Set, Target, Timestamp, Value};
 
 const SIZE_DEFAULT: i64 = 64;
 const SIZE_MAX: i64 = 100_000;
@@ -26,6 +27,8 @@ const EVENTS_MAX: usize = 1_000_000;
 /// What a page is asked for.
 pub struct Request {
     pub cursor: Cursor,
+    /// Where in the form the cursor stands, from the inside out.
+    pub cursor_place: &'static [&'static str],
     pub size: usize,
     pub sources: bool,
 }
@@ -36,7 +39,21 @@ pub enum Cursor {
     Before(Value),
 }
 
+impl Cursor {
+    fn given(&self) -> Option<&Value> {
+        match self {
+            Cursor::Start => None,
+            Cursor::After(cursor) | Cursor::Before(cursor) => Some(cursor),
+        }
+    }
+}
+
 impl Request {
+    /// The errors of a cursor are told where it stands.
+    fn placed<T>(&self, read: Result<T>) -> Result<T> {
+        self.cursor_place.iter().fold(read, |read, key| read.within(key))
+    }
+
     pub fn size(size: Option<i64>) -> usize {
         size.unwrap_or(SIZE_DEFAULT).clamp(0, SIZE_MAX) as usize
     }
@@ -45,6 +62,9 @@ impl Request {
 impl Evaluation<'_> {
     /// A page of a set, of a built-in collection, or of the one document that a ref names.
     pub fn page(&mut self, of: &Value, request: Request) -> Result<Value> {
+        if let Some(Value::Ref(reference)) = request.cursor.given() {
+            request.placed(self.check_defined(reference))?;
+        }
         let set = match (as_set(of), of) {
             (Some(set), _) => set,
             (None, Value::Ref(document)) => Arc::new(Set::Singleton(document.clone())),
@@ -52,13 +72,14 @@ impl Evaluation<'_> {
         };
         match &*set {
             Set::Events(of) => self.page_of_events(of, request),
+            set if set.is_history() => self.page_of_events(of, request),
             _ => self.page_of_set(&set, request),
         }
     }
 
     fn page_of_set(&mut self, set: &Arc<Set>, request: Request) -> Result<Value> {
         let shape = self.shape(set)?;
-        let readable = self.readable(set)?;
+        let readable = self.readable(set).within("paginate")?;
         let mut range = Range::default();
         // Reading backwards, what comes after a cursor has smaller keys.
         let (towards_start, cursor) = match &request.cursor {
@@ -66,7 +87,7 @@ impl Evaluation<'_> {
             Cursor::After(cursor) => (false, Some(cursor)),
             Cursor::Before(cursor) => (true, Some(cursor)),
         };
-        if let Some(cursor) = cursor.filter(|cursor| !cursor.is_null()) {
+        if let Some(cursor) = cursor {
             let edge = edge_of(cursor.one_or_many(), &shape, &self.schema);
             match (towards_start, shape.backwards) {
                 (false, false) => range.start = edge,
@@ -98,11 +119,12 @@ impl Evaluation<'_> {
                 (None, _) => after,
             };
         }
-        let data = match request.sources {
-            false => elements.iter().map(Element::value).collect(),
-            true => self.with_sources(&readable, &elements)?,
-        };
-        Ok(page(before, after, data))
+        if request.sources {
+            let cursors = elements.iter().map(|element| element_cursor(element, &shape)).collect();
+            let data = self.with_sources(&readable, &elements)?;
+            return Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)));
+        }
+        Ok(page_of_elements(before, after, elements, &shape))
     }
 
     /// Each element with the sets among the leaves that it comes from.
@@ -127,71 +149,128 @@ impl Evaluation<'_> {
     }
 
     pub fn page_of_events(&mut self, of: &Value, request: Request) -> Result<Value> {
-        let mut events = self.readable_events(of)?;
-        let position = |cursor: &Value, events: &[Event]| -> Result<usize> {
-            let key = self.event_key(cursor)?;
-            Ok(events.partition_point(|event| event.key < key))
+        let version = self.version;
+        let cursor = match request.cursor.given() {
+            None => None,
+            Some(cursor) => Some(request.placed(self.event_cursor(cursor))?),
         };
+        let mut events = self.readable_events(of, "paginate")?;
         let total = events.len();
+        let position = cursor
+            .as_ref()
+            .map_or(0, |(key, _)| events.partition_point(|event| event.key < *key));
         let (start, end) = match &request.cursor {
-            Cursor::Start => (0, request.size.min(total)),
-            Cursor::After(cursor) => {
-                let start = position(cursor, &events)?;
-                (start, start.saturating_add(request.size).min(total))
-            }
-            Cursor::Before(Value::Null) => (total.saturating_sub(request.size), total),
-            Cursor::Before(cursor) => {
-                let end = position(cursor, &events)?;
-                (end.saturating_sub(request.size), end)
-            }
+            Cursor::Before(_) => (position.saturating_sub(request.size), position),
+            _ => (position, position.saturating_add(request.size).min(total)),
         };
-        let event_at = |index: usize| events.get(index).map(|event| event.cursor());
-        let (before, after) = match &request.cursor {
-            Cursor::Start => (None, (request.size > 0).then(|| event_at(end)).flatten()),
-            Cursor::After(cursor) => (Some(cursor.clone()), event_at(end)),
-            Cursor::Before(cursor) => ((start > 0).then(|| event_at(start)).flatten(), Some(cursor.clone())),
+        let event_at = |index: usize| {
+            let event = events.get(index).filter(|_| request.size > 0);
+            event.map(|event| event.cursor(version))
+        };
+        let given = cursor.map(|(_, shown)| shown);
+        let (before, after) = match (&request.cursor, request.size) {
+            (Cursor::Start, _) => (None, event_at(end)),
+            (_, 0) => (given.clone(), given),
+            (Cursor::After(_), _) => (given, event_at(end)),
+            (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), given),
+        };
+        // A set that is made of others is told as it is, anything else as its history.
+        let source = match as_set(of).as_deref() {
+            Some(Set::Match { .. } | Set::Documents(_) | Set::Singleton(_)) | None => {
+                Value::Set(Arc::new(Set::Events(of.clone())))
+            }
+            Some(_) => of.clone(),
         };
         let with_source = |event: Event| match request.sources {
-            false => event.value(),
-            true => Value::record([("value", event.value()), ("sources", Value::array(vec![of.clone()]))]),
+            false => event.value(version),
+            true => Value::record([
+                ("value", event.value(version)),
+                ("sources", Value::array(vec![source.clone()])),
+            ]),
         };
+        let cursors = events[start..end].iter().map(|event| event.cursor(version)).collect();
         let data = events.drain(start..end).map(with_source).collect();
-        Ok(page(before, after, data))
+        Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
     }
 
-    fn event_key(&self, cursor: &Value) -> Result<EventKey> {
-        let whole = |ts: Timestamp| EventKey {
-            ts,
-            document: Vec::new(),
-            removal: false,
+    /// The place among events that a cursor names, and the cursor as a page shows it: an event without what it says.
+    fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
+        let (ts, action, document, data) = match cursor {
+            Value::Object(fields) => self.parts_of_event(fields)?,
+            Value::Array(items) if items.values.len() == 1 => return self.event_cursor(&items.values[0]),
+            Value::Null => (Timestamp(i64::MAX as u64), "add", None, None),
+            Value::Int(_) | Value::Time(_) | Value::Date(_) => (self.moment(cursor)?, "add", None, None),
+            other => return Err(wrong_type("Object, Integer, Time, or Date", other)),
         };
-        match cursor {
-            Value::Object(fields) => {
-                let ts = fields
-                    .get("ts")
-                    .ok_or_else(|| Errors::argument("Event expected, Object provided."))?;
-                let document = match fields.get("document").or(fields.get("resource")) {
-                    Some(Value::Ref(document)) => document_key(document, &self.schema).to_vec(),
-                    _ => Vec::new(),
-                };
-                let removal = fields
-                    .string("action")
-                    .is_some_and(|action| matches!(&**action, "delete" | "remove"));
-                Ok(EventKey {
-                    ts: self.moment(ts)?,
-                    document,
-                    removal,
-                })
+        let key = EventKey {
+            ts,
+            document: document
+                .as_ref()
+                .map_or_else(Vec::new, |document| document_key(document, &self.schema).to_vec()),
+            removal: action == "remove",
+        };
+        let event = |document| Event {
+            key: key.clone(),
+            action,
+            document,
+            data,
+        };
+        let shown = match document {
+            Some(document) => event(document).value(self.version),
+            None => Value::record([
+                ("ts", ts.value()),
+                ("action", Value::string(action_in(action, self.version))),
+            ]),
+        };
+        Ok((key, shown))
+    }
+
+    /// What an event says that was written out: its time, its action, its document and its values.
+    fn parts_of_event(&self, fields: &Fields) -> Result<(Timestamp, &'static str, Option<Ref>, Option<Value>)> {
+        let document = ["document", "instance", "resource"]
+            .iter()
+            .find_map(|key| Some((*key, fields.get(key)?)));
+        let data = fields.get("data").or_else(|| fields.get("values"));
+        let known = [
+            Some("ts"),
+            fields.get("action").map(|_| "action"),
+            document.map(|(key, _)| key),
+            data.map(|_| "data"),
+        ];
+        let ts = fields
+            .get("ts")
+            .filter(|_| fields.entries.len() == known.iter().flatten().count())
+            .ok_or_else(|| {
+                let keys: Vec<&str> = fields.entries.iter().map(|(key, _)| &**key).collect();
+                Errors::argument(format!("Cannot create event cursor with keys {}", keys.join(", ")))
+            })?;
+        let Value::Int(_) = ts else {
+            return Err(wrong_type("Integer", ts)).within("ts");
+        };
+        let action = match fields
+            .get("action")
+            .map(|action| action.as_str().map(|action| &**action))
+        {
+            None | Some(Some("add" | "create")) => "add",
+            Some(Some("remove" | "delete")) => "remove",
+            Some(Some("update")) => "update",
+            Some(_) => {
+                let other = fields.get("action").unwrap_or(&Value::Null);
+                return Err(wrong_type("String 'create', 'update', or 'delete'", other)).within("action");
             }
-            Value::Array(items) if items.values.len() == 1 => self.event_key(&items.values[0]),
-            Value::Null => Ok(whole(Timestamp(0))),
-            other => self.moment(other).map(whole),
-        }
+        };
+        let document = match document {
+            None => None,
+            Some((_, Value::Ref(document))) => Some(document.clone()),
+            Some((key, other)) => return Err(wrong_type("Ref", other)).within(key),
+        };
+        let data = data.filter(|data| !data.is_null());
+        Ok((self.moment(ts)?, action, document, data.cloned()))
     }
 
     /// What of the history of a document or a set may be read.
-    fn readable_events(&mut self, of: &Value) -> Result<Vec<Event>> {
-        let permitted = self.permitted_history(of)?.ok_or_else(Errors::denied)?;
+    pub fn readable_events(&mut self, of: &Value, key: &'static str) -> Result<Vec<Event>> {
+        let permitted = self.permitted_history(of)?.ok_or_else(Errors::denied).within(key)?;
         let Set::Events(of) = &*permitted.set else {
             return Err(Errors::denied());
         };
@@ -266,14 +345,13 @@ impl Evaluation<'_> {
                 }
                 Ok(events)
             }
-            Set::Events(_) | Set::Filter(..) | Set::Range { .. } => {
-                Err(Errors::argument("Set does not support events history."))
-            }
-            Set::Reverse(of) | Set::Distinct(of) => {
+            Set::Events(of) => self.events(of),
+            Set::Filter(..) | Set::Range { .. } | Set::Reverse(_) => Err(no_history()),
+            Set::Distinct(of) => {
                 let of = as_set(of).ok_or_else(|| wrong_type("Set", of))?;
                 self.set_events(&of)
             }
-            Set::Union(parts) => self.combined_events(parts, |members| members.contains(&true)),
+            Set::Union(parts) => self.united_events(parts),
             Set::Intersection(parts) => self.combined_events(parts, |members| !members.contains(&false)),
             Set::Difference(parts) => {
                 self.combined_events(parts, |members| members[0] && !members[1..].contains(&true))
@@ -410,6 +488,10 @@ impl Event {
         self.key.ts
     }
 
+    pub fn action(&self) -> &'static str {
+        self.action
+    }
+
     pub fn is_removal(&self) -> bool {
         self.key.removal
     }
@@ -437,23 +519,67 @@ impl Event {
         event
     }
 
-    fn cursor(&self) -> Value {
-        Value::record([
-            ("ts", self.key.ts.value()),
-            ("action", Value::string(self.action)),
-            ("document", Value::Ref(self.document.clone())),
-        ])
+    /// Of a document's event without what changed; of a set's the whole.
+    fn cursor(&self, version: ApiVersion) -> Value {
+        match self.action {
+            "add" | "remove" => self.value(version),
+            _ => Event {
+                data: None,
+                ..self.clone()
+            }
+            .value(version),
+        }
     }
 
-    fn value(&self) -> Value {
+    /// As a version of the API shows it.
+    pub fn value(&self, version: ApiVersion) -> Value {
+        let document = match version {
+            ApiVersion::V2_0 => "resource",
+            ApiVersion::V2_1 => "instance",
+            _ => "document",
+        };
+        let is_of_set = matches!(self.action, "add" | "remove");
+        let data = match (version, is_of_set) {
+            (ApiVersion::V2_0, true) => self.data.clone().map(|data| ("values".into(), data)),
+            (ApiVersion::V2_0, false) => None,
+            _ => self.data.clone().map(|data| ("data".into(), data)),
+        };
         let head = [
             ("ts".into(), self.key.ts.value()),
-            ("action".into(), Value::string(self.action)),
-            ("document".into(), Value::Ref(self.document.clone())),
+            ("action".into(), Value::string(action_in(self.action, version))),
+            (document.into(), Value::Ref(self.document.clone())),
         ];
-        let data = self.data.clone().map(|data| ("data".into(), data));
         Value::object(head.into_iter().chain(data).collect())
     }
+}
+
+/// What was put into the past, as a version of the API shows it.
+pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, document: Ref, data: Value) -> Value {
+    let key = EventKey {
+        ts,
+        document: Vec::new(),
+        removal: false,
+    };
+    let event = Event {
+        key,
+        action,
+        document,
+        data: Some(data),
+    };
+    event.value(version)
+}
+
+/// The oldest version knows creating and deleting alone.
+fn action_in(action: &'static str, version: ApiVersion) -> &'static str {
+    match (version, action) {
+        (ApiVersion::V2_0, "delete" | "remove") => "delete",
+        (ApiVersion::V2_0, _) => "create",
+        (_, action) => action,
+    }
+}
+
+pub fn no_history() -> Errors {
+    Errors::argument("Set does not support events history.")
 }
 
 fn data_of(fields: &Fields) -> Fields {
@@ -465,11 +591,34 @@ fn shown_data(fields: &Fields) -> Value {
     fields.get("data").cloned().unwrap_or(Value::Null)
 }
 
-pub fn page(before: Option<Value>, after: Option<Value>, data: Vec<Value>) -> Value {
+fn page(before: Option<Value>, after: Option<Value>, data: Items, origin: Origin) -> Value {
     Value::Page(Arc::new(Page {
         before,
         after,
-        data: Arc::new(Items::new(data)),
+        data: Arc::new(data),
+        origin: Arc::new(origin),
+    }))
+}
+
+fn page_of_elements(before: Option<Value>, after: Option<Value>, elements: Vec<Element>, shape: &Shape) -> Value {
+    let (mut shown, mut documents) = (Vec::with_capacity(elements.len()), Vec::with_capacity(elements.len()));
+    let values = elements.first().map_or(0, |element| element.values.len());
+    for element in elements {
+        let (value, document) = element.into_parts();
+        shown.push(value);
+        documents.push(document);
+    }
+    let shown = Arc::new(Items::new(shown));
+    Value::Page(Arc::new(Page {
+        before,
+        after,
+        data: shown.clone(),
+        origin: Arc::new(Origin::Elements {
+            shown,
+            documents,
+            values,
+            repeats_ref: shape.repeats_ref,
+        }),
     }))
 }
 
@@ -512,29 +661,26 @@ fn collect_leaves(set: &Set, leaves: &mut Vec<Arc<Set>>) {
 
 /// The smaller or the larger of two values.
 pub fn extreme(one: Value, other: Value, larger: bool) -> Value {
-    match order::compare(&one, &other).is_ge() == larger {
+    let order = order::compare(&one, &other);
+    match if larger { order.is_gt() } else { order.is_lt() } {
         true => one,
         false => other,
     }
 }
 
-impl Evaluation<'_> {
-    /// The cursor that a page is asked with: `after`, `before`, or an object with one of them.
-    pub fn cursor(&self, after: Option<&Value>, before: Option<&Value>, cursor: Option<&Value>) -> Result<Cursor> {
-        if let Some(after) = after {
-            return Ok(Cursor::After(after.clone()));
-        }
-        if let Some(before) = before {
-            return Ok(Cursor::Before(before.clone()));
-        }
-        match cursor {
-            None | Some(Value::Null) => Ok(Cursor::Start),
-            Some(Value::Object(fields)) => match (fields.get("after"), fields.get("before")) {
-                (Some(after), _) => Ok(Cursor::After(after.clone())),
-                (None, Some(before)) => Ok(Cursor::Before(before.clone())),
-                (None, None) => Err(wrong_type("Cursor", &Value::Object(fields.clone()))).within("cursor"),
-            },
-            Some(other) => Err(wrong_type("Cursor", other)).within("cursor"),
-        }
+/// The cursor that a page is asked with as an object: one with `after` or `before`. Null is none.
+pub fn cursor_of(cursor: &Value) -> Result<(Cursor, &'static [&'static str])> {
+    let single = match cursor {
+        Value::Null => return Ok((Cursor::Start, &[])),
+        Value::Object(fields) if fields.entries.len() == 1 => fields.entries.first(),
+        _ => None,
+    };
+    match single.map(|(key, value)| (&**key, value.clone())) {
+        Some(("after", value)) => Ok((Cursor::After(value), &["after", "cursor"])),
+        Some(("before", value)) => Ok((Cursor::Before(value), &["before", "cursor"])),
+        _ => Err(Errors::argument(
+            "Invalid cursor object. Expected an object with either 'before' or 'after' key in it.",
+        ))
+        .within("cursor"),
     }
 }

@@ -237,6 +237,14 @@ impl Parser {
             Form::Quote => self.key(key, |parser| parser.data(operand)),
             Form::Object => self.object(operand),
             Form::Select => self.select(json, key),
+            Form::And | Form::Or if self.version < ApiVersion::V3 => {
+                let strict = if form == Form::And {
+                    &functions::STRICT_AND
+                } else {
+                    &functions::STRICT_OR
+                };
+                Expression::Call(strict, self.arguments(strict, json))
+            }
             Form::And | Form::Or => self.key(key, |parser| parser.junction(form == Form::And, operand)),
         }
     }
@@ -254,6 +262,7 @@ impl Parser {
             from,
             default,
             all,
+            is_eager: self.version < ApiVersion::V3,
             key,
         }))
     }

@@ -4,7 +4,7 @@
 //! that compare elements by their values look at whole groups of equal values, so an edge knows which of its bytes are of a
 //! document: without them it stands at the border of a group.
 
-use crate::order::KeyWriter;
+use crate::order::{self, KeyWriter};
 use crate::rows::{self, DOCUMENT_BYTES, Key};
 use crate::schema::Schema;
 use crate::sets::Shape;
@@ -193,7 +193,13 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
             bytes.extend(document_key(reference, schema));
             Edge::before_document(bytes)
         }
-        _ => Edge::before(bytes, 0),
+        // What is no document stands before all of them, or behind.
+        Some(other) => {
+            let filling = if order::stands_before_refs(other) { 0 } else { 0xff };
+            bytes.extend([filling; DOCUMENT_BYTES]);
+            Edge::before_document(bytes)
+        }
+        None => Edge::before(bytes, 0),
     }
 }
 

@@ -99,7 +99,8 @@ fn combined(id: &Json, collection: Option<Ref>, database: Option<Ref>) -> Result
         other => return Err(wrong_type("String or Integer", other.type_name())).within("id"),
     };
     let takes_name = matches!(collection.target, Target::Native(native) if native.has_names());
-    if scope.is_some() && !takes_name {
+    let takes_scope = takes_name || collection.target == Target::Native(Native::Keys);
+    if scope.is_some() && !takes_scope {
         return Err(wrong_type("Null", "Database Ref")).within("database");
     }
     if &*name == "self" && !takes_name {

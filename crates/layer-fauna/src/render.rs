@@ -10,7 +10,7 @@ use crate::contents::Contents;
 use crate::error::{Error, Errors, Step};
 use crate::json::{self, Json, write_string};
 use crate::number::write_double;
-use crate::value::{Closure, Document, Native, Ref, Target, Timestamp, Value};
+use crate::value::{Closure, Document, Native, Ref, Set, Target, Timestamp, Value};
 
 /// Writes values; what the commit decides is known by now.
 pub struct Renderer {
@@ -94,7 +94,7 @@ impl Renderer {
             Value::Ref(reference) => self.reference(reference),
             Value::Set(set) => {
                 self.out.push_str("{\"@set\":");
-                self.plain_object(&set_parts(set));
+                self.set(set);
                 self.out.push('}');
             }
             Value::Time(time) => self.escaped("@ts", &time.to_string()),
@@ -104,6 +104,25 @@ impl Renderer {
             Value::Document(document) => self.document(document),
             Value::TransactionTime => self.micros(self.transaction_micros),
         }
+    }
+
+    /// Lambdas stand bare in a set, and of what a set is the history of nothing says that it is a set.
+    fn set(&mut self, set: &Set) {
+        self.out.push('{');
+        for (key, value) in set_parts(set) {
+            self.key(&key);
+            match (&value, set) {
+                (Value::Query(closure), _) => self.lambda(closure),
+                (Value::Set(of), Set::Events(_)) => self.set(of),
+                (Value::Array(parts), Set::Union(_) | Set::Intersection(_) | Set::Difference(_))
+                    if parts.values.len() == 1 =>
+                {
+                    self.value(&parts.values[0]);
+                }
+                _ => self.value(&value),
+            }
+        }
+        self.out.push('}');
     }
 
     fn micros(&mut self, micros: u64) {
@@ -177,6 +196,15 @@ impl Renderer {
             Timestamp(micros) => self.micros(micros),
         }
         match &document.contents {
+            contents if document.reference.names(Native::Indexes) => {
+                for (key, value) in &contents.fields().entries {
+                    self.key(key);
+                    match &**key {
+                        "source" => self.source(value),
+                        _ => self.value(value),
+                    }
+                }
+            }
             Contents::Known(fields) => {
                 for (key, value) in &fields.entries {
                     self.out.push(',');
@@ -188,6 +216,40 @@ impl Renderer {
             Contents::Stored(stored) => self.stored_fields(&mut stored.decoder()),
         }
         self.out.push('}');
+    }
+
+    /// The source of an index: what it is over is called as the version calls collections.
+    fn source(&mut self, source: &Value) {
+        let word = if self.version < ApiVersion::V2_7 {
+            "class"
+        } else {
+            "collection"
+        };
+        match source {
+            Value::Array(sources) => {
+                self.out.push('[');
+                for (index, source) in sources.values.iter().enumerate() {
+                    if index > 0 {
+                        self.out.push(',');
+                    }
+                    self.source(source);
+                }
+                self.out.push(']');
+            }
+            Value::Object(fields) => {
+                self.out.push('{');
+                for (key, value) in &fields.entries {
+                    self.key(if matches!(&**key, "class" | "collection") {
+                        word
+                    } else {
+                        key
+                    });
+                    self.value(value);
+                }
+                self.out.push('}');
+            }
+            other => self.value(other),
+        }
     }
 
     /// The fields of a document, from its row.
@@ -287,8 +349,14 @@ impl Renderer {
     }
 
     fn query(&mut self, closure: &Closure) {
+        self.out.push_str("{\"@query\":");
+        self.lambda(closure);
+        self.out.push('}');
+    }
+
+    fn lambda(&mut self, closure: &Closure) {
         let source = lambda_source(closure);
-        self.out.push_str("{\"@query\":{");
+        self.out.push('{');
         if closure.api_version.max(self.version) > ApiVersion::LAMBDA_DEFAULT {
             self.key("api_version");
             write_string(closure.api_version.name(), &mut self.out);
@@ -297,7 +365,7 @@ impl Renderer {
             self.key(key);
             json::write(source.field(key).unwrap_or(&Json::Null), &mut self.out);
         }
-        self.out.push_str("}}");
+        self.out.push('}');
     }
 }
 
@@ -350,6 +418,10 @@ fn canonical(json: &Json) -> Json {
         Json::Object(fields) => match fields.as_slice() {
             [(key, _)] if &**key == "quote" => json.clone(),
             [(key, Json::Object(literal))] if &**key == "object" => Json::object([("object", each(literal))]),
+            [(key, operand)] if matches!(&**key, "and" | "or") && !matches!(operand, Json::Array(_)) => {
+                let operands = Json::Array(Arc::new(vec![canonical(operand)]));
+                Json::Object(Arc::new(vec![(key.clone(), operands)]))
+            }
             fields => match (json.field("let").and_then(merged), json.field("in")) {
                 (Some(bindings), Some(body)) if fields.len() == 2 => {
                     Json::object([("let", each(&bindings)), ("in", canonical(body))])
@@ -402,7 +474,11 @@ pub fn errors(errors: &Errors, transaction_micros: u64, version: ApiVersion) -> 
 }
 
 /// Where descriptions speak of documents and collections, and what they said before version 2.7.
-const OLD_WORDS: [(&str, &str); 11] = [
+const OLD_WORDS: [(&str, &str); 12] = [
+    (
+        "Valid native collection name expected, ",
+        "Valid native class name expected, ",
+    ),
     ("Document not found.", "Instance not found."),
     ("Collection not found.", "Class not found."),
     ("Document already exists.", "Instance already exists."),

@@ -493,6 +493,7 @@ impl Fauna {
     fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
         let mut evaluation = self.evaluation(view, &caller, plan.patience, at)?;
+        evaluation.version = plan.headers.api_version();
         let value = evaluation.evaluate(&plan.query.root);
         *cost = evaluation.cost;
         match evaluation.interrupted.take() {

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use crate::codec;
 use crate::documents::{Place, native_of};
-use crate::error::{Code, Errors, Result, Within};
+use crate::error::{Code, Errors, Result};
 use crate::evaluation::{Evaluation, wrong_type};
 use crate::indexes::{self, entries_prefix, former_prefix};
+use crate::pages::no_history;
 use crate::permitted::Readable;
 use crate::ranges::{Edge, Range, edge_of};
 use crate::rows::{self, DOCUMENT_BYTES, Key};
@@ -43,6 +44,16 @@ impl Element {
         }
     }
 
+    /// As a page shows it, and the document it is of.
+    pub fn into_parts(mut self) -> (Value, Ref) {
+        let shown = match self.values.len() {
+            0 => Value::Ref(self.reference.clone()),
+            1 => self.values.remove(0),
+            _ => Value::array(self.values),
+        };
+        (shown, self.reference)
+    }
+
     /// What it shares with the elements that sets hold for equal to it: the key of its values, or of its document if it has
     /// none.
     pub fn group(&self) -> &[u8] {
@@ -62,6 +73,22 @@ pub struct Shape {
     pub backwards: bool,
     /// Turned round, and without values: its cursors repeat the ref (observed).
     pub repeats_ref: bool,
+    /// Its elements are events.
+    pub is_history: bool,
+}
+
+impl Shape {
+    /// Histories are told by time: how many values each event has does not matter.
+    fn is_compatible(&self, other: &Shape) -> bool {
+        match self.is_history && other.is_history {
+            true => self
+                .reversals
+                .iter()
+                .zip(&other.reversals)
+                .all(|(one, other)| one == other),
+            false => self == other,
+        }
+    }
 }
 
 /// The set that a value stands for: a set, or the ref of a built-in collection.
@@ -89,7 +116,14 @@ impl Evaluation<'_> {
                     ..Shape::default()
                 })
             }
-            Set::Documents(_) | Set::Singleton(_) | Set::Events(_) => Ok(Shape::default()),
+            Set::Documents(_) | Set::Singleton(_) => Ok(Shape::default()),
+            Set::Events(of) => {
+                let shape = as_set(of).map_or_else(|| Ok(Shape::default()), |of| self.shape(&of))?;
+                Ok(Shape {
+                    is_history: true,
+                    ..shape
+                })
+            }
             Set::Reverse(of) => {
                 let mut shape = self.shape(&*part(of)?)?;
                 shape.backwards = !shape.backwards;
@@ -123,7 +157,9 @@ impl Evaluation<'_> {
         for part in parts {
             let shape = self.shape(part)?;
             match &common {
-                Some(common) if *common != shape => return Err(Errors::argument("Sets are not compatible.")),
+                Some(common) if !common.is_compatible(&shape) => {
+                    return Err(Errors::argument("Sets are not compatible."));
+                }
                 _ => common = Some(shape),
             }
         }
@@ -173,7 +209,7 @@ impl Evaluation<'_> {
             Set::Match { index, terms } => self.matched(index, terms.as_ref(), range, backwards, limit),
             Set::Documents(collection) => self.documents(collection, range, backwards, limit),
             Set::Singleton(document) => self.singleton(document, range),
-            Set::Events(_) => Err(Errors::argument("Set does not support events history.")),
+            Set::Events(_) => Err(no_history()),
             Set::Reverse(of) => self.unchecked(&*part(of)?, range, backwards, limit),
             Set::Union(parts) => self.union(parts, range, backwards, limit),
             Set::Intersection(parts) => self.intersection(parts, range, backwards, limit),
@@ -228,8 +264,7 @@ impl Evaluation<'_> {
     ) -> Result<Vec<Element>> {
         let (schema, index) = self.index(reference)?;
         if !index.active {
-            let message = format!("Index '{}' is not active.", index.name);
-            return Err(Errors::new(Code::InstanceNotFoundHere, message));
+            return Err(inactive(&index));
         }
         let terms = terms.map_or(&[][..], Value::one_or_many);
         if terms.len() != index.terms.len() {
@@ -427,12 +462,13 @@ impl Evaluation<'_> {
         backwards: bool,
         limit: usize,
     ) -> Result<Vec<Element>> {
-        self.chosen(of, range, backwards, limit, &mut |evaluation, element| match evaluation
-            .apply(predicate, element.value())
-            .within("filter")?
-        {
-            Value::Bool(keep) => Ok(keep),
-            other => Err(wrong_type("Boolean", &other)).within("filter"),
+        self.chosen(of, range, backwards, limit, &mut |evaluation, element| {
+            let verdict = evaluation.apply(predicate, element.value());
+            let keep = verdict.and_then(|verdict| match verdict {
+                Value::Bool(keep) => Ok(keep),
+                other => Err(wrong_type("Boolean", &other)),
+            });
+            keep.map_err(|errors| errors.placed_at(&predicate.lambda.place))
         })
     }
 
@@ -478,6 +514,13 @@ impl Evaluation<'_> {
         }
         Ok(range.narrowed(from.unwrap_or_default(), to.map(Edge::behind)))
     }
+}
+
+pub fn inactive(index: &Index) -> Errors {
+    Errors::new(
+        Code::InstanceNotFoundHere,
+        format!("Index '{}' is not active.", index.name),
+    )
 }
 
 fn plain_element(collection: u64, id: u64, reference: Ref, added: Timestamp) -> Element {

@@ -51,6 +51,50 @@ pub struct Page {
     pub before: Option<Value>,
     pub after: Option<Value>,
     pub data: Arc<Items>,
+    pub origin: Arc<Origin>,
+}
+
+/// What a page was read as, whatever has become of its data since: its cursors are made of it.
+#[derive(Debug)]
+pub enum Origin {
+    /// Elements of a set: what they showed, and the documents they are of.
+    Elements {
+        shown: Arc<Items>,
+        documents: Vec<Ref>,
+        /// The number of values that each of them shows; 0: the document itself.
+        values: usize,
+        /// Cursors name the document twice.
+        repeats_ref: bool,
+    },
+    /// The cursor to each element.
+    Cursors(Vec<Value>),
+}
+
+impl Origin {
+    /// The cursor to each element of the page as it was read.
+    pub fn cursors(&self) -> Vec<Value> {
+        match self {
+            Origin::Cursors(cursors) => cursors.clone(),
+            Origin::Elements {
+                shown,
+                documents,
+                values,
+                repeats_ref,
+            } => {
+                let each = shown.values.iter().zip(documents);
+                each.map(|(shown, document)| {
+                    let shown = match values {
+                        0 => &[],
+                        1 => std::slice::from_ref(shown),
+                        _ => shown.one_or_many(),
+                    };
+                    let document = std::iter::repeat_n(Value::Ref(document.clone()), 1 + usize::from(*repeats_ref));
+                    Value::array(shown.iter().cloned().chain(document).collect())
+                })
+                .collect()
+            }
+        }
+    }
 }
 
 /// How deep a value nests, and about how many bytes it takes when written out.
@@ -514,6 +558,17 @@ impl Ref {
 }
 
 impl Set {
+    /// Its elements are events.
+    pub fn is_history(&self) -> bool {
+        let of = match self {
+            Set::Events(_) => return true,
+            Set::Match { .. } | Set::Documents(_) | Set::Singleton(_) | Set::Join(..) => return false,
+            Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) => parts.first(),
+            Set::Distinct(of) | Set::Reverse(of) | Set::Filter(of, _) | Set::Range { of, .. } => Some(of),
+        };
+        matches!(of, Some(Value::Set(of)) if of.is_history())
+    }
+
     fn size(&self) -> Size {
         let base = Size { depth: 1, bytes: 64 };
         let all = |values: &[Value]| values.iter().fold(base, |size, value| size.and(value.size())).deeper();

@@ -9,7 +9,7 @@ use crate::documents::Place;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::jwt;
-use crate::rows::{self, Key};
+use crate::rows::{self, DatabaseNumber, Key};
 use crate::secrets::{self, Claim};
 use crate::value::{Fields, Native, Ref, Target, Value};
 
@@ -157,7 +157,7 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
     Ok(Value::Bool(evaluation.authorization.token.is_some()))
 }
 
-/// The document of the key that has this secret, wherever below this database it lives.
+/// The document of the key or the token that has this secret, wherever below this database it lives.
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let secret = arguments.text(0);
     if jwt::is_token(secret) {
@@ -190,15 +190,16 @@ fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
 }
 
 fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {
-    let Some(Claim::Key(id)) = secrets::claim(secret) else {
-        return None;
+    let (registry, native, id, hash_at) = match secrets::claim(secret)? {
+        Claim::Key(id) => (b'K', Native::Keys, id, 16),
+        Claim::Token(id) => (b'T', Native::Tokens, id, 8),
     };
-    let row = evaluation.view.get_latest(&Key::global(b'K').number(id).0)?;
-    let here = rows::number_at(&row, 0) == evaluation.schema.database;
-    if !here || row.get(16..48)? != secrets::hash(secret) {
+    let row = evaluation.view.get_latest(&Key::global(registry).number(id).0)?;
+    if row.get(hash_at..hash_at + 32)? != secrets::hash(secret) {
         return None;
     }
-    let reference = Ref::new(Target::Numbered(Native::Keys, id as i64));
+    let scope = evaluation.scope_of(DatabaseNumber(rows::number_at(&row, 0)))?;
+    let reference = Ref::new(Target::Numbered(native, id as i64)).with_scope(scope);
     evaluation.permit("read", &reference, &[]).ok()?;
     let place: Place = evaluation.resolve(&reference).ok()?;
     evaluation.document(&place)

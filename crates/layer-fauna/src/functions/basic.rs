@@ -18,6 +18,18 @@ pub fn not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::Bool(matches!(arguments.value(0), Value::Bool(false))))
 }
 
+fn holds(value: &Value) -> bool {
+    matches!(value, Value::Bool(true))
+}
+
+pub fn all_true(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    Ok(Value::Bool(arguments.many(0).iter().all(holds)))
+}
+
+pub fn any_true(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    Ok(Value::Bool(arguments.many(0).iter().any(holds)))
+}
+
 pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (first, rest) = arguments.one_or_more(0);
     Ok(Value::Bool(rest.iter().all(|value| order::equal(first, value))))
@@ -67,7 +79,7 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
         .optional(1)
         .cloned()
         .unwrap_or_else(|| Value::array(Vec::new()));
-    permit_call(evaluation, &reference, &argument).within("call")?;
+    permit_call(evaluation, &reference, &argument)?;
     let rights = match &function.role {
         None => evaluation.authorization.rights.clone(),
         Some(role) => rights_of(evaluation, role),
@@ -77,7 +89,7 @@ pub fn call(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
     if function.body.lambda.effect == Effect::Write && allowed < Effect::Write {
         evaluation.allowed = Effect::Read;
     }
-    let answer = evaluation.apply(&function.body, argument);
+    let answer = evaluation.apply_stored(&function.body, argument);
     evaluation.allowed = allowed;
     evaluation.authorization.rights = outer;
     answer.map_err(called)
@@ -112,11 +124,10 @@ pub fn rights_of(evaluation: &Evaluation<'_>, role: &Value) -> Rights {
     }
 }
 
-/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through with its place
-/// in the function.
+/// Errors inside of a function are the cause of one error of its call. What ends the whole query passes through.
 fn called(cause: Errors) -> Errors {
     if cause.is_final() {
-        return cause.placed();
+        return cause;
     }
     let mut errors = Errors::new(Code::CallError, "Calling the function resulted in an error.");
     errors.0[0].cause = cause.0;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::is_set as stands_for_set;
 use super::numerals;
 use super::times;
+use crate::api_version::ApiVersion;
 use crate::error::{Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
 use crate::number::java_double;
 use crate::render::hyphenated;
-use crate::value::{Fields, Native, Target, Value};
+use crate::value::{Document, Fields, Native, Target, Value};
 
 fn cannot(value: &Value, to: &str) -> Errors {
     Errors::argument(format!("Cannot cast {} to {to}.", value.type_name()))
@@ -78,13 +79,25 @@ pub fn to_date(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 /// Of pairs an object: a key that comes again replaces the value it had.
-pub fn to_object(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn to_object(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     match arguments.value(0) {
         object @ Value::Object(_) => Ok(object.clone()),
+        Value::Document(document) if evaluation.version == ApiVersion::V2_0 => Ok(with_class(document)),
         Value::Document(document) => Ok(document.as_object()),
         Value::Array(pairs) => object_of(&pairs.values).within("to_object"),
         other => Err(cannot(other, "Object")).within("to_object"),
     }
+}
+
+/// The oldest version has the collection of a document beside its ref.
+fn with_class(document: &Document) -> Value {
+    let object = document.as_object();
+    let mut entries = object
+        .as_object()
+        .map_or_else(Vec::new, |fields| fields.entries.clone());
+    let class = document.reference.collection().map(Value::Ref);
+    entries.splice(1..1, class.map(|class| ("class".into(), class)));
+    Value::object(entries)
 }
 
 fn object_of(pairs: &[Value]) -> Result<Value> {

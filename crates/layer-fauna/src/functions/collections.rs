@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use super::casts::fields_of;
 use super::numbers;
+use super::reads::exists_in;
 use super::{Kind, is_set};
 use crate::error::{Errors, Result, Step, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation, collect, wrong_type};
 use crate::expression::Effect;
 use crate::order;
-use crate::pages::page;
-use crate::ranges::Range;
 use crate::sets::as_set;
-use crate::value::{Fields, Set, Value};
+use crate::value::{Fields, Items, Origin, Page, Set, Value};
 
 /// The elements of an array or of a page's data.
 fn elements(value: &Value) -> &[Value] {
@@ -27,12 +26,21 @@ fn elements(value: &Value) -> &[Value] {
     }
 }
 
-/// What was made of the elements, in the kind of container they came from.
+/// What was made of the elements, in the kind of container they came from. A page keeps what it was read as.
 fn rebuilt(container: &Value, values: Vec<Value>) -> Value {
     match container {
-        Value::Page(old) => page(old.before.clone(), old.after.clone(), values),
+        Value::Page(old) => page(old.before.clone(), old.after.clone(), values, old.origin.clone()),
         _ => Value::array(values),
     }
+}
+
+fn page(before: Option<Value>, after: Option<Value>, values: Vec<Value>, origin: Arc<Origin>) -> Value {
+    Value::Page(Arc::new(Page {
+        before,
+        after,
+        data: Arc::new(Items::new(values)),
+        origin,
+    }))
 }
 
 /// Sets are not walked by these.
@@ -72,32 +80,52 @@ pub fn filter(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         }
         return Ok(Value::Set(Arc::new(Set::Filter(container.clone(), closure.clone()))));
     }
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut errors) = (Vec::new(), Vec::new());
     for element in elements(container) {
-        verdicts.push(evaluation.apply(closure, element.clone()).within("filter")?);
+        collect(
+            evaluation.apply(closure, element.clone()).within("filter"),
+            &mut verdicts,
+            &mut errors,
+        )?;
     }
+    Errors::unless_empty(errors)?;
     let (mut kept, mut errors) = (Vec::new(), Vec::new());
-    for (index, (element, verdict)) in elements(container).iter().zip(&verdicts).enumerate() {
+    for (index, verdict) in verdicts.iter().enumerate() {
         match verdict {
-            Value::Bool(true) => kept.push(element.clone()),
+            Value::Bool(true) => kept.push(index),
             Value::Bool(false) => {}
             other => errors.extend(wrong_type("Boolean", other).at_index(index).0),
         }
     }
     Errors::unless_empty(errors)?;
-    Ok(rebuilt(container, kept))
+    let of_kept = |values: &[Value]| -> Vec<Value> { kept.iter().filter_map(|&at| values.get(at).cloned()).collect() };
+    let values = of_kept(elements(container));
+    Ok(match container {
+        Value::Page(old) => {
+            let origin = Origin::Cursors(of_kept(&old.origin.cursors()));
+            page(old.before.clone(), old.after.clone(), values, Arc::new(origin))
+        }
+        _ => Value::array(values),
+    })
 }
 
-/// Folds a collection.
+/// Folds a collection. `key` is the function's, which may not be allowed to read the set.
 fn fold(
     evaluation: &mut Evaluation<'_>,
     container: &Value,
+    key: &'static str,
     initial: Value,
     combine: &mut dyn FnMut(&mut Evaluation<'_>, Value, Value) -> Result<Value>,
 ) -> Result<Value> {
     let mut folded = initial;
     if let Some(set) = as_set(container) {
-        let of = evaluation.readable(&set)?;
+        if set.is_history() {
+            for event in evaluation.readable_events(container, key)? {
+                folded = combine(evaluation, folded, event.value(evaluation.version))?;
+            }
+            return Ok(folded);
+        }
+        let of = evaluation.readable(&set).within(key)?;
         evaluation.each_element(&of, &mut |evaluation, element| {
             let before = std::mem::replace(&mut folded, Value::Null);
             folded = combine(evaluation, before, element.value())?;
@@ -125,6 +153,7 @@ pub fn reduce(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     let reduced = fold(
         evaluation,
         container,
+        "reduce",
         arguments.value(1).clone(),
         &mut |evaluation, folded, element| {
             evaluation
@@ -139,7 +168,7 @@ pub fn count(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     let container = arguments.value(0);
     let count = match is_set(container) {
         false => Value::Int(elements(container).len() as i64),
-        true => fold(evaluation, container, Value::Int(0), &mut |_, count, _| {
+        true => fold(evaluation, container, "count", Value::Int(0), &mut |_, count, _| {
             numbers::plus(&count, &Value::Int(1))
         })?,
     };
@@ -155,7 +184,7 @@ fn number(key: &'static str, value: Value) -> Result<Value> {
 
 pub fn sum(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(0);
-    let sum = fold(evaluation, container, Value::Int(0), &mut |_, sum, element| {
+    let sum = fold(evaluation, container, "sum", Value::Int(0), &mut |_, sum, element| {
         numbers::plus(&sum, &number("sum", element)?)
     })?;
     Ok(summary(container, sum))
@@ -164,7 +193,7 @@ pub fn sum(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
 pub fn mean(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(0);
     let mut count = 0u64;
-    let sum = fold(evaluation, container, Value::Int(0), &mut |_, sum, element| {
+    let sum = fold(evaluation, container, "mean", Value::Int(0), &mut |_, sum, element| {
         count += 1;
         numbers::plus(&sum, &number("mean", element)?)
     })?;
@@ -189,8 +218,9 @@ pub fn extreme(evaluation: &mut Evaluation<'_>, container: &Value, larger: bool,
     {
         return extreme(evaluation, single, larger, key);
     }
+    evaluation.check_all_defined(elements(container)).within(key)?;
     let mut found: Option<Value> = None;
-    fold(evaluation, container, Value::Null, &mut |_, _, element| {
+    fold(evaluation, container, key, Value::Null, &mut |_, _, element| {
         found = Some(match found.take() {
             None => element,
             Some(best) => crate::pages::extreme(best, element, larger),
@@ -209,15 +239,21 @@ fn quantified(
 ) -> Result<Value> {
     let container = arguments.value(0);
     let mut answer = !decisive;
-    fold(evaluation, container, Value::Null, &mut |_, _, element| match element {
-        Value::Bool(value) => {
-            if value == decisive {
-                answer = decisive;
+    fold(
+        evaluation,
+        container,
+        key,
+        Value::Null,
+        &mut |_, _, element| match element {
+            Value::Bool(value) => {
+                if value == decisive {
+                    answer = decisive;
+                }
+                Ok(Value::Null)
             }
-            Ok(Value::Null)
-        }
-        other => Err(wrong_type("Boolean", &other)).within(key),
-    })?;
+            other => Err(wrong_type("Boolean", &other)).within(key),
+        },
+    )?;
     Ok(summary(container, Value::Bool(answer)))
 }
 
@@ -233,62 +269,61 @@ fn has_elements(evaluation: &mut Evaluation<'_>, container: &Value) -> Result<bo
     let Some(set) = as_set(container) else {
         return Ok(!elements(container).is_empty());
     };
-    let backwards = evaluation.shape(&set)?.backwards;
-    let of = evaluation.readable(&set)?;
-    Ok(!evaluation.elements(&of, &Range::default(), backwards, 1)?.is_empty())
+    exists_in(evaluation, &Value::Set(set))
 }
 
 pub fn is_empty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Bool(
-        !has_elements(evaluation, arguments.value(0)).within("is_empty")?,
-    ))
+    Ok(Value::Bool(!has_elements(evaluation, arguments.value(0))?))
 }
 
 pub fn is_nonempty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(Value::Bool(
-        has_elements(evaluation, arguments.value(0)).within("is_nonempty")?,
-    ))
+    Ok(Value::Bool(has_elements(evaluation, arguments.value(0))?))
 }
 
+/// A count as the original's: the lower 32 bits of what is given.
+fn count_of(arguments: &Arguments) -> i32 {
+    arguments.integer(0).unwrap_or(0) as i32
+}
+
+/// A page that ends earlier goes on at the first element that was left.
 pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    check_array_or_page(arguments.value(1))?;
-    let (container, all) = (arguments.value(1), elements(arguments.value(1)));
-    let count = clamp(arguments.integer(0), all.len());
-    let taken = all[..count].to_vec();
+    let container = arguments.value(1);
+    check_array_or_page(container)?;
+    let count = count_of(arguments);
+    let kept = usize::try_from(count).unwrap_or(0).min(elements(container).len());
+    let taken = elements(container)[..kept].to_vec();
     Ok(match container {
         Value::Page(old) => {
-            let after = all.get(count).map(cursor_at).or_else(|| old.after.clone());
-            page(old.before.clone(), after, taken)
+            let mut cursors = old.origin.cursors();
+            let after = match usize::try_from(count) {
+                Err(_) => old.before.clone(),
+                Ok(count) => cursors.get(count).cloned().or_else(|| old.after.clone()),
+            };
+            cursors.truncate(kept);
+            page(old.before.clone(), after, taken, Arc::new(Origin::Cursors(cursors)))
         }
         _ => Value::array(taken),
     })
 }
 
+/// A page that begins later begins at the first element that is left.
 pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    check_array_or_page(arguments.value(1))?;
-    let (container, all) = (arguments.value(1), elements(arguments.value(1)));
-    let count = clamp(arguments.integer(0), all.len());
-    let rest = all[count..].to_vec();
+    let container = arguments.value(1);
+    check_array_or_page(container)?;
+    let count = count_of(arguments);
+    let dropped = usize::try_from(count).unwrap_or(0).min(elements(container).len());
+    let rest = elements(container)[dropped..].to_vec();
     Ok(match container {
-        Value::Page(old) if count > 0 => {
-            let before = rest.first().map(cursor_at).or_else(|| old.after.clone());
-            page(before, old.after.clone(), rest)
+        Value::Page(old) => {
+            let cursors: Vec<Value> = old.origin.cursors().into_iter().skip(dropped).collect();
+            let before = match count < 0 {
+                true => old.before.clone(),
+                false => cursors.first().cloned().or_else(|| old.after.clone()),
+            };
+            page(before, old.after.clone(), rest, Arc::new(Origin::Cursors(cursors)))
         }
-        other => rebuilt(other, rest),
+        _ => Value::array(rest),
     })
-}
-
-fn clamp(count: Option<i64>, length: usize) -> usize {
-    usize::try_from(count.unwrap_or(0).max(0))
-        .unwrap_or(usize::MAX)
-        .min(length)
-}
-
-fn cursor_at(element: &Value) -> Value {
-    match element {
-        Value::Array(_) | Value::Object(_) => element.clone(),
-        single => Value::array(vec![single.clone()]),
-    }
 }
 
 /// What a value takes in an array, itself shared.

@@ -73,8 +73,41 @@ fn written(
         return Err(invalid(&specifier.spelling)).within("format");
     }
     evaluation.make(value.size().bytes as usize)?;
-    let text = one(specifier, value).within_index(index).within("values")?;
+    check_flags(specifier).within("format")?;
+    let text = one(specifier, value, evaluation.version)
+        .within_index(index)
+        .within("values")?;
     Ok(padded(text, specifier))
+}
+
+/// Flags that a conversion does not know, that contradict each other, or that need a width.
+fn check_flags(specifier: &Specifier) -> Result<()> {
+    let has = |flag| specifier.flags.contains(flag);
+    let any = |flags: &str| flags.chars().any(has);
+    let twice = specifier
+        .flags
+        .char_indices()
+        .any(|(at, flag)| specifier.flags[..at].contains(flag));
+    let is_bad = match specifier.conversion.to_ascii_lowercase() {
+        's' | 'b' => any("+ 0,(#") || has('-') && specifier.width == 0,
+        'd' => has('#') || specifier.precision.is_some() || is_contradictory(specifier),
+        'x' | 'o' => any("(+ ,") || specifier.precision.is_some() || is_contradictory(specifier),
+        'f' => is_contradictory(specifier),
+        'e' => has(',') || is_contradictory(specifier),
+        'g' => has('#') || is_contradictory(specifier),
+        't' => any("+ 0,(#") || specifier.precision.is_some() || has('-') && specifier.width == 0,
+        _ => false,
+    };
+    match is_bad || twice {
+        true => Err(invalid(&specifier.spelling)),
+        false => Ok(()),
+    }
+}
+
+fn is_contradictory(specifier: &Specifier) -> bool {
+    let has = |flag| specifier.flags.contains(flag);
+    let needs_width = (has('-') || has('0')) && specifier.width == 0;
+    needs_width || (has('+') && has(' ')) || (has('-') && has('0'))
 }
 
 fn invalid(conversion: &str) -> Errors {
@@ -180,7 +213,7 @@ fn padded(text: String, specifier: &Specifier) -> String {
     " ".repeat(missing) + &text
 }
 
-fn one(specifier: &Specifier, value: &Value) -> Result<String> {
+fn one(specifier: &Specifier, value: &Value, version: ApiVersion) -> Result<String> {
     let text = match specifier.conversion.to_ascii_lowercase() {
         's' => cut(plain(value)?, specifier),
         'b' => cut(boolean(value), specifier),
@@ -195,7 +228,7 @@ fn one(specifier: &Specifier, value: &Value) -> Result<String> {
         'g' => signed(general(double(value)?, specifier.precision.unwrap_or(6)), specifier),
         't' => temporal(specifier, value)?,
         '@' => crate::render::in_version(value, ApiVersion::DEFAULT),
-        _ => crate::render::compact(value),
+        _ => crate::render::in_version(value, version),
     };
     let is_large = specifier.conversion.is_ascii_uppercase();
     Ok(if is_large { text.to_uppercase() } else { text })

@@ -101,6 +101,8 @@ pub enum Kind {
     NullOrDatabase,
     Database,
     Boolean,
+    /// At least one.
+    Booleans,
     Integer,
     Number,
     /// At least one.
@@ -120,6 +122,8 @@ pub enum Kind {
     IndexRefOrName,
     FunctionRefOrName,
     RefOrSet,
+    /// A set, or a ref that may lead nowhere.
+    AnyRefOrSet,
     Set,
     SetOrArray,
     /// At least one.
@@ -144,7 +148,7 @@ impl Kind {
             Kind::Null => "Null",
             Kind::NullOrDatabase => "Database Ref or Null",
             Kind::Database => "Database Ref",
-            Kind::Boolean => "Boolean",
+            Kind::Boolean | Kind::Booleans => "Boolean",
             Kind::Integer => "Integer",
             Kind::Number | Kind::Numbers => "Number",
             Kind::Text | Kind::Texts => "String",
@@ -154,7 +158,7 @@ impl Kind {
             Kind::Ref => "Ref",
             Kind::CollectionRef => "Collection Ref",
             Kind::RefOrName | Kind::IndexRefOrName | Kind::FunctionRefOrName => "Identifier",
-            Kind::RefOrSet => "Ref or Set",
+            Kind::RefOrSet | Kind::AnyRefOrSet => "Ref or Set",
             Kind::Set => "Set",
             Kind::SetOrArray | Kind::SetsOrArrays | Kind::Iterable => "Array, Set, or Page",
             Kind::Time | Kind::Moment => "Time",
@@ -175,12 +179,31 @@ impl Kind {
         }
     }
 
+    /// A ref is only taken if what it names is there.
+    pub fn needs_defined(self) -> bool {
+        matches!(
+            self,
+            Kind::NullOrDatabase
+                | Kind::Database
+                | Kind::Ref
+                | Kind::CollectionRef
+                | Kind::RefOrName
+                | Kind::IndexRefOrName
+                | Kind::FunctionRefOrName
+                | Kind::RefOrSet
+                | Kind::Set
+                | Kind::SetOrArray
+                | Kind::SetsOrArrays
+                | Kind::Iterable
+        )
+    }
+
     pub fn takes_many(self) -> bool {
         matches!(self, Kind::Texts | Kind::Scalars) || self.takes_one_or_more()
     }
 
     pub fn takes_one_or_more(self) -> bool {
-        matches!(self, Kind::Anys | Kind::Numbers | Kind::SetsOrArrays)
+        matches!(self, Kind::Anys | Kind::Booleans | Kind::Numbers | Kind::SetsOrArrays)
     }
 
     pub fn takes(self, value: &Value) -> bool {
@@ -190,7 +213,7 @@ impl Kind {
             Kind::Null => value.is_null(),
             Kind::NullOrDatabase => value.is_null() || Kind::Database.takes(value),
             Kind::Database => names(value, Native::Databases),
-            Kind::Boolean => matches!(value, Value::Bool(_)),
+            Kind::Boolean | Kind::Booleans => matches!(value, Value::Bool(_)),
             Kind::Integer => matches!(value, Value::Int(_)),
             Kind::Number | Kind::Numbers => matches!(value, Value::Int(_) | Value::Double(_)),
             Kind::Text | Kind::Texts => matches!(value, Value::String(_)),
@@ -205,7 +228,7 @@ impl Kind {
             Kind::RefOrName => matches!(value, Value::Ref(_) | Value::String(_)),
             Kind::IndexRefOrName => matches!(value, Value::String(_)) || names(value, Native::Indexes),
             Kind::FunctionRefOrName => matches!(value, Value::String(_)) || names(value, Native::Functions),
-            Kind::RefOrSet => matches!(value, Value::Ref(_) | Value::Set(_)),
+            Kind::RefOrSet | Kind::AnyRefOrSet => matches!(value, Value::Ref(_) | Value::Set(_)),
             Kind::Set => is_set(value),
             Kind::SetOrArray | Kind::SetsOrArrays => is_set(value) || matches!(value, Value::Array(_)),
             Kind::Iterable => is_set(value) || matches!(value, Value::Array(_) | Value::Page(_)),
@@ -293,6 +316,10 @@ const fn form(form: Form, parameters: &'static [Parameter]) -> Function {
 }
 
 use Kind::*;
+
+/// `and` and `or` before version 3: all operands are evaluated.
+pub static STRICT_AND: Function = pure(&[need("and", Booleans)], basic::all_true);
+pub static STRICT_OR: Function = pure(&[need("or", Booleans)], basic::any_true);
 
 /// Every function. Keys after the first are in the order in which their arguments are evaluated.
 pub static FUNCTIONS: &[Function] = &[
@@ -389,7 +416,7 @@ pub static FUNCTIONS: &[Function] = &[
     pure(&[need("to_array", Any)], casts::to_array),
     // Reads and sets.
     read(&[need("get", RefOrSet), may("ts", Moment)], reads::get),
-    read(&[need("exists", RefOrSet), may("ts", Moment)], reads::exists),
+    read(&[need("exists", AnyRefOrSet), may("ts", Moment)], reads::exists),
     read(&[need("first", SetOrArray)], reads::first),
     read(&[need("last", SetOrArray)], reads::last),
     read(

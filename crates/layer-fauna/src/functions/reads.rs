@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::refs::named_or_ref;
-use crate::error::{Code, Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation};
-use crate::pages::{Cursor, Request};
+use crate::error::{Code, Errors, Result, Step, Within};
+use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::expression::Effect;
+use crate::pages::{Cursor, Request, cursor_of, no_history};
 use crate::permitted::Readable;
 use crate::ranges::Range;
-use crate::sets::{Element, as_set};
+use crate::sets::{Element, as_set, inactive};
 use crate::value::{Native, Ref, Set, Target, Value};
 
 /// Evaluates as of an optional argument.
@@ -71,12 +72,15 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
             evaluation.check_retained(&place.schema, place.collection)?;
             Ok(evaluation.live(&place).is_some() && evaluation.may_read(reference))
         }
-        set => {
-            let first = first_element(evaluation, set).within("exists")?;
-            Ok(first.is_some_and(|document| evaluation.may_read(&document)))
-        }
+        set => exists_in(evaluation, set),
     });
     Ok(Value::Bool(answer?))
+}
+
+/// Whether a set has a first element, of a document that may be read.
+pub fn exists_in(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<bool> {
+    let first = first_element(evaluation, set).within("exists")?;
+    Ok(first.is_some_and(|document| evaluation.may_read(&document)))
 }
 
 fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'static str) -> Result<Value> {
@@ -115,31 +119,37 @@ pub fn last(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Va
 }
 
 pub fn paginate_after(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let cursor = evaluation.cursor(arguments.optional(1), None, None)?;
-    paginate(evaluation, arguments, cursor)
+    let cursor = arguments.optional(1).cloned().map_or(Cursor::Start, Cursor::After);
+    paginate(evaluation, arguments, cursor, &["after"])
 }
 
 pub fn paginate_before(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let cursor = evaluation.cursor(None, arguments.optional(1), None)?;
-    paginate(evaluation, arguments, cursor)
+    let cursor = Cursor::Before(arguments.value(1).clone());
+    paginate(evaluation, arguments, cursor, &["before"])
 }
 
 pub fn paginate_cursor(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let cursor = evaluation.cursor(None, None, arguments.optional(1))?;
-    paginate(evaluation, arguments, cursor)
+    let (cursor, place) = cursor_of(arguments.value(1))?;
+    paginate(evaluation, arguments, cursor, place)
 }
 
-fn paginate(evaluation: &mut Evaluation<'_>, arguments: &Arguments, cursor: Cursor) -> Result<Value> {
+fn paginate(
+    evaluation: &mut Evaluation<'_>,
+    arguments: &Arguments,
+    cursor: Cursor,
+    cursor_place: &'static [&'static str],
+) -> Result<Value> {
     let is_true = |index| matches!(arguments.optional(index), Some(Value::Bool(true)));
     let request = Request {
         cursor,
+        cursor_place,
         size: Request::size(arguments.integer(3)),
         sources: is_true(5),
     };
     let (operand, events) = (arguments.value(0), is_true(4));
     at_optional(evaluation, arguments.optional(2), |evaluation| match events {
-        true => evaluation.page_of_events(operand, request).within("paginate"),
-        false => evaluation.page(operand, request).within("paginate"),
+        true => evaluation.page_of_events(operand, request),
+        false => evaluation.page(operand, request),
     })
 }
 
@@ -157,10 +167,18 @@ pub fn matching_legacy(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -
 }
 
 fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>, key: &'static str) -> Result<Value> {
-    let index = named_or_ref(evaluation, index, Native::Indexes, "Index Ref").within(key)?;
-    evaluation.index(&index).within(key)?;
+    let key = if matches!(index, Value::String(_)) {
+        "index"
+    } else {
+        key
+    };
+    let reference = named_or_ref(evaluation, index, Native::Indexes, "Index Ref").within(key)?;
+    let (_, index) = evaluation.index(&reference).within(key)?;
+    if !index.active {
+        return Err(inactive(&index)).within("index");
+    }
     set(Set::Match {
-        index,
+        index: reference,
         terms: terms.and_then(normal_terms),
     })
 }
@@ -193,18 +211,39 @@ pub fn singleton(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
 
 pub fn events(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     if let Value::Set(of) = arguments.value(0)
-        && let Set::Events(_) = **of
+        && of.is_history()
     {
-        return Err(Errors::argument("Set does not support events history.")).within("events");
+        return Err(no_history());
     }
     set(Set::Events(arguments.value(0).clone()))
 }
 
-pub fn join(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn join(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    match arguments.value(1) {
+        Value::Query(closure) if closure.lambda.effect > Effect::Pure => {
+            let message = "Invalid lambda. Lambda in this context may not read, write, or call a user function.";
+            return Err(Errors::argument(message)).within("with");
+        }
+        Value::Query(_) => {}
+        Value::Ref(index) => {
+            evaluation.check_defined(index).within("with")?;
+            if !index.names(Native::Indexes) {
+                return Err(wrong_type("Lambda or Index Ref", arguments.value(1))).within("with");
+            }
+        }
+        other => return Err(wrong_type("Lambda or Index Ref", other)).within("with"),
+    }
     set(Set::Join(arguments.value(0).clone(), arguments.value(1).clone()))
 }
 
-pub fn range(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn range(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    let mut errors = Vec::new();
+    for (index, key) in [(1, "from"), (2, "to")] {
+        if let Err(undefined) = evaluation.check_all_defined(std::slice::from_ref(arguments.value(index))) {
+            errors.extend(undefined.within(Step::Key(key)).0);
+        }
+    }
+    Errors::unless_empty(errors)?;
     set(Set::Range {
         of: arguments.value(0).clone(),
         from: arguments.value(1).clone(),

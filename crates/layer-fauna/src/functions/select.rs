@@ -1,9 +1,10 @@
 //! Paths into values.
 
 use super::strings;
+use crate::api_version::ApiVersion;
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
-use crate::value::{Native, Ref, Target, Value};
+use crate::value::{Fields, Native, Ref, Set, Target, Value};
 
 /// A path is a string, an integer, or an array of them.
 pub fn path(value: &Value) -> Result<Vec<Value>> {
@@ -21,15 +22,42 @@ pub fn path(value: &Value) -> Result<Vec<Value>> {
 /// What is at the path, if there is anything. Nothing can be selected from a ref that leads nowhere.
 pub fn select(evaluation: &mut Evaluation<'_>, from: &Value, path: &[Value]) -> Result<Option<Value>> {
     check_defined(evaluation, from)?;
-    Ok(at_path(from, path))
+    Ok(at_path(evaluation.version, from, path))
 }
 
-fn at_path(from: &Value, path: &[Value]) -> Option<Value> {
+fn at_path(version: ApiVersion, from: &Value, path: &[Value]) -> Option<Value> {
     let mut value = from.clone();
-    for step in path {
-        value = descend(&value, step)?;
+    for (index, step) in path.iter().enumerate() {
+        value = match &value {
+            Value::Set(set) if index + 1 < path.len() && is_key(step, "@set") => definition(set)?,
+            _ => descend(version, &value, step)?,
+        };
     }
     Some(value)
+}
+
+fn is_key(step: &Value, key: &str) -> bool {
+    matches!(step, Value::String(text) if **text == *key)
+}
+
+/// What a set is made of, for those kinds of which the original shows it.
+fn definition(set: &Set) -> Option<Value> {
+    let record = |entries: Vec<(&str, Value)>| {
+        let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
+        Some(Value::object(entries.collect()))
+    };
+    match set {
+        Set::Match { index, terms } => {
+            let terms = terms.clone().unwrap_or_else(|| Value::array(Vec::new()));
+            record(vec![("match", Value::Ref(index.clone())), ("terms", terms)])
+        }
+        Set::Union(parts) => record(vec![("union", Value::array(parts.clone()))]),
+        Set::Intersection(parts) => record(vec![("intersection", Value::array(parts.clone()))]),
+        Set::Difference(parts) => record(vec![("difference", Value::array(parts.clone()))]),
+        Set::Distinct(of) => record(vec![("distinct", of.clone())]),
+        Set::Join(of, with) => record(vec![("join", of.clone()), ("with", with.clone())]),
+        _ => None,
+    }
 }
 
 /// Follows every element of the arrays on the way, and flattens.
@@ -58,7 +86,7 @@ fn walk(evaluation: &mut Evaluation<'_>, value: &Value, path: &[Value], found: &
             found.push(value.clone());
             Ok(())
         }
-        (value, Some((step, rest))) => match descend(value, step) {
+        (value, Some((step, rest))) => match descend(evaluation.version, value, step) {
             Some(inner) => walk(evaluation, &inner, rest, found),
             None => Ok(()),
         },
@@ -74,9 +102,9 @@ pub fn not_found(path: &[Value]) -> Errors {
 }
 
 /// One step into a value.
-pub fn descend(value: &Value, step: &Value) -> Option<Value> {
+pub fn descend(version: ApiVersion, value: &Value, step: &Value) -> Option<Value> {
     match (value, step) {
-        (Value::Object(fields), Value::String(key)) => fields.get(key).cloned(),
+        (Value::Object(fields), Value::String(key)) => of_event(fields, key).or_else(|| fields.get(key)).cloned(),
         (Value::Document(document), Value::String(key)) => match &**key {
             "ref" => Some(Value::Ref(document.reference.clone())),
             "class" => document.reference.collection().map(Value::Ref),
@@ -91,14 +119,36 @@ pub fn descend(value: &Value, step: &Value) -> Option<Value> {
         },
         (Value::Array(items), Value::Int(index)) => items.values.get(usize::try_from(*index).ok()?).cloned(),
         (Value::Page(page), Value::Int(index)) => page.data.values.get(usize::try_from(*index).ok()?).cloned(),
-        (Value::Ref(reference), Value::String(key)) => of_ref(reference, key),
+        (Value::Ref(reference), Value::String(key)) => of_ref(version, reference, key),
         (Value::Set(_), Value::String(key)) if &**key == "@set" => Some(value.clone()),
         _ => None,
     }
 }
 
-fn of_ref(reference: &Ref, key: &str) -> Option<Value> {
+/// An event is of a document under the names that it has had.
+fn of_event<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
+    let names = ["document", "instance", "resource"];
+    if fields.entries.len() > 4 || !(names.contains(&key) || key == "data") {
+        return None;
+    }
+    let (_, action) = fields.get("ts").zip(fields.string("action"))?;
+    let document = names.iter().find_map(|name| fields.get(name))?;
     match key {
+        // A single value of a set's event stands for itself.
+        "data" if matches!(&**action, "add" | "remove") => match fields.get("data")?.as_items() {
+            Some([single]) => Some(single),
+            _ => None,
+        },
+        "data" => None,
+        _ => Some(document),
+    }
+}
+
+fn of_ref(version: ApiVersion, reference: &Ref, key: &str) -> Option<Value> {
+    match key {
+        "id" if version < ApiVersion::V2_7 && reference.target == Target::Native(Native::Collections) => {
+            Some(Value::string("classes"))
+        }
         "id" => Some(Value::String(reference.id())),
         "collection" | "class" => match reference.target {
             Target::Native(_) => {
@@ -112,23 +162,27 @@ fn of_ref(reference: &Ref, key: &str) -> Option<Value> {
     }
 }
 
-fn contains_at(arguments: &Arguments, key: &'static str) -> Result<Value> {
+fn contains_at(evaluation: &Evaluation<'_>, arguments: &Arguments, key: &'static str) -> Result<Value> {
     let path = path(arguments.value(0)).within(key)?;
-    Ok(Value::Bool(at_path(arguments.value(1), &path).is_some()))
+    Ok(Value::Bool(
+        at_path(evaluation.version, arguments.value(1), &path).is_some(),
+    ))
 }
 
-pub fn contains_path(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    contains_at(arguments, "contains_path")
+pub fn contains_path(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    contains_at(evaluation, arguments, "contains_path")
 }
 
-pub fn contains(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    contains_at(arguments, "contains")
+pub fn contains(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+    contains_at(evaluation, arguments, "contains")
 }
 
-pub fn contains_field(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn contains_field(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
     if matches!(container, Value::Array(_)) {
         return Err(wrong_type("Object", container)).within("in");
     }
-    Ok(Value::Bool(descend(container, arguments.value(0)).is_some()))
+    Ok(Value::Bool(
+        descend(evaluation.version, container, arguments.value(0)).is_some(),
+    ))
 }

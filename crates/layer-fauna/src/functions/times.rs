@@ -146,6 +146,13 @@ pub fn subtract(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> 
 pub fn difference(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let unit = unit(arguments, 2);
     match (arguments.value(0), arguments.value(1)) {
+        // Milliseconds are counted on the clock, everything else as whole units between.
+        (Value::Time(one), Value::Time(other)) if unit == Unit::Millisecond => {
+            let millis = |time: &Time| time.nanos_total().div_euclid(unit.nanos());
+            i64::try_from(millis(other) - millis(one))
+                .map(Value::Int)
+                .map_err(|_| out_of_range())
+        }
         (Value::Time(one), Value::Time(other)) => {
             let units = (other.nanos_total() - one.nanos_total()) / unit.nanos();
             i64::try_from(units).map(Value::Int).map_err(|_| out_of_range())

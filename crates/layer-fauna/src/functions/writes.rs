@@ -10,6 +10,7 @@ use crate::definitions;
 use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::pages;
 use crate::rows::{self, Rewritten};
 use crate::time::Time;
 use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
@@ -151,7 +152,7 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
         id,
         reference: Ref::new(Target::Document(name, id as i64)),
     };
-    if named.is_some() && evaluation.live(&place).is_some() {
+    if named.is_some() && evaluation.live_now(&place).is_some() {
         return Err(Errors::already_exists(&place.reference));
     }
     evaluation.check_present()?;
@@ -199,6 +200,14 @@ fn history_arguments(reference: &Ref, ts: Timestamp, action: &str, document: Val
     ]
 }
 
+/// A set as the data of a document is kept as what it is made of.
+fn definition_of(set: &Value) -> Value {
+    match set {
+        Value::Set(set) => Value::object(crate::codec::set_parts(set)),
+        other => other.clone(),
+    }
+}
+
 /// What a document keeps of the parameters of a write: `data` and `ttl`; others are ignored (observed).
 fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
     let mut entries = Vec::new();
@@ -207,6 +216,7 @@ fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
         None | Some(Value::Null) => {}
         Some(data @ Value::Object(_)) => entries.push(("data".into(), data.clone())),
         Some(Value::Document(document)) => entries.push(("data".into(), document.as_object())),
+        Some(set @ Value::Set(_)) => entries.push(("data".into(), Value::record([("@set", definition_of(set))]))),
         Some(other) => failures.push(definitions::invalid_type(&["data"], other, "Map")),
     }
     match params.get("ttl") {
@@ -238,7 +248,9 @@ pub fn check(failures: Vec<Failure>) -> Result<()> {
 /// The place of an existing document, and its current version.
 fn existing(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<(Place, Version)> {
     let place = evaluation.resolve(reference)?;
-    let (ts, contents) = evaluation.live(&place).ok_or_else(|| Errors::not_found(reference))?;
+    let (ts, contents) = evaluation
+        .live_now(&place)
+        .ok_or_else(|| Errors::not_found(reference))?;
     let version = Version {
         ts,
         contents: Some(contents),
@@ -313,7 +325,6 @@ pub fn delete(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
     let (place, old) = existing(evaluation, &reference)?;
     evaluation.permit("delete", &reference, &[Value::Ref(reference.clone())])?;
-    evaluation.check_present()?;
     evaluation.write_version(&place, Some(&old), None)?;
     definitions::delete_credentials(evaluation, &place)?;
     let fields = old
@@ -367,12 +378,8 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         None => ("delete", None),
         Some(fields) => ("create", fields.get("data").cloned()),
     };
-    Ok(Value::record([
-        ("ts", ts.value()),
-        ("action", Value::string(action)),
-        ("document", Value::Ref(reference)),
-        ("data", data.unwrap_or(Value::Null)),
-    ]))
+    let data = data.unwrap_or(Value::Null);
+    Ok(pages::inserted(evaluation.version, ts, action, reference, data))
 }
 
 pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -400,7 +407,6 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
 /// Of documents the past may be rewritten, of schema objects not.
 fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, key: &'static str) -> Result<Place> {
     evaluation.check_own_scope(reference).within(key)?;
-    evaluation.check_present()?;
     match reference.target {
         Target::Document(..) => evaluation.resolve(reference),
         _ => Err(Errors::argument(format!("Cannot {key} event for specified ref."))),
@@ -517,5 +523,5 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> 
         Value::Ref(to) => to.clone(),
         other => return Err(wrong_type("Database Ref", other)).within("to"),
     };
-    definitions::move_database(evaluation, &reference(arguments), &to).within("move_database")
+    definitions::move_database(evaluation, &reference(arguments), &to)
 }

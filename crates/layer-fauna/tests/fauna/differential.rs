@@ -654,8 +654,17 @@ impl Program {
 
     /// All pages of a size in one direction.
     fn walk(&mut self, caller: Caller, set: &Json, at: Option<u64>, size: usize, backwards: bool) -> Vec<Json> {
+        // The last there could be in the order of the set: nulls, or where that is turned round, the least of numbers. What
+        // is bound is in reverse order; a join leads to refs.
+        let written = set.to_string();
+        let is_bound = written.contains(INDEXES[2]) && !written.contains("\"join\"");
+        let last_in = |turned: bool| if turned { json!(-1e308) } else { Json::Null };
+        let is_turned = set.get("reverse").is_some();
+        let mut last = vec![last_in(is_turned); 4];
+        last[0] = last_in(is_turned != is_bound);
+        let last = Json::Array(last);
         let (key, mut cursor) = if backwards {
-            ("before", Some(Json::Null))
+            ("before", Some(last))
         } else {
             ("after", None)
         };

@@ -18,8 +18,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "auth/token_self_denied",
         "a token that no role covers may read its own document: the drivers' suites expect what the cloud did",
     ),
-    ("mixed/asc", "refs as values are not yet sorted by id"),
-    ("mixed/desc", "refs as values are not yet sorted by id"),
     (
         "http/query_timeout_1ms",
         "a count of seven documents is done within the millisecond",

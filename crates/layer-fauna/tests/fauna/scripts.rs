@@ -113,3 +113,8 @@ fn attribute_based_access() {
 fn rules_of_the_original() {
     run("rules");
 }
+
+#[test]
+fn rules_of_pages_positions_and_histories() {
+    run("original");
+}
