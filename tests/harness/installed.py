@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # The clients of the tests, lent to environments that have nothing but our package.
-CLIENTS = sysconfig.get_path("purelib")
+CLIENTS = f"{sysconfig.get_path('purelib')}:{Path(__file__).parent / 'offline'}"
 
 
 def run(command: list, cwd: Path | None = None, **environment: str) -> str:

@@ -3,7 +3,7 @@
 use crate::workload::product::Test;
 use crate::workload::ycsb::{Distribution, Workload};
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Run a published benchmark, or compare two runs of one.
@@ -43,6 +43,16 @@ pub struct NewsArguments {
     /// Do not give the articles new scores after each request, so that CPU and requests per second are the page's alone
     #[arg(long)]
     pub keep_scores: bool,
+    /// Whether each loop keeps its connection, or makes a new one for each request, which is then timed with it
+    #[arg(long, value_enum, default_value_t = Connections::Kept)]
+    pub connections: Connections,
+}
+
+/// How warm a client is: a program that runs on, or a function that just woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Connections {
+    Kept,
+    PerRequest,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -133,6 +143,16 @@ mod tests {
             (product.tests, product.run.parallelism),
             (vec![Test::Update, Test::Read], vec![2, 8])
         );
+    }
+
+    #[test]
+    fn news_keeps_its_connections_unless_told_otherwise() {
+        let connections = |line| match check(line) {
+            Some(BenchCommand::News(news)) => news.connections,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(connections("news"), Connections::Kept);
+        assert_eq!(connections("news --connections per-request"), Connections::PerRequest);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! cleared only if it was empty at the start or `--flush` allows it, and is left empty. CPU time is read when all
 //! workers stand ready and again when the last has finished, so loading is not in it.
 
-use crate::arguments::{NewsArguments, ProductArguments, RunArguments, YcsbArguments};
+use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop, event_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::target::{Connection, Target};
@@ -16,6 +16,7 @@ use crate::{EmbeddedServer, Protocol, StartEmbedded, circumstances, cpu, report,
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs the product benchmark, prints it and writes its report.
@@ -39,15 +40,26 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
 /// Runs the news benchmark, prints it and writes its report.
 pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
     let (start, changes_scores) = (|| start_embedded(Protocol::Redis), !arguments.keep_scores);
-    let request = if changes_scores {
+    let is_cold = arguments.connections == Connections::PerRequest;
+    let mut request = String::from(if changes_scores {
         NEWS_REQUEST
     } else {
         NEWS_PAGE_REQUEST
-    };
-    let mut bench = Bench::open("news", request, vec!["top ten".to_owned()], arguments.run, start)?;
-    bench.run_test("top ten", news::load, || {
+    });
+    let test = if is_cold { "top ten, cold" } else { "top ten" };
+    if is_cold {
+        request.push_str(NEWS_COLD_REQUEST);
+    }
+    let mut bench = Bench::open("news", &request, vec![test.to_owned()], arguments.run, start)?;
+    let target = is_cold.then(|| bench.target.clone());
+    bench.run_test(test, news::load, || {
+        let target = target.clone();
         move |connection, seed, index, workers| {
-            Box::new(NewsWorker::new(connection, changes_scores, seed, index, workers))
+            let worker = NewsWorker::new(connection, changes_scores, seed, index, workers);
+            Box::new(match &target {
+                Some(target) => worker.reconnecting(target.clone()),
+                None => worker,
+            })
         }
     })?;
     bench.close()
@@ -88,6 +100,8 @@ const PRODUCT_REQUEST: &str = "A request is one command on one product, timed fr
 const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
      score (not timed). CPU and requests per second include the ten writes.";
 const NEWS_PAGE_REQUEST: &str = "A request reads and parses the ten best articles of World. Scores stay as they are.";
+const NEWS_COLD_REQUEST: &str = " Each request opens a connection of its own, authenticates and asks for one small answer first; all of \
+     that is timed with it.";
 const YCSB_REQUEST: &str = "A request is one operation on one record of ten fields of 100 bytes (a scan: on up to 100), as one \
      transaction where the protocol has them. An update writes one field.";
 const CALVIN_REQUEST: &str = "A request is one authenticated query, one transaction, that inserts four instances of four small \
@@ -95,7 +109,7 @@ const CALVIN_REQUEST: &str = "A request is one authenticated query, one transact
 
 struct Bench {
     arguments: RunArguments,
-    target: Box<dyn Target>,
+    target: Arc<dyn Target>,
     /// For what happens between the tests, and its event loop.
     control: Box<dyn Connection>,
     runtime: tokio::runtime::Runtime,
@@ -120,7 +134,7 @@ impl Bench {
             .as_ref()
             .map(|server| server.url.as_str())
             .or(arguments.target.as_deref());
-        let target = crate::target::of_url(url.context("a target")?)?;
+        let target: Arc<dyn Target> = crate::target::of_url(url.context("a target")?)?.into();
         let runtime = event_loop()?;
         let mut control = runtime.block_on(target.connect())?;
         if embedded.is_none() && !arguments.flush && !runtime.block_on(control.is_empty())? {

@@ -19,7 +19,7 @@ use crate::workload::ycsb::Record;
 
 /// A database that can be connected to any number of times.
 #[async_trait(?Send)]
-pub trait Target: Sync {
+pub trait Target: Send + Sync {
     /// An open, authenticated connection that has already answered a request.
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
 

