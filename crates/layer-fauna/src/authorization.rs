@@ -177,6 +177,7 @@ impl Evaluation<'_> {
     pub fn holds(&mut self, predicate: &Closure, arguments: &[Value]) -> bool {
         let rights = std::mem::replace(&mut self.authorization.rights, Rights::Predicate);
         let allowed = std::mem::replace(&mut self.allowed, Effect::Read);
+        let allowed_in = std::mem::replace(&mut self.allowed_in, "auth predicates");
         let argument = match arguments {
             [single] => single.clone(),
             several => Value::array(several.to_vec()),
@@ -186,7 +187,7 @@ impl Evaluation<'_> {
         let answer = self.apply(predicate, argument);
         (self.at, self.in_the_past) = (at, in_the_past);
         self.authorization.rights = rights;
-        self.allowed = allowed;
+        (self.allowed, self.allowed_in) = (allowed, allowed_in);
         matches!(answer, Ok(Value::Bool(true)))
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use quartet_engine::Stamp;
 
 use crate::api_version::ApiVersion;
-use crate::expression::Effect;
 use crate::interned;
 use crate::json;
 use crate::parse;
@@ -367,7 +366,7 @@ impl<'a> Decoder<'a> {
     fn query(&mut self) -> Option<Value> {
         let api_version = ApiVersion::parse(self.text()?)?;
         let source = json::parse(self.text()?.as_bytes()).ok()?;
-        let lambda = parse::lambda(&source, Effect::Write, api_version).ok()?;
+        let lambda = parse::lambda(&source, api_version).ok()?;
         Some(Value::Query(Arc::new(Closure {
             lambda,
             variables: Arc::from([]),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::authorization::CHANGE_PASSWORD;
+use crate::authorization::{CHANGE_PASSWORD, Rights};
 use crate::codec::{self, Names, storable};
 use crate::documents::{Place, Version, merge};
 use crate::error::{Code, Errors, Failure, Result, Step, Within};
@@ -798,7 +798,14 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     let old = evaluation.current(&credentials);
     let former = old.as_ref().and_then(Version::fields).cloned();
     let hash = former.as_ref().and_then(|former| former.string("hashed_password"));
-    prove_password(evaluation, hash, given)?;
+    let is_trusted = evaluation.authorization.reads_everything();
+    prove_password(
+        evaluation,
+        hash,
+        given,
+        is_trusted,
+        &["credentials", "current_password"],
+    )?;
     let fields = Fields::new(vec![
         ("instance".into(), Value::Ref(place.reference.clone())),
         ("hashed_password".into(), hash_password(evaluation, &password)?),
@@ -985,24 +992,32 @@ fn with_new_password(evaluation: &mut Evaluation<'_>, fields: Fields, old: &Fiel
     let Some(password) = params.string("password") else {
         return Ok(fields);
     };
-    prove_password(evaluation, old.string("hashed_password"), params)?;
+    let is_server = matches!(evaluation.authorization.rights, Rights::Server | Rights::ServerReadonly);
+    let hash = old.string("hashed_password");
+    prove_password(evaluation, hash, params, is_server, &["current_password"])?;
     Ok(fields.with("hashed_password", hash_password(evaluation, password)?))
 }
 
-/// Whoever may not read everything replaces a password only by telling the one before.
-fn prove_password(evaluation: &mut Evaluation<'_>, hash: Option<&Arc<str>>, params: &Fields) -> Result<()> {
+/// Whoever is not trusted replaces a password only by telling the one before. Of credentials themselves a server is (as in the
+/// original's code), through a document whoever may read everything.
+fn prove_password(
+    evaluation: &mut Evaluation<'_>,
+    hash: Option<&Arc<str>>,
+    params: &Fields,
+    is_trusted: bool,
+    path: &[&'static str],
+) -> Result<()> {
     let current = params.string("current_password");
-    let must_prove = !evaluation.authorization.reads_everything();
-    let Some(hash) = hash.filter(|_| must_prove || current.is_some()) else {
+    let Some(hash) = hash.filter(|_| !is_trusted) else {
         return Ok(());
     };
     evaluation.take_long()?;
     match current.is_some_and(|current| secrets::password_matches(current, hash)) {
         true => Ok(()),
-        false => Err(Errors::new(
-            Code::AuthenticationFailed,
-            "The document was not found or provided password was incorrect.",
-        )),
+        false => {
+            let description = format!("Invalid password at `{}`.", path.join("."));
+            check(vec![Failure::new(path, "invalid password", description)])
+        }
     }
 }
 

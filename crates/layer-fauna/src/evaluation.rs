@@ -49,6 +49,8 @@ pub struct Evaluation<'a> {
     pub authorization: Authorization,
     /// What the context allows: read-only in predicates, pure in bindings.
     pub allowed: Effect,
+    /// What it is that allows no more, in the plural.
+    pub allowed_in: &'static str,
     /// Reads see the versions up to this time; `None`: all.
     pub at: Option<Timestamp>,
     /// What `at` is outside of the form `at`.
@@ -125,6 +127,7 @@ impl<'a> Evaluation<'a> {
             schema,
             authorization,
             allowed: Effect::Write,
+            allowed_in: "",
             at: None,
             present: None,
             in_the_past: false,
@@ -407,10 +410,13 @@ impl<'a> Evaluation<'a> {
     fn call(&mut self, function: &'static Function, arguments: &[Option<Expression>]) -> Result<Value> {
         self.step(1)?;
         if function.effect > self.allowed {
-            return Err(Errors::new(
-                Code::InvalidExpression,
-                "Write effect in read-only query expression.",
-            ));
+            let effect = if function.effect == Effect::Write {
+                "write"
+            } else {
+                "read"
+            };
+            let message = format!("Call performs a {effect}, which is not allowed in {}.", self.allowed_in);
+            return Err(Errors::new(Code::InvalidExpression, message));
         }
         let mut values = Vec::with_capacity(arguments.len());
         for (parameter, argument) in function.parameters.iter().zip(arguments) {

@@ -169,8 +169,9 @@ impl Evaluation<'_> {
             return Value::Null;
         };
         let allowed = std::mem::replace(&mut self.allowed, Effect::Pure);
+        let allowed_in = std::mem::replace(&mut self.allowed_in, "index bindings");
         let value = self.apply(closure, document.clone());
-        self.allowed = allowed;
+        (self.allowed, self.allowed_in) = (allowed, allowed_in);
         value.unwrap_or(Value::Null)
     }
 

@@ -17,17 +17,17 @@ use crate::references::{self, Written};
 use crate::time::{Date, Time};
 use crate::value::Value;
 
-/// Parses a query that may do no more than `allowed`.
-pub fn query(json: &Json, allowed: Effect, version: ApiVersion) -> Result<Query> {
-    let mut parser = Parser::new(allowed, version);
+/// Parses a query. What it may do is seen when it is evaluated.
+pub fn query(json: &Json, version: ApiVersion) -> Result<Query> {
+    let mut parser = Parser::new(version);
     let root = parser.expression(json);
     let may_write = parser.effect == Effect::Write;
     parser.finish(Query { root, may_write })
 }
 
 /// Parses a stored lambda: `{"lambda": …, "expr": …}`.
-pub fn lambda(json: &Json, allowed: Effect, version: ApiVersion) -> Result<Arc<Lambda>> {
-    let mut parser = Parser::new(allowed, version);
+pub fn lambda(json: &Json, version: ApiVersion) -> Result<Arc<Lambda>> {
+    let mut parser = Parser::new(version);
     let lambda = parser.lambda(json);
     parser.finish(lambda)
 }
@@ -39,7 +39,6 @@ struct Parser {
     errors: Vec<Error>,
     /// What names variables that are not bound.
     unbound: Vec<Error>,
-    allowed: Effect,
     /// The most that the expression so far, or since the innermost lambda began, may do.
     effect: Effect,
     version: ApiVersion,
@@ -50,13 +49,12 @@ struct Parser {
 const NOTHING: Expression = Expression::Literal(Value::Null);
 
 impl Parser {
-    fn new(allowed: Effect, version: ApiVersion) -> Parser {
+    fn new(version: ApiVersion) -> Parser {
         Parser {
             scope: Vec::new(),
             path: Vec::new(),
             errors: Vec::new(),
             unbound: Vec::new(),
-            allowed,
             effect: Effect::Pure,
             version,
             used: Vec::new(),
@@ -159,12 +157,6 @@ impl Parser {
         let Some(function) = functions::find(fields, self.version) else {
             return self.refuse_form(fields);
         };
-        if function.effect > self.allowed {
-            return self.refuse(match function.effect {
-                Effect::Write => "Write effect in read-only query expression.",
-                _ => "Read effect in pure query expression.",
-            });
-        }
         self.effect = self.effect.max(function.maximal_effect());
         match function.body {
             Body::Form(form) => self.form(form, function, json),

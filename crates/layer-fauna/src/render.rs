@@ -586,7 +586,6 @@ mod tests {
     use super::*;
     use crate::codec::Encoder;
     use crate::definitions::NoNames;
-    use crate::expression::Effect;
     use crate::parse;
     use crate::value::Fields;
 
@@ -632,7 +631,7 @@ mod tests {
     fn a_lambda_is_of_the_size_it_has_decoded() {
         let source = json::parse(br#"{"lambda":"x","expr":{"add":[1,{"var":"x"}]}}"#).unwrap();
         let closure = Closure {
-            lambda: parse::lambda(&source, Effect::Write, ApiVersion::V4).unwrap(),
+            lambda: parse::lambda(&source, ApiVersion::V4).unwrap(),
             variables: Arc::from([]),
             api_version: ApiVersion::V4,
         };

@@ -140,6 +140,8 @@ struct Plan<'q> {
     secret: &'q str,
     headers: &'q RequestHeaders<'q>,
     patience: Patience,
+    /// The most that it may do.
+    allowed: Effect,
 }
 
 impl Fauna {
@@ -286,7 +288,7 @@ impl Fauna {
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = headers::plain_path(path);
         let reply = match (&*path, request.method) {
-            (_, "OPTIONS") => headers::preflight(&headers),
+            (_, "OPTIONS") if headers.get("origin").is_some() => headers::preflight(&headers),
             ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write, may_take_long),
             ("/", "GET") => match headers::parameter(query, "q") {
                 Some(text) => self.query(&headers, text.as_bytes(), Effect::Read, may_take_long),
@@ -345,7 +347,7 @@ impl Fauna {
         {
             self.make_keys_ready(&mut View::Reader(&moment), &secret);
         }
-        let outcome = match self.parse(&secret, headers, body, allowed) {
+        let outcome = match self.parse(&secret, headers, body) {
             Err(errors) => self.refused(&secret, errors),
             Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
                 let message = "The database's storage quota is exceeded: delete something first.";
@@ -361,8 +363,9 @@ impl Fauna {
                     secret: &secret,
                     headers,
                     patience: Patience::new(may_take_long, started, headers.query_timeout_ms()),
+                    allowed,
                 };
-                match query.may_write {
+                match query.may_write && allowed == Effect::Write {
                     true => self.run(&plan),
                     false => self.read(&plan),
                 }
@@ -383,7 +386,7 @@ impl Fauna {
 
     /// A small body may be anybody's: it is evaluated with the credential that is looked at there. Of a large one nothing is
     /// decoded for those who may not ask.
-    fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect) -> Result<Query> {
+    fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8]) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
             let moment = self.moment().map_err(|Busy| busy())?;
             let known = self.authenticate(&mut View::Reader(&moment), secret);
@@ -392,7 +395,7 @@ impl Fauna {
             }
             known?;
         }
-        parse_body(body).and_then(|json| parse::query(&json, allowed, headers.api_version()))
+        parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
     }
 
     /// A query that could not be parsed is refused only to those who may ask.
@@ -494,6 +497,9 @@ impl Fauna {
         let caller = self.authenticate(&mut view, plan.secret)?;
         let mut evaluation = self.evaluation(view, &caller, plan.patience, at)?;
         evaluation.version = plan.headers.api_version();
+        if plan.allowed < Effect::Write {
+            (evaluation.allowed, evaluation.allowed_in) = (plan.allowed, "get requests");
+        }
         let value = evaluation.evaluate(&plan.query.root);
         *cost = evaluation.cost;
         match evaluation.interrupted.take() {

@@ -148,10 +148,10 @@ impl Fauna {
             self.make_keys_ready(&mut view, &secret);
         }
         let caller = self.authenticate(&mut view, &secret)?;
-        let parsed = crate::service::parse_body(body)
-            .and_then(|json| parse::query(&json, Effect::Read, headers.api_version()))?;
+        let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))?;
         let mut evaluation = self.evaluation(view, &caller, patience, None)?;
-        evaluation.allowed = Effect::Read;
+        evaluation.version = headers.api_version();
+        (evaluation.allowed, evaluation.allowed_in) = (Effect::Read, "stream requests");
         let value = evaluation.evaluate(&parsed.root)?;
         let target = target(&mut evaluation, &value)?;
         drop(evaluation);

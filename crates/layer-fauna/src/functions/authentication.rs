@@ -6,7 +6,7 @@ use super::reads::first_element;
 use crate::codec::storable;
 use crate::definitions::{self, credentials_key};
 use crate::documents::Place;
-use crate::error::{Code, Errors, Result};
+use crate::error::{Code, Errors, Result, Step};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::jwt;
 use crate::rows::{self, DatabaseNumber, Key};
@@ -20,18 +20,18 @@ fn failed() -> Errors {
     )
 }
 
-/// The document whose credentials are meant: a ref, or the first of a set.
-fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<Ref> {
+/// The document whose credentials are meant: a ref, or the first of a set now, if the set may be read.
+fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value, key: &'static str) -> Result<Option<Ref>> {
     match operand {
-        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Some(reference.clone()),
+        Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Ok(Some(reference.clone())),
         set => {
-            let rights = std::mem::replace(
-                &mut evaluation.authorization.rights,
-                crate::authorization::Rights::Admin,
-            );
-            let found = first_element(evaluation, set).ok().flatten();
-            evaluation.authorization.rights = rights;
-            found
+            let at = std::mem::replace(&mut evaluation.at, evaluation.present);
+            let found = first_element(evaluation, set);
+            evaluation.at = at;
+            found.map_err(|errors| match errors.is_only(&[Code::PermissionDenied]) {
+                true => errors.within(Step::Key(key)),
+                false => errors,
+            })
         }
     }
 }
@@ -47,16 +47,29 @@ pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option
 }
 
 /// The document, if this is its password.
-fn password_fits(evaluation: &mut Evaluation<'_>, operand: &Value, password: &str) -> Result<Option<Ref>> {
-    let Some((identity, hash)) = password_of(evaluation, operand) else {
+fn password_fits(
+    evaluation: &mut Evaluation<'_>,
+    operand: &Value,
+    password: &Value,
+    key: &'static str,
+) -> Result<Option<Ref>> {
+    let identity = identity_of(evaluation, operand, key)?;
+    let Some((identity, hash)) = identity.and_then(|identity| password_of(evaluation, identity)) else {
         return Ok(None);
+    };
+    let password = match password {
+        Value::String(password) => password,
+        Value::Null => return Ok(None),
+        other => {
+            let wrong = definitions::invalid_type(&["password"], other, "String");
+            return Err(Errors::validation(vec![wrong]));
+        }
     };
     evaluation.take_long()?;
     Ok(secrets::password_matches(password, &hash).then_some(identity))
 }
 
-fn password_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<(Ref, Arc<str>)> {
-    let identity = identity_of(evaluation, operand)?;
+fn password_of(evaluation: &mut Evaluation<'_>, identity: Ref) -> Option<(Ref, Arc<str>)> {
     let place = evaluation.resolve(&identity).ok()?;
     evaluation.live(&place)?;
     let credentials = credentials_of(evaluation, &identity)?;
@@ -67,9 +80,9 @@ fn password_of(evaluation: &mut Evaluation<'_>, operand: &Value) -> Option<(Ref,
 
 pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let params = arguments.value(1).as_object().cloned().unwrap_or_default();
-    let password = params.string("password").cloned().unwrap_or_else(|| "".into());
+    let password = params.get("password").cloned().unwrap_or(Value::Null);
+    let identity = password_fits(evaluation, arguments.value(0), &password, "login")?.ok_or_else(failed)?;
     evaluation.check_present()?;
-    let identity = password_fits(evaluation, arguments.value(0), &password)?.ok_or_else(failed)?;
     let kept = params
         .entries
         .iter()
@@ -93,15 +106,11 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
 
 pub fn logout(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let all = matches!(arguments.value(0), Value::Bool(true));
-    let Some(Value::Ref(token)) = evaluation.authorization.token.clone() else {
-        return Ok(Value::Bool(false));
-    };
-    let Some(identity) = evaluation.authorization.identity.clone() else {
-        return Ok(Value::Bool(false));
-    };
-    let tokens = match all {
-        false => vec![token],
-        true => tokens_of(evaluation, &identity),
+    let authorization = &evaluation.authorization;
+    let tokens = match (all, authorization.identity.clone(), authorization.token.clone()) {
+        (true, Some(identity), _) => tokens_of(evaluation, &identity),
+        (false, Some(_), Some(Value::Ref(token))) => vec![token],
+        _ => return Ok(Value::Bool(false)),
     };
     let rights = std::mem::replace(
         &mut evaluation.authorization.rights,
@@ -112,7 +121,7 @@ pub fn logout(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         deleted = deleted.and_then(|()| definitions::delete(evaluation, token).map(drop));
     }
     evaluation.authorization.rights = rights;
-    deleted.map(|()| Value::Bool(!tokens.is_empty()))
+    deleted.map(|()| Value::Bool(true))
 }
 
 fn tokens_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Vec<Ref> {
@@ -129,7 +138,7 @@ fn tokens_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Vec<Ref> {
 }
 
 pub fn identify(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let fits = password_fits(evaluation, arguments.value(0), arguments.text(1))?;
+    let fits = password_fits(evaluation, arguments.value(0), arguments.value(1), "identify")?;
     Ok(Value::Bool(fits.is_some()))
 }
 

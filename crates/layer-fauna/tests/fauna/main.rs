@@ -4,6 +4,7 @@ mod differential;
 mod golden;
 mod hostile;
 mod own;
+mod protocol;
 mod scripts;
 mod streams;
 mod sweep;
