@@ -20,13 +20,16 @@ use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
 use quartet_model::{LogSequence, Payload, Version};
 
-use quartet_store::{Flush, Flushed, PartitionFlush, PartitionFlushed, Position, Store, StoreError};
+use quartet_store::{
+    Flush, Flushed, PartitionFlush, PartitionFlushed, PartitionStore, Position, Store, StoreError, StoreOptions,
+};
 
-use crate::EngineOptions;
 use crate::epochs::Epoch;
 use crate::job::Job;
+use crate::replay::Replayer;
 use crate::shared::Shared;
 use crate::state::HomeState;
+use crate::{EngineOptions, OpenError};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
@@ -100,6 +103,7 @@ impl Flusher {
             options,
             control: control.clone(),
             tail,
+            durable: tail,
             unsynced: VecDeque::new(),
             marked: true,
             last_sync: now,
@@ -197,6 +201,8 @@ struct Worker {
     control: Arc<Control>,
     /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere, so is the home.
     tail: LogSequence,
+    /// What the log has answered to be durable.
+    durable: LogSequence,
     /// Records that may not be durable yet, oldest first, each with the newest version in it and before it.
     unsynced: VecDeque<(LogSequence, Version)>,
     /// The log says how far it is durable.
@@ -297,9 +303,45 @@ impl Worker {
             && let Some(failure) = self.failure.take()
         {
             self.shared.home.fail();
+            if matches!(error, LogError::TailMoved { .. }) {
+                self.step_down();
+            }
             failure(error);
         }
         outcome
+    }
+
+    /// Another is home. What it was the last to confirm is all that this one may still show.
+    fn step_down(&mut self) {
+        self.shared.home.borrow().has_stepped_down = true;
+        match self.confirmed_state() {
+            Ok(Replayer { store, version, .. }) => {
+                self.shared.home.borrow().roll_back_to(store, version);
+                tracing::warn!(
+                    version = version.0,
+                    "another is home: this one is back at what the log has confirmed"
+                );
+            }
+            Err(error) => tracing::error!(%error, "another is home, and what the log has confirmed cannot be read"),
+        }
+    }
+
+    /// The state at the newest record that is known to be durable: from the store's files and the log, as when opening, because
+    /// a root kept for each epoch would make every write copy its way through the tree.
+    fn confirmed_state(&self) -> Result<Replayer, OpenError> {
+        let store_options = StoreOptions {
+            reserved_bytes: self.options.kept_bytes,
+        };
+        let opened = PartitionStore::open(self.disk.clone(), &store_options, &mut |_| {})?;
+        let mut replayer = Replayer::new(opened.store);
+        let from = replayer.store.applied().sequence.next();
+        let mut replay = |sequence, payload: &[u8]| match sequence <= self.durable {
+            true => replayer.record(payload),
+            false => Ok(()),
+        };
+        let read = self.log.read(from, &mut replay);
+        read.map_err(|error| replayer.error(error))?;
+        Ok(replayer)
     }
 
     /// True if there may be more to do.
@@ -472,6 +514,7 @@ impl Worker {
     fn sync(&mut self) -> Result<(), LogError> {
         if !self.unsynced.is_empty() {
             let durable = self.log.sync()?;
+            self.durable = durable;
             self.shared.statistics.syncs.fetch_add(1, Ordering::Relaxed);
             let mut version = None;
             while let Some(record) = self.unsynced.pop_front_if(|(sequence, _)| *sequence <= durable) {

@@ -32,6 +32,8 @@ pub enum ExecuteError<E> {
     /// The disk did not give back what the transaction wanted to read, so whatever the layer's code answered is worth nothing.
     /// The reason is in the server's log. It may succeed another time. Told once the hold is durable.
     Unreadable(Hold),
+    /// Another is home now: this one executes nothing any more. What it had not acknowledged may be lost.
+    NotHome,
 }
 
 impl<E> From<Refused> for ExecuteError<E> {
@@ -102,6 +104,9 @@ impl<'e> Home<'e> {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<(R, Hold), ExecuteError<E>> {
+        if self.state.has_stepped_down {
+            return Err(ExecuteError::NotHome);
+        }
         let durable = self.shared.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
         let answer = body(&mut transaction);

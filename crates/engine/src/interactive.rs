@@ -29,6 +29,8 @@ pub enum CommitError {
     DiskFull,
     /// See [`ExecuteError::Unreadable`].
     Unreadable,
+    /// See [`ExecuteError::NotHome`].
+    NotHome,
 }
 
 /// An interactive transaction, ready to be judged.
@@ -96,6 +98,9 @@ impl Home<'_> {
     /// Certifies an interactive transaction and applies its writes. The version is where it committed; of one that writes
     /// nothing, the newest at which what it read still held.
     pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
+        if self.state().has_stepped_down {
+            return Err(CommitError::NotHome);
+        }
         let prefix = space.prefix();
         request.certify(self.state(), &prefix).inspect_err(|_| {
             self.statistics().conflicts.fetch_add(1, Ordering::Relaxed);
@@ -112,6 +117,7 @@ impl Home<'_> {
             Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
             Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
             Err(ExecuteError::Unreadable(_)) => return Err(CommitError::Unreadable),
+            Err(ExecuteError::NotHome) => return Err(CommitError::NotHome),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         for range in &request.write_conflicts {

@@ -23,6 +23,8 @@ pub enum RunError<E> {
     DiskFull(Hold),
     /// See [`ExecuteError::Unreadable`].
     Unreadable(Hold),
+    /// See [`ExecuteError::NotHome`].
+    NotHome,
     /// See [`Busy`]; nothing was written.
     Busy,
 }
@@ -94,6 +96,7 @@ impl Engine {
                     ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
                     ExecuteError::DiskFull(written) => RunError::DiskFull(hold.max(written)),
                     ExecuteError::Unreadable(written) => RunError::Unreadable(hold.max(written)),
+                    ExecuteError::NotHome => RunError::NotHome,
                 })?;
             // Writes that changed nothing leave only what was read to wait for.
             return Ok((answer, version, hold.max(written)));
@@ -101,8 +104,11 @@ impl Engine {
         Err(RunError::Conflict)
     }
 
-    fn begin(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), Busy> {
+    fn begin<E>(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), RunError<E>> {
         let mut home = self.home_in_time()?;
+        if home.state().has_stepped_down {
+            return Err(RunError::NotHome);
+        }
         let now_micros = home.now_micros();
         let read_version = home.state().last_version();
         home.state().reader_started(read_version);

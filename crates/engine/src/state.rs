@@ -66,6 +66,8 @@ pub(crate) struct HomeState {
     interactive_until_micros: u64,
     /// Cleared rows and their database, dropped by the flusher outside the lock.
     pub garbage: Vec<(DatabaseId, PartitionCleared)>,
+    /// Another is home: nothing is executed here any more.
+    pub has_stepped_down: bool,
     /// How many of them the flusher has taken and not dropped yet.
     pub being_freed: Arc<AtomicUsize>,
 }
@@ -85,8 +87,19 @@ impl HomeState {
             readers: BTreeMap::new(),
             interactive_until_micros: 0,
             garbage: Vec::new(),
+            has_stepped_down: false,
             being_freed: Arc::default(),
         }
+    }
+
+    /// Forgets everything that was committed and not confirmed.
+    pub fn roll_back_to(&mut self, store: PartitionStore, last: Version) {
+        self.store = store;
+        self.last = last;
+        self.full_epochs.queue.clear();
+        self.pending = EffectsWriter::default();
+        self.changes = RecentChanges::after(last);
+        self.garbage.clear();
     }
 
     pub fn last_version(&self) -> Version {

@@ -169,6 +169,9 @@ impl DynamoDb {
                 Err(Failure::new(Exception::InternalServer, "Internal server error")),
                 hold,
             ),
+            Err(ExecuteError::NotHome) => {
+                settled(Err(Failure::new(Exception::InternalServer, "Internal server error")))
+            }
             Err(ExecuteError::TooLarge(hold)) => (
                 Err(Failure::validation("Item size has exceeded the maximum allowed size")),
                 hold,

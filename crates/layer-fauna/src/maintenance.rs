@@ -87,8 +87,8 @@ impl Fauna {
             .run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
         match ran {
             Ok(_) | Err(RunError::Conflict) => true,
-            // The disk is full, or cannot be read: it goes on when that is over.
-            Err(RunError::DiskFull(_) | RunError::Unreadable(_)) => false,
+            // The disk is full or cannot be read, or the log has failed: it goes on when that is over.
+            Err(RunError::DiskFull(_) | RunError::Unreadable(_) | RunError::NotHome) => false,
             Err(RunError::Busy) => {
                 self.work_is_left();
                 false

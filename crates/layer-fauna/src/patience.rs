@@ -67,6 +67,11 @@ pub fn unreadable() -> Errors {
     Errors::protocol(Code::Unavailable, "The disk could not be read. Try again later.")
 }
 
+/// Another is home of the database now, or the log has failed.
+pub fn not_home() -> Errors {
+    Errors::protocol(Code::Unavailable, "The database has moved. Try again later.")
+}
+
 /// Not an answer: the query is to begin again where it may take long.
 pub fn takes_long() -> Errors {
     Errors::protocol(Code::TakesLong, "")

@@ -22,7 +22,7 @@ use crate::json::{self, JsonError};
 use crate::jwt;
 use crate::jwt::keys::KeySets;
 use crate::parse;
-use crate::patience::{Patience, busy, unreadable};
+use crate::patience::{Patience, busy, not_home, unreadable};
 use crate::rate_limits::RateLimits;
 use crate::render;
 use crate::rows::{self, DatabaseNumber, Moment, View};
@@ -478,6 +478,7 @@ impl Fauna {
                 (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
             }
             Err(RunError::Unreadable(hold)) => (Err(unreadable()), now, hold),
+            Err(RunError::NotHome) => (Err(not_home()), now, Version::ZERO),
             Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
             Err(RunError::TooLarge(hold)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");

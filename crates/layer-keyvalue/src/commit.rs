@@ -36,6 +36,8 @@ pub(crate) fn code_of(error: &CommitError) -> ErrorCode {
         // The server is short of something, and a client that waits and repeats the commit does right.
         CommitError::DiskFull => ErrorCode::COMMIT_PROXY_MEMORY_LIMIT,
         CommitError::Unreadable => ErrorCode::IO_ERROR,
+        // It was certainly not committed, and another may be home by the time the client repeats it.
+        CommitError::NotHome => ErrorCode::PROCESS_BEHIND,
         CommitError::TooLarge => ErrorCode::TRANSACTION_TOO_LARGE,
     }
 }

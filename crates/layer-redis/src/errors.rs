@@ -24,4 +24,6 @@ pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or us
 pub const DISK_FULL: &str = "MISCONF Errors writing to the AOF file: No space left on device";
 /// Redis has all keys in memory and no text for this.
 pub const UNREADABLE: &str = "ERR the disk could not be read, see the server's log";
+/// What a replica answers that may not show what it has.
+pub const NOT_HOME: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

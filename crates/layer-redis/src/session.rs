@@ -888,6 +888,10 @@ pub fn call(
             layer.changes.take();
             layer.outbox.discard(*hold);
         }
+        Err(ExecuteError::NotHome) => {
+            layer.changes.take();
+            layer.outbox.discard(Version::ZERO);
+        }
     }
     // What DEBUG SLEEP will sleep counts as the command's duration.
     let started_micros = started_micros.saturating_sub(client.sleep_micros);
@@ -921,6 +925,10 @@ pub fn call(
         Err(ExecuteError::Unreadable(hold)) => {
             client.failure_hold = hold;
             Err(errors::UNREADABLE.into())
+        }
+        Err(ExecuteError::NotHome) => {
+            client.failure_hold = Version::ZERO;
+            Err(errors::NOT_HOME.into())
         }
         Err(ExecuteError::TooLarge(hold)) => {
             client.failure_hold = hold;

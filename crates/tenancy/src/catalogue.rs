@@ -447,6 +447,7 @@ fn outcome(executed: Result<((), Hold), ExecuteError<std::convert::Infallible>>)
         Ok(((), hold)) => Ok(hold),
         Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
         Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
+        Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),
         Err(ExecuteError::TooLarge(_)) => unreachable!("rows of the catalogue are small"),
         Err(ExecuteError::Layer(never, _)) => match never {},
     }

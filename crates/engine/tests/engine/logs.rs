@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Engine, EngineOptions, Parts};
+use quartet_engine::{Engine, EngineOptions, ExecuteError, Parts, RunError};
 use quartet_env::{Disk, FaultyDisk, ManualClock};
 use quartet_log::{FileLogOpener, FileLogOptions, Log, LogError, LogOpener, LogRoom, Replay, ReplayProgress};
 use quartet_model::LogSequence;
@@ -138,9 +138,27 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
     assert!(!engine.wait_durable(after));
     assert!(!engine.make_durable(after));
     assert_eq!(engine.durable(), before);
-    assert!(engine.close().is_err());
-    let told = told.lock().clone().expect("the failure was told");
+    let told = loop {
+        match told.lock().take() {
+            Some(told) => break told,
+            None => std::thread::yield_now(),
+        }
+    };
     assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
+    let mut home = engine.home();
+    let refused = home.execute(ALWAYS, |tx| -> Result<(), ()> {
+        tx.set(b"never", b"3");
+        Ok(())
+    });
+    assert!(matches!(refused, Err(ExecuteError::NotHome)));
+    drop(home);
+    let run = engine.run(ALWAYS, 1, |tx| -> Result<_, ()> { Ok(tx.get(b"before")) });
+    assert_eq!(run, Err(RunError::NotHome));
+    // What was committed and never confirmed is gone, also for whoever reads without a transaction.
+    let reader = engine.reader(ALWAYS).unwrap();
+    assert_eq!(reader.version, before);
+    assert!(reader.get(b"before").is_some() && reader.get(b"after").is_none());
+    assert!(engine.close().is_err());
     drop(watched);
     // Whoever opens the log finds what was acknowledged, and nothing of what was not.
     let engine = Watched::default().open(&disk, |error| panic!("the log failed: {error}"));

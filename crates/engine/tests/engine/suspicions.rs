@@ -187,6 +187,7 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hol
         Ok(((), hold)) | Err(ExecuteError::Layer((), hold)) => hold,
         Err(ExecuteError::TooLarge(_) | ExecuteError::DiskFull(_)) => unreachable!("nothing large was written"),
         Err(ExecuteError::Unreadable(_)) => unreachable!("all rows are in memory"),
+        Err(ExecuteError::NotHome) => unreachable!("the log is sound"),
     };
     (looked_at, hold)
 }

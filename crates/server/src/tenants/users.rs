@@ -47,6 +47,7 @@ impl UserFile for UsersInDatabase {
             Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),
             Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
             Err(ExecuteError::Unreadable(_)) => return Err(unreadable()),
+            Err(ExecuteError::NotHome) => return Err(io::Error::other("the log has failed")),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
         if self.engine.wait_durable(hold) {
