@@ -245,3 +245,23 @@ fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
     assert!(engine.make_durable(engine.durable()), "nothing is left to do");
     assert_eq!(syncs(), before);
 }
+
+/// Invariant 6: an interactive transaction reads at a version of the partition, and sees one logical database of it.
+#[test]
+fn a_read_version_shows_one_logical_database() {
+    let world = World::default();
+    let engine = world.open();
+    set(&engine, ALWAYS, b"k", b"ours");
+    set(&engine, OTHER_RELAXED, b"k", b"theirs");
+    set(&engine, OTHER_RELAXED, b"l", b"theirs");
+    let reader = engine.read_version(ALWAYS);
+    let mut seen = Vec::new();
+    reader.scan(b"", &[0xff; 8], false, &mut |key, value| {
+        seen.push((key.to_vec(), value.to_vec()));
+        std::ops::ControlFlow::Continue(())
+    });
+    assert_eq!(seen, [(b"k".to_vec(), b"ours".to_vec())]);
+    assert_eq!(reader.count(b"", &[0xff; 8]), 1);
+    assert!(reader.get(b"l").is_none());
+    engine.close().unwrap();
+}
