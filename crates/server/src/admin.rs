@@ -28,7 +28,7 @@ use crate::tenants::Tenants;
 use crate::web_pages::{self, comes_from_elsewhere};
 
 /// The root key of a server started with `--dev`.
-const DEVELOPMENT_KEY: &str = "dev";
+pub const DEVELOPMENT_KEY: &str = "dev";
 
 const DATABASES: &str = "/admin/v1/databases";
 /// Most bytes of a request's body.

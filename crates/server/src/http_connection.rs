@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
-use crate::Arrival;
+use crate::arrival::Arrival;
 use crate::connection::{ACCEPT_RETRY, OUTPUT_BYTES_PER_SECOND_MIN};
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;

@@ -17,11 +17,11 @@ use quartet_layer_redis::{Identity, Redis};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::Database;
 
-use crate::StopRequest;
 use crate::fauna::DEVELOPMENT_SECRET;
 use crate::migration::Migrations;
 use crate::resources;
 use crate::settings::{Credentials, Settings};
+use crate::stop_request::StopRequest;
 use crate::tenants::gate::{RedisGate, has_no_room};
 use crate::tenants::users::UsersInDatabase;
 use crate::users::UsersInDirectory;

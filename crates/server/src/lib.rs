@@ -5,10 +5,12 @@
 //! that must wait for a sync is woken from outside, and then once for all connections of the thread.
 
 mod admin;
+mod arrival;
 mod bell;
 mod compression;
 mod connection;
 mod connection_limit;
+mod console;
 mod cycles;
 mod durability;
 mod dynamodb;
@@ -26,6 +28,7 @@ mod pace;
 mod resources;
 mod rest;
 mod settings;
+mod stop_request;
 mod stranger_bytes;
 mod tenants;
 mod tls;
@@ -33,7 +36,6 @@ mod users;
 mod web_pages;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -53,17 +55,20 @@ pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::commands::migration::Targets;
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings};
+pub use stop_request::StopRequest;
 pub use tls::TlsFiles;
 
+use crate::arrival::Arrival;
 use crate::bell::Porter;
 use crate::connection_limit::ConnectionLimit;
+use crate::console::{Console, Layers};
 use crate::cycles::Cycle;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
-use crate::http_connection::{HttpAccepted, HttpLayer};
-use crate::keyvalue::{KeyValueAccepted, KeyValueDoor};
+use crate::http_connection::HttpLayer;
+use crate::keyvalue::KeyValueDoor;
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
@@ -96,26 +101,6 @@ pub struct Server {
     keyvalue_address: Option<SocketAddr>,
 }
 
-/// Somebody asked the whole process to stop: SHUTDOWN, a signal.
-#[derive(Default)]
-pub struct StopRequest {
-    requested: AtomicBool,
-    notify: tokio::sync::Notify,
-}
-
-impl StopRequest {
-    pub fn request(&self) {
-        self.requested.store(true, Ordering::SeqCst);
-        self.notify.notify_one();
-    }
-
-    pub async fn requested(&self) {
-        while !self.requested.load(Ordering::SeqCst) {
-            self.notify.notified().await;
-        }
-    }
-}
-
 /// What a thread that serves connections is given.
 struct Worker {
     layer: Arc<Redis>,
@@ -128,12 +113,6 @@ struct Worker {
     porter: Arc<Porter>,
     connections: mpsc::UnboundedReceiver<connection::Accepted>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
-}
-
-/// A connection of any protocol but Redis', on its way to its I/O thread.
-pub enum Arrival {
-    Http(HttpAccepted),
-    KeyValue(KeyValueAccepted),
 }
 
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
@@ -202,6 +181,7 @@ impl Server {
                 .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
         }
         let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
+        let (mut fauna, mut dynamodb) = (None, None);
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
@@ -211,7 +191,9 @@ impl Server {
             tenants.maker.dynamodb_endpoint.get_or_init(|| address.to_string());
             let layer = tenants.maker.dynamodb(tenants.maker.default_space(LayerId::DynamoDb));
             let layer = DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone());
-            http.push((listener, Arc::new(layer)));
+            let layer: Arc<dyn HttpLayer> = Arc::new(layer);
+            dynamodb = Some(layer.clone());
+            http.push((listener, layer));
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
@@ -219,16 +201,9 @@ impl Server {
                 "fauna",
                 format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
             ));
-            let layer = FaunaHttp::new(tenants.maker.default_fauna()?, tenants.clone());
-            http.push((listener, Arc::new(layer)));
-        }
-        if let Some(address) = settings.http.address() {
-            let listener = listen(address, "http")?;
-            let url = format!("http://{}", listener.local_addr()?);
-            server.listeners.push(("rest", settings.rest_variables(&url)));
-            server.listeners.push(("http", url));
-            let pages = HttpPages::new(layer.clone(), tenants.clone(), &settings, stopped.clone());
-            http.push((listener, Arc::new(pages)));
+            let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(tenants.maker.default_fauna()?, tenants.clone()));
+            fauna = Some(layer.clone());
+            http.push((listener, layer));
         }
         let door = Arc::new(KeyValueDoor::new(tenants.clone()));
         let mut keyvalue = None;
@@ -238,6 +213,22 @@ impl Server {
             let cluster = settings.cluster_string(listener.local_addr()?);
             server.listeners.push(("keyvalue", cluster));
             keyvalue = Some((listener, door.clone()));
+        }
+        if let Some(address) = settings.http.address() {
+            let listener = listen(address, "http")?;
+            let url = format!("http://{}", listener.local_addr()?);
+            server.listeners.push(("rest", settings.rest_variables(&url)));
+            server.listeners.push(("console", format!("{url}/")));
+            server.listeners.push(("http", url));
+            let pages = HttpPages::new(layer.clone(), tenants.clone(), &settings, stopped.clone());
+            let layers = Layers {
+                pages: Arc::new(pages),
+                fauna,
+                dynamodb,
+            };
+            let port = listener.local_addr()?.port();
+            let console = Console::new(layers, tenants.clone(), &settings, &server.listeners, port);
+            http.push((listener, Arc::new(console)));
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         let listening = Listening {

@@ -19,7 +19,7 @@ use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
 use crate::web_pages::{self, comes_from_elsewhere};
 use signature::Caller;
-pub use signature::Verifier;
+pub use signature::{Verifier, sign};
 
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.

@@ -14,7 +14,7 @@ use quartet_layer_dynamodb::{Exception, Failure, region};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
 
-use crate::http_connection::Head;
+use crate::http_connection::{Head, Header};
 use crate::tenants::Tenants;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -169,20 +169,12 @@ impl Verifier {
         })
     }
 
-    /// The HMAC of the key that the secret gives for this day and region.
+    /// The same as `derived_signer`, kept for the next request.
     fn signer(&self, credential: &str, scope: &Scope<'_>, secret: &str) -> Signer {
         if let Some(signer) = self.derived.read().get(credential) {
             return signer.clone();
         }
-        let mut key = format!("AWS4{secret}").into_bytes();
-        for part in [scope.date, scope.region, SERVICE, "aws4_request"] {
-            key = signer_of(&key)
-                .chain_update(part.as_bytes())
-                .finalize()
-                .into_bytes()
-                .to_vec();
-        }
-        let signer = signer_of(&key);
+        let signer = derived_signer(secret, scope.date, scope.region);
         let mut derived = self.derived.write();
         if derived.len() >= DERIVED_MAX {
             derived.clear();
@@ -202,6 +194,73 @@ pub fn claimed_key(head: &Head<'_>) -> Option<String> {
         }
     };
     credential.split('/').next().map(str::to_owned)
+}
+
+/// The headers that sign a request for `region::HOME` as a client would, with what `head` has already.
+pub fn sign(
+    access_key: &str,
+    secret: &str,
+    head: &Head<'_>,
+    body: &[u8],
+    now_seconds: i64,
+) -> [(&'static str, String); 2] {
+    let date = format_time(now_seconds);
+    let scope = format!("{}/{}/{SERVICE}/aws4_request", &date[..8], region::HOME);
+    let mut headers = head.headers.to_vec();
+    headers.push(Header {
+        name: "x-amz-date",
+        value: date.as_bytes(),
+    });
+    let names = ["host", "x-amz-date", TARGET];
+    let signed_headers: Vec<&str> = names
+        .into_iter()
+        .filter(|name| head.has(name) || *name == "x-amz-date")
+        .collect();
+    let signed_headers = signed_headers.join(";");
+    let claim = Claim {
+        credential: &format!("{access_key}/{scope}"),
+        signed_headers: &signed_headers,
+        signature: "",
+        date: &date,
+        expires_seconds: None,
+    };
+    let head = Head {
+        headers: &headers,
+        ..*head
+    };
+    let query = QueryParameters::parse(head.query().unwrap_or_default());
+    let canonical = canonical_request(&claim, &query, &head, body).expect("only headers that are there are named");
+    let hash = hexadecimal(&Sha256::digest(&canonical).into());
+    let parts: [&[u8]; 6] = [
+        ALGORITHM.as_bytes(),
+        b"\n",
+        date.as_bytes(),
+        b"\n",
+        scope.as_bytes(),
+        b"\n",
+    ];
+    let signer = derived_signer(secret, &date[..8], region::HOME);
+    let signed = parts.iter().fold(signer, |signer, part| signer.chain_update(part));
+    let signature: [u8; 32] = signed.chain_update(hash).finalize().into_bytes().into();
+    let signature = String::from_utf8(hexadecimal(&signature).to_vec()).expect("digits");
+    let authorization = format!(
+        "{ALGORITHM} Credential={}, SignedHeaders={signed_headers}, Signature={signature}",
+        claim.credential
+    );
+    [("x-amz-date", date), ("authorization", authorization)]
+}
+
+/// The HMAC of the key that the secret gives for this day and region.
+fn derived_signer(secret: &str, date: &str, region: &str) -> Signer {
+    let mut key = format!("AWS4{secret}").into_bytes();
+    for part in [date, region, SERVICE, "aws4_request"] {
+        key = signer_of(&key)
+            .chain_update(part.as_bytes())
+            .finalize()
+            .into_bytes()
+            .to_vec();
+    }
+    signer_of(&key)
 }
 
 /// Nobody has this access key.

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::connection::{KeyValueAccepted, serve};
-use crate::Arrival;
+use crate::arrival::Arrival;
 use crate::connection::ACCEPT_RETRY;
 use crate::connection_limit::{AcceptErrors, ConnectionLimit, Place};
 use crate::settings::Credentials;

@@ -202,6 +202,32 @@ fn what_is_signed_is_accepted() {
     assert_eq!(presigned.head(&[]).check(&verifier(), BODY, NOW + 299), Ok(()));
 }
 
+#[test]
+fn what_is_signed_here_is_accepted() {
+    let mut client = Client::new();
+    client.headers.retain(|(name, _)| name != "x-amz-date");
+    let unsigned = client.head(&[]);
+    let headers: Vec<Header<'_>> = unsigned
+        .headers
+        .iter()
+        .map(|(name, value)| Header {
+            name,
+            value: value.as_bytes(),
+        })
+        .collect();
+    let head = Head {
+        method: "POST",
+        target: "/",
+        headers: &headers,
+    };
+    for (secret, expected) in [("secret", "accepted"), ("another", INVALID)] {
+        let signed = sign("key", secret, &head, BODY, NOW);
+        let extra: Vec<(&str, &str)> = signed.iter().map(|(name, value)| (*name, &**value)).collect();
+        let sent = client.head(&extra);
+        assert_eq!(outcome(sent.check(&verifier(), BODY, NOW)), expected, "{secret}");
+    }
+}
+
 /// A change made after signing.
 type Tamper = fn(&mut Client);
 

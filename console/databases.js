@@ -1,0 +1,82 @@
+// The logical databases as their operator sees them: quotas, use, credentials.
+
+import { html, useState } from "./html.js";
+import * as api from "./api.js";
+import { count, size } from "./bytes.js";
+import { Busy, Confirm, Copy, Problem, link, useAct, useLoaded } from "./ui.js";
+
+const QUOTAS = ["commands_per_second", "commands_per_day", "request_bytes", "stored_bytes", "connections", "script_millis"];
+const DURABILITIES = ["always", "interval", "none"];
+
+function Credentials({ made, onClose }) {
+  const text = JSON.stringify(made.credentials, null, 2);
+  return html`<section class="panel" aria-label="Credentials"><h2>Credentials of ${made.name}</h2>
+    <p>They are shown this once. This session has them now.</p><pre id="credentials">${text}</pre>
+    <div class="row"><${Copy} text=${text} /><button onClick=${onClose}>I have them</button></div></section>`;
+}
+
+/** The definition of a database, new or known. */
+function Definition({ known, onDone, onCancel }) {
+  const [name, setName] = useState(known?.name ?? "");
+  const [durability, setDurability] = useState(known?.durability ?? "always");
+  const [quotas, setQuotas] = useState(() => Object.fromEntries(QUOTAS.map((quota) => [quota, known?.quotas[quota] ?? ""])));
+  const [act, { busy, error }] = useAct();
+  const save = async (event) => {
+    event.preventDefault();
+    const given = Object.entries(quotas).filter(([, value]) => known || value !== "");
+    const wanted = { durability, quotas: Object.fromEntries(given.map(([quota, value]) => [quota, value === "" ? null : Number(value)])) };
+    const done = await act(() => (known ? api.admin("PATCH", `databases/${known.name}`, wanted) : api.admin("POST", "databases", { name, ...wanted })));
+    if (done) onDone(done);
+  };
+  return html`<form class="panel" onSubmit=${save}><h2>${known ? known.name : "New database"}</h2>
+    ${!known && html`<label>Name <input id="database-name" class="mono" pattern="[a-z0-9\\-]+" maxlength="64" required value=${name} onInput=${(event) => setName(event.target.value)} /></label>`}
+    <label>Durability <select value=${durability} onChange=${(event) => setDurability(event.target.value)}>${DURABILITIES.map((each) => html`<option key=${each}>${each}</option>`)}</select></label>
+    ${QUOTAS.map((quota) => html`<label key=${quota}>${quota} <input id=${quota} inputmode="numeric" pattern="[0-9]*" placeholder="no limit" value=${quotas[quota]} onInput=${(event) => setQuotas({ ...quotas, [quota]: event.target.value })} /></label>`)}
+    <${Problem} error=${error} />
+    <div class="row end"><button type="button" onClick=${onCancel}>Cancel</button><button class="main" id="save" disabled=${busy}>${known ? "Save" : "Create"}</button></div>
+  </form>`;
+}
+
+const part = (used, limit) => (limit ? html`<div class="dim">of ${limit}</div>` : null);
+
+function Usage({ database }) {
+  const { usage, quotas } = database;
+  return html`<td class="number">${count(usage.commands ?? 0)}${part(usage.commands_of_day, quotas.commands_per_day && `${count(quotas.commands_per_day)} a day`)}</td>
+    <td class="number optional">${count(usage.read_units ?? 0)} / ${count(usage.write_units ?? 0)}</td>
+    <td class="number optional">${size(usage.bytes_in ?? 0)} / ${size(usage.bytes_out ?? 0)}</td>
+    <td class="number">${size(usage.stored_bytes ?? 0)}${part(usage.stored_bytes, quotas.stored_bytes && size(quotas.stored_bytes))}</td>
+    <td class="number optional">${count(usage.connections ?? 0)}${part(usage.connections, quotas.connections)}</td>
+    <td class="number optional">${count(usage.refused ?? 0)}</td>`;
+}
+
+export function Databases({ session, reloadSession }) {
+  const [edited, edit] = useState(null);
+  const [made, setMade] = useState(null);
+  const [ask, setAsk] = useState(null);
+  const { value, error, loading, reload } = useLoaded(() => api.admin("GET", "databases").then(({ databases }) => databases), []);
+  if (!session.operator) return html`<p>The databases of this server are its operator's: log in with the root key.</p>`;
+  const done = async (shown) => {
+    edit(null);
+    if (shown.credentials) {
+      await api.login(JSON.stringify(shown.credentials));
+      setMade(shown);
+    }
+    reload();
+    reloadSession();
+  };
+  const askToDelete = ({ name }) =>
+    setAsk({ title: `Delete the database ${name}?`, text: "Its connections are closed, and all its keys, tables and documents are gone.", word: name, action: "Delete", act: async () => { await api.admin("DELETE", `databases/${name}`); reload(); reloadSession(); } });
+  const askToRenew = ({ name }) =>
+    setAsk({ title: `New credentials for ${name}?`, text: "The old ones end at once, and its connections are closed.", action: "Renew", act: async () => done(await api.admin("POST", `databases/${name}/credentials`)) });
+  return html`<section><h2>Databases</h2>
+    <div class="row"><button id="new-database" onClick=${() => edit("new")}>New database</button><button onClick=${reload}>Refresh</button><${Busy} when=${loading} /></div>
+    <${Problem} error=${error} />
+    ${made && html`<${Credentials} made=${made} onClose=${() => setMade(null)} />`}
+    ${edited && html`<${Definition} key=${edited.name ?? ""} known=${edited === "new" ? null : edited} onDone=${done} onCancel=${() => edit(null)} />`}
+    <div class="scroll"><table id="databases"><thead><tr><th>name</th><th>durability</th><th class="number">commands</th><th class="number optional">units read / written</th><th class="number optional">bytes in / out</th><th class="number">stored</th><th class="number optional">connections</th><th class="number optional">refused</th><th></th></tr></thead>
+      <tbody>${(value ?? []).map(
+        (database) => html`<tr key=${database.name}><td><a href=${link("redis", database.name)}>${database.name}</a></td><td>${database.durability}</td><${Usage} database=${database} />
+          <td>${database.name !== "default" && html`<button class="small" onClick=${() => edit(database)}>Change</button> <button class="small" onClick=${() => askToRenew(database)}>Renew credentials</button> <button class="small danger" aria-label=${"Delete " + database.name} onClick=${() => askToDelete(database)}>Delete</button>`}</td></tr>`,
+      )}</tbody></table></div>
+    <${Confirm} ask=${ask} onEnd=${() => setAsk(null)} /></section>`;
+}

@@ -1,0 +1,135 @@
+// The pad: something typed, run in the language of a layer, and what came of it.
+
+import { html, useEffect, useRef, useState } from "./html.js";
+import { Copy, Problem, Tabs, Text, noteChange, useAct } from "./ui.js";
+import * as dynamodb from "./pad_dynamodb.js";
+import * as fauna from "./pad_fauna.js";
+import * as redis from "./pad_redis.js";
+import { code } from "./code.js";
+
+const LANGUAGES = {
+  Redis: { layer: "redis", run: redis.run, names: redis.names, first: "PING", wordBefore: /(?:^|\n)\s*([A-Za-z.]+)$/ },
+  FQL: { layer: "fauna", run: fauna.run, names: fauna.names, first: "Paginate(Collections())", wordBefore: /([A-Za-z]+)$/, takesRole: true },
+  DynamoDB: { layer: "dynamodb", run: dynamodb.run, names: dynamodb.names, first: "ListTables {}", wordBefore: /^\s*([A-Za-z]+)$/ },
+  PartiQL: { layer: "dynamodb", run: dynamodb.runPartiql, names: dynamodb.wordsOfPartiql, first: 'SELECT * FROM "things"', wordBefore: /([A-Za-z_]+)$/ },
+};
+
+const HISTORY = "quartet-history";
+const HISTORY_MAX = 200;
+
+function remembered() {
+  try {
+    return JSON.parse(localStorage.getItem(HISTORY)) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function remember(entry) {
+  const rest = remembered().filter((old) => old.text !== entry.text || old.language !== entry.language);
+  localStorage.setItem(HISTORY, JSON.stringify([entry, ...rest].slice(0, HISTORY_MAX)));
+}
+
+/** Names that go on as the word before the cursor begins. */
+function Completion({ database, language, text, place, onChoose }) {
+  const [all, setAll] = useState([]);
+  useEffect(() => {
+    let isCurrent = true;
+    Promise.resolve(language.names(database)).then((names) => isCurrent && setAll(names));
+    return () => void (isCurrent = false);
+  }, [database, language]);
+  const word = language.wordBefore.exec(text.slice(0, place))?.[1] ?? "";
+  const fit = word === "" ? [] : all.filter((name) => name.toLowerCase().startsWith(word.toLowerCase()) && name !== word).slice(0, 12);
+  return html`<ul class="complete" aria-label="Completion">${fit.map(
+    (name, index) => html`<li key=${name}><button type="button" class="small" data-first=${index === 0 ? "" : undefined} onClick=${() => onChoose(word, name)}>${name}</button></li>`,
+  )}</ul>`;
+}
+
+function Code({ language, database, session, text, role }) {
+  const made = code(language, { database, session, text, role });
+  const [chosen, choose] = useState(Object.keys(made)[0]);
+  const name = chosen in made ? chosen : Object.keys(made)[0];
+  return html`<details><summary>The same as code</summary>
+    <${Tabs} label="Language of the code" names=${Object.keys(made)} chosen=${name} onChoose=${choose} />
+    <pre id="code">${made[name]}</pre><${Copy} text=${made[name]} />
+  </details>`;
+}
+
+export function Pad({ database, session, parts }) {
+  const here = session.databases.find(({ name }) => name === database) ?? {};
+  const languages = Object.keys(LANGUAGES).filter((name) => here[LANGUAGES[name].layer]);
+  const [name, setName] = useState(languages.includes(parts[0]) ? parts[0] : languages[0]);
+  const [text, setText] = useState(parts[1] ?? "");
+  const [place, setPlace] = useState(0);
+  const [role, setRole] = useState(parts[2] ?? "");
+  const [outcome, setOutcome] = useState(null);
+  const [history, setHistory] = useState(remembered);
+  const [act, { busy, error }] = useAct();
+  const box = useRef();
+  useEffect(() => {
+    if (parts[0] && languages.includes(parts[0])) setName(parts[0]);
+    if (parts[1]) setText(parts[1]);
+    setRole(parts[2] ?? "");
+  }, [parts[0], parts[1], parts[2]]);
+  const language = LANGUAGES[name];
+  if (!language) return html`<p>This session has no credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
+
+  const field = () => box.current.querySelector("textarea");
+  const run = () =>
+    act(async () => {
+      setOutcome(null);
+      const given = text.trim() === "" ? language.first : text;
+      if (given !== text) setText(given);
+      remember({ language: name, text: given });
+      setHistory(remembered());
+      setOutcome(await language.run({ database, text: given, role }));
+      noteChange();
+    });
+  const complete = (word, chosen) => {
+    const next = text.slice(0, place - word.length) + chosen + text.slice(place);
+    setText(next);
+    const at = place - word.length + chosen.length;
+    requestAnimationFrame(() => {
+      field().focus();
+      field().setSelectionRange(at, at);
+      setPlace(at);
+    });
+  };
+  const keys = (event) => {
+    setPlace(event.target.selectionStart);
+    if (event.key === "Tab" && !event.shiftKey && event.type === "keydown") {
+      const first = box.current.querySelector("[data-first]");
+      if (first) {
+        event.preventDefault();
+        first.click();
+      }
+    }
+  };
+  return html`<section ref=${box}>
+    <${Tabs} label="Language" names=${languages} chosen=${name} onChoose=${setName} />
+    <div onKeyDown=${keys} onKeyUp=${keys} onInput=${keys} onClick=${(event) => event.target.selectionStart !== undefined && setPlace(event.target.selectionStart)}>
+      <${Text} id="pad" label=${name} rows=${8} value=${text} onInput=${setText} onSave=${run} />
+    </div>
+    <${Completion} database=${database} language=${language} text=${text} place=${place} onChoose=${complete} />
+    <div class="row">
+      <button class="main" id="run" disabled=${busy} onClick=${run}>Run</button>
+      <span class="dim">Ctrl+Enter · Tab completes · e.g. <code>${language.first}</code></span>
+      ${language.takesRole &&
+      html`<label class="line">run as <input id="role" class="mono" size="18" placeholder="myself, or server, child:admin, @role/x" value=${role} onInput=${(event) => setRole(event.target.value)} /></label>`}
+    </div>
+    <${Problem} error=${error} />
+    ${error?.body?.errors && html`<pre>${JSON.stringify(error.body.errors, null, 2)}</pre>`}
+    ${outcome &&
+    html`<div aria-live="polite">
+      <p class="dim" id="cost">${Object.entries(outcome.cost).map(([what, number]) => `${number} ${what}`).join(" · ")}</p>
+      <pre id="result" class=${outcome.isError ? "problem" : ""}>${outcome.text}</pre>
+      <${Copy} text=${outcome.text} />
+    </div>`}
+    ${text.trim() !== "" && html`<${Code} language=${name} database=${database} session=${session} text=${text} role=${role} />`}
+    <details open=${history.length > 0 && !outcome}><summary>History</summary>
+      <div class="history">${history.map(
+        (entry, index) => html`<button key=${index} onClick=${() => { if (languages.includes(entry.language)) setName(entry.language); setText(entry.text); field().focus(); }}><span class="dim">${entry.language}</span> ${entry.text}</button>`,
+      )}</div>
+    </details>
+  </section>`;
+}

@@ -1,0 +1,94 @@
+// What happens now: keyspace events and messages of Redis, streams of FaunaDB.
+
+import { html, useEffect, useRef, useState } from "./html.js";
+import * as api from "./api.js";
+import { shownValue, toWire } from "./fql.js";
+import { roleOf } from "./fauna.js";
+import { Problem, Tabs, useAct, useLoaded } from "./ui.js";
+
+const EVENTS_MAX = 500;
+
+/** Events of a source while somebody looks; `open` follows it and gives each to `tell`. */
+function Live({ open, inputs, id }) {
+  const [isOn, turn] = useState(true);
+  const [events, setEvents] = useState([]);
+  const [error, setError] = useState(null);
+  const number = useRef(0);
+  useEffect(() => {
+    if (!isOn) return;
+    const stop = new AbortController();
+    setEvents([]);
+    setError(null);
+    const tell = (text) => setEvents((old) => [{ number: number.current++, time: new Date(), text }, ...old].slice(0, EVENTS_MAX));
+    open(tell, stop.signal).then(
+      () => turn(false),
+      (error) => {
+        if (stop.signal.aborted) return;
+        setError(error);
+        turn(false);
+      },
+    );
+    return () => stop.abort();
+  }, [isOn, ...inputs]);
+  return html`<div class="row"><button onClick=${() => turn(!isOn)}>${isOn ? "Stop" : "Start"}</button>
+      <span class="dim" role="status">${isOn ? "listening" : "stopped"}, ${events.length} events</span></div>
+    <${Problem} error=${error} />
+    <div class="scroll"><table id=${id}><tbody>${events.map(
+      (event) => html`<tr key=${event.number}><td class="dim">${event.time.toLocaleTimeString()}</td><td class="mono"><span class="event">${event.text}</span></td></tr>`,
+    )}</tbody></table></div>`;
+}
+
+const escaped = (text) => text.replace(/[*?[\]\\]/g, "\\$&");
+
+function RedisTail({ database, name }) {
+  const [kind, choose] = useState("keys");
+  const [pattern, setPattern] = useState(name ? escaped(name) : "*");
+  const [settled, settle] = useState(pattern);
+  const [act, { error }] = useAct();
+  const flags = useLoaded(async () => (await api.redis(database, "CONFIG", "GET", "notify-keyspace-events"))[1] ?? "", [database]);
+  const isTold = /[KE]/.test(flags.value ?? "");
+  const channel = kind === "keys" ? `__keyspace@0__:${settled}` : settled;
+  const shownEvent = (line) => {
+    if (!line.startsWith("pmessage,")) return null;
+    const rest = line.slice("pmessage,".length + channel.length + 1);
+    return kind === "keys" ? rest.replace(/^__keyspace@0__:/, "").replace(/,([^,]*)$/, "  $1") : rest;
+  };
+  const open = (tell, signal) => api.followRedis(database, channel, (line) => shownEvent(line) !== null && tell(shownEvent(line)), signal);
+  const turnOn = () =>
+    act(async () => {
+      await api.redis(database, "CONFIG", "SET", "notify-keyspace-events", "KEA");
+      flags.reload();
+    });
+  return html`<section><h2>Redis, as it happens</h2>
+    <${Tabs} label="What to listen to" names=${["keys", "messages"]} chosen=${kind} onChoose=${choose} />
+    <form class="row" onSubmit=${(event) => { event.preventDefault(); settle(pattern); }}>
+      <input class="grow mono" id="pattern" aria-label="Pattern" value=${pattern} onInput=${(event) => setPattern(event.target.value)} /><button>Listen</button>
+    </form>
+    ${kind === "keys" && flags.value !== undefined && !isTold &&
+    html`<p>The server tells of keys only if <code>notify-keyspace-events</code> says so. <button id="turn-on" onClick=${turnOn}>Turn it on</button></p>`}
+    <${Problem} error=${error ?? flags.error} />
+    <${Live} id="events" open=${open} inputs=${[database, channel]} /></section>`;
+}
+
+function FaunaTail({ database, path, source }) {
+  const [text, setText] = useState(source ?? "");
+  const [settled, settle] = useState(source ?? "");
+  const open = async (tell, signal) => {
+    const [expression] = toWire(settled);
+    await api.followFauna(database, expression, roleOf(path), (event) => tell(shownValue(event)), signal);
+  };
+  return html`<section><h2>FaunaDB, as it happens</h2>
+    <form class="row" onSubmit=${(event) => { event.preventDefault(); settle(text); }}>
+      <input class="grow mono" id="source" aria-label="Document or set" placeholder='Documents(Collection("…")) or Ref(Collection("…"), "…")' value=${text} onInput=${(event) => setText(event.target.value)} /><button>Listen</button>
+    </form>
+    ${settled !== "" && html`<${Live} id="events" open=${open} inputs=${[database, path, settled]} />`}</section>`;
+}
+
+export function Tail({ database, parts, session }) {
+  const [layer, first, second] = parts;
+  const here = session.databases.find((each) => each.name === database) ?? {};
+  if (layer === "fauna" && here.fauna) return html`<${FaunaTail} key=${second} database=${database} path=${first ?? ""} source=${second} />`;
+  if (here.redis) return html`<${RedisTail} key=${first} database=${database} name=${first} />`;
+  if (here.fauna) return html`<${FaunaTail} database=${database} path="" />`;
+  return html`<p>This session has no credential for a layer of <b>${database}</b> that tells what happens.</p>`;
+}

@@ -1,0 +1,202 @@
+//! The files of the page, which are part of the binary, and the headers that keep them to themselves.
+
+use std::sync::LazyLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use super::answers::{METHOD_NOT_ALLOWED, NOT_FOUND, OK};
+use crate::compression;
+use crate::http_connection::{Answer, Head, Headers};
+
+const NOT_MODIFIED: u16 = 304;
+
+struct Asset {
+    name: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        &[$(Asset { name: $name, bytes: include_bytes!(concat!("../../../../console/", $name)) }),*]
+    };
+}
+
+const ASSETS: &[Asset] = assets![
+    "api.js",
+    "app.js",
+    "bytes.js",
+    "code.js",
+    "connect.js",
+    "databases.js",
+    "dynamodb.js",
+    "fauna.js",
+    "fql.js",
+    "grid.js",
+    "html.js",
+    "icon.svg",
+    "index.html",
+    "operations.js",
+    "pad.js",
+    "pad_dynamodb.js",
+    "pad_fauna.js",
+    "pad_redis.js",
+    "redis.js",
+    "redis_key.js",
+    "style.css",
+    "tail.js",
+    "tree.js",
+    "ui.js",
+    "vendor/LICENSES",
+    "vendor/hooks.js",
+    "vendor/htm.js",
+    "vendor/preact.js",
+];
+
+/// What the page may do: nothing but load these files and talk to this server. Text never becomes markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Made when the page is first asked for.
+struct Ready {
+    tag: String,
+    compressed: Vec<u8>,
+}
+
+static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| ASSETS.iter().map(Ready::new).collect());
+
+impl Ready {
+    fn new(asset: &Asset) -> Ready {
+        use std::io::Write;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let written = encoder.write_all(asset.bytes).and_then(|()| encoder.finish());
+        let digest = Sha256::digest(asset.bytes);
+        let digits: String = digest[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ready {
+            tag: format!("\"{digits}\""),
+            compressed: written.expect("memory takes what is written"),
+        }
+    }
+}
+
+/// A browser names what it shows; a client of REST never asks for that.
+pub fn is_wanted_by_browser(head: &Head<'_>) -> bool {
+    let accept = head.header("accept").unwrap_or_default();
+    matches!(head.method, "GET" | "HEAD") && accept.contains("text/html")
+}
+
+pub fn answer(head: &Head<'_>) -> Answer {
+    if !matches!(head.method, "GET" | "HEAD") {
+        return plain(METHOD_NOT_ALLOWED);
+    }
+    let path = head.path();
+    let name = match path.strip_prefix("/console/") {
+        None | Some("") => "index.html",
+        Some(name) => name,
+    };
+    let Some(position) = ASSETS.iter().position(|asset| asset.name == name) else {
+        return plain(NOT_FOUND);
+    };
+    let (asset, ready) = (&ASSETS[position], &READY[position]);
+    if head.header("if-none-match") == Some(&*ready.tag) {
+        let mut answer = plain(NOT_MODIFIED);
+        answer.headers.push(("etag", ready.tag.clone().into()));
+        return answer;
+    }
+    let mut answer = plain(OK);
+    answer.headers.push(("content-type", kind_of(name).into()));
+    answer.headers.push(("etag", ready.tag.clone().into()));
+    if compression::preferred(head) == Some("gzip") {
+        answer.headers.push(("content-encoding", "gzip".into()));
+        answer.body = ready.compressed.clone();
+    } else {
+        answer.body = asset.bytes.to_vec();
+    }
+    answer
+}
+
+fn plain(status: u16) -> Answer {
+    let mut answer = Answer::settled(status, "");
+    answer.headers = Headers::from([
+        ("content-security-policy", POLICY.into()),
+        ("x-content-type-options", "nosniff".into()),
+        ("x-frame-options", "DENY".into()),
+        ("referrer-policy", "no-referrer".into()),
+        ("cross-origin-opener-policy", "same-origin".into()),
+        ("cross-origin-resource-policy", "same-origin".into()),
+        // A page is asked for anew, and usually is the same: then only its tag goes over the wire.
+        ("cache-control", "no-cache".into()),
+        ("vary", "accept, accept-encoding".into()),
+    ]);
+    answer
+}
+
+fn kind_of(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, kind)| kind) {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http_connection::Header;
+
+    /// The page loads on a slow line, too. A client that takes nothing compressed loads some three times as much.
+    const PAGE_BYTES_MAX: usize = 100_000;
+
+    #[test]
+    fn the_page_is_small() {
+        let bytes: usize = READY.iter().map(|ready| ready.compressed.len()).sum();
+        assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../console");
+        let mut found = Vec::new();
+        for place in ["", "vendor/"] {
+            for entry in std::fs::read_dir(format!("{folder}/{place}")).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_file() {
+                    found.push(format!("{place}{}", entry.file_name().to_string_lossy()));
+                }
+            }
+        }
+        let mut served: Vec<String> = ASSETS.iter().map(|asset| asset.name.to_owned()).collect();
+        found.sort();
+        served.sort();
+        assert_eq!(found, served);
+    }
+
+    #[test]
+    fn a_file_is_sent_once_and_then_known_by_its_tag() {
+        let ask = |tag: &str| {
+            let headers = [Header {
+                name: "If-None-Match",
+                value: tag.as_bytes(),
+            }];
+            answer(&Head {
+                method: "GET",
+                target: "/console/app.js",
+                headers: &headers,
+            })
+        };
+        let first = ask("");
+        let tag = first
+            .headers
+            .iter()
+            .find(|(name, _)| *name == "etag")
+            .unwrap()
+            .1
+            .clone();
+        assert_eq!((first.status, first.body.is_empty()), (200, false));
+        assert_eq!(ask(&tag).status, 304);
+    }
+}

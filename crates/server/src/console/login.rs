@@ -1,0 +1,195 @@
+//! What a credential opens: each is shown to the layers whose it could be, which say whether they know it.
+//!
+//! One field takes the root key, a database's token, read-only token or Fauna key, `ACCESS_KEY_ID:SECRET`, a secret made inside
+//! Fauna, a token of REST; with a user's name, a Redis user's password. The JSON that the admin API answered with a new
+//! database's credentials is taken whole.
+
+use std::sync::Arc;
+
+use quartet_layer_fauna::database_named_by;
+use quartet_layer_redis::acl::{self, password_hash};
+use quartet_model::DatabaseId;
+use quartet_tenancy::Access;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::sessions::Purse;
+use crate::admin::DEVELOPMENT_KEY;
+use crate::http_connection::{Head, HeadShows, Header, HttpLayer};
+use crate::settings::{Credentials, RestTokens, Settings};
+use crate::tenants::Tenants;
+
+/// The database that every server has.
+pub const DEFAULT: &str = "default";
+
+pub struct Login {
+    pages: Arc<dyn HttpLayer>,
+    fauna: Option<Arc<dyn HttpLayer>>,
+    tenants: Arc<Tenants>,
+    credentials: Credentials,
+    rest_tokens: RestTokens,
+    access_keys: Vec<(String, String)>,
+}
+
+/// The fields of the credentials of a database, as they are shown when it is made.
+const FIELDS: [&str; 3] = ["token", "read_only_token", "fauna_key"];
+
+impl Login {
+    pub fn new(
+        pages: Arc<dyn HttpLayer>,
+        fauna: Option<Arc<dyn HttpLayer>>,
+        tenants: Arc<Tenants>,
+        settings: &Settings,
+    ) -> Login {
+        Login {
+            pages,
+            fauna,
+            tenants,
+            credentials: settings.credentials.clone(),
+            rest_tokens: settings.rest_tokens.clone(),
+            access_keys: settings.access_keys.clone(),
+        }
+    }
+
+    /// What is opened by `{"credential": …, "user": …}`. `None`: nothing. With `--dev`, where everybody has the root key, nothing
+    /// need be given.
+    pub fn purse_of(&self, given: &Value, head: &Head<'_>) -> Option<Purse> {
+        let text = |name: &str| given[name].as_str().unwrap_or_default().trim();
+        let (user, credential) = (text("user"), text("credential"));
+        let purse = match (user, credential) {
+            ("", "") if self.is_development() => self.single(DEVELOPMENT_KEY, head),
+            (_, "") => Purse::default(),
+            ("", credential) => match serde_json::from_str(credential) {
+                Ok(Value::Object(fields)) => self.all(&Value::Object(fields), head),
+                _ => self.single(credential, head),
+            },
+            (user, password) => {
+                let token = acl::token::token(user.as_bytes(), password.as_bytes());
+                self.redis_user(user, token, head)
+            }
+        };
+        (!purse.is_empty()).then_some(purse)
+    }
+
+    fn is_development(&self) -> bool {
+        self.credentials == Credentials::None
+    }
+
+    /// The credentials of a new database, or the whole answer that holds them.
+    fn all(&self, answer: &Value, head: &Head<'_>) -> Purse {
+        let fields = answer.get("credentials").unwrap_or(answer);
+        let text = |name: &str| fields[name].as_str().unwrap_or_default();
+        let mut purse = Purse::default();
+        // The full token is looked at last, because it opens more than the one that may only read.
+        for name in FIELDS.iter().rev().filter(|name| !text(name).is_empty()) {
+            purse.add(self.single(text(name), head));
+        }
+        purse.add(self.access_key(text("access_key_id"), text("secret_access_key")));
+        purse
+    }
+
+    fn single(&self, credential: &str, head: &Head<'_>) -> Purse {
+        let mut purse = Purse::default();
+        if self.is_root_key(credential) {
+            purse.root_key = Some(credential.to_owned());
+            return purse;
+        }
+        if let Some((database, access)) = self.tenants.catalogue.by_secret(credential.as_bytes()) {
+            let kept = match access {
+                Access::Full | Access::ReadOnly => &mut purse.redis,
+                Access::Fauna => &mut purse.fauna,
+            };
+            kept.insert(database.definition().name.clone(), credential.to_owned());
+            return purse;
+        }
+        if self.is_rest_token(credential, head) {
+            purse.redis.insert(DEFAULT.to_owned(), credential.to_owned());
+            return purse;
+        }
+        if let Some(database) = self.fauna_database(credential, head) {
+            purse.fauna.insert(database, credential.to_owned());
+            return purse;
+        }
+        match credential.split_once(':') {
+            Some((key, secret)) => self.access_key(key, secret),
+            None => purse,
+        }
+    }
+
+    fn is_root_key(&self, credential: &str) -> bool {
+        let given: [u8; 32] = Sha256::digest(credential).into();
+        match self.credentials {
+            Credentials::Key { sha256 } => given == sha256,
+            Credentials::None => credential == DEVELOPMENT_KEY,
+        }
+    }
+
+    /// One of the command line, or a user's of the default database. With `--dev` any is let in, which says nothing.
+    fn is_rest_token(&self, credential: &str, head: &Head<'_>) -> bool {
+        let hash = Some(password_hash(credential.as_bytes()));
+        if hash == self.rest_tokens.standard || hash == self.rest_tokens.read_only {
+            return true;
+        }
+        !self.is_development() && is_known_to(&*self.pages, credential, head)
+    }
+
+    /// A Redis user of the default database, or `DATABASE/USER`.
+    fn redis_user(&self, user: &str, token: String, head: &Head<'_>) -> Purse {
+        let mut purse = Purse::default();
+        let is_of_default = !user.contains('/');
+        if self.is_development() && is_of_default && user == DEFAULT || !is_known_to(&*self.pages, &token, head) {
+            return purse;
+        }
+        let database = user.split_once('/').map_or(DEFAULT, |(database, _)| database);
+        purse.redis.insert(database.to_owned(), token);
+        purse
+    }
+
+    /// The database that a secret of Fauna opens, if it is one.
+    fn fauna_database(&self, secret: &str, head: &Head<'_>) -> Option<String> {
+        let fauna = self.fauna.as_ref()?;
+        if !is_known_to(&**fauna, secret, head) {
+            return None;
+        }
+        match database_named_by(secret) {
+            Some(number) => {
+                let database = self.tenants.catalogue.numbered(DatabaseId(number))?;
+                Some(database.definition().name.clone())
+            }
+            None => Some(DEFAULT.to_owned()),
+        }
+    }
+
+    fn access_key(&self, key: &str, secret: &str) -> Purse {
+        let mut purse = Purse::default();
+        let own = || (key.to_owned(), secret.to_owned());
+        let is_same = |known: &str| Sha256::digest(known) == Sha256::digest(secret);
+        if let Some((database, known)) = self.tenants.catalogue.by_access_key(key)
+            && is_same(&known)
+        {
+            purse.dynamodb.insert(database.definition().name.clone(), own());
+        }
+        let mut known = self.access_keys.iter();
+        if known.any(|(known, known_secret)| known == key && is_same(known_secret)) {
+            purse.dynamodb.insert(DEFAULT.to_owned(), own());
+        }
+        purse
+    }
+}
+
+/// The layer lets this secret in.
+fn is_known_to(layer: &dyn HttpLayer, secret: &str, head: &Head<'_>) -> bool {
+    let value = format!("Bearer {secret}");
+    let mut headers: Vec<Header<'_>> = head.headers.to_vec();
+    headers.retain(|header| !header.name.eq_ignore_ascii_case("authorization"));
+    headers.push(Header {
+        name: "authorization",
+        value: value.as_bytes(),
+    });
+    let head = Head {
+        method: "POST",
+        target: "/",
+        headers: &headers,
+    };
+    matches!(layer.judge_head(&head), HeadShows::Credential)
+}

@@ -1,0 +1,23 @@
+//! The wish that the whole process stop, from wherever it comes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Somebody asked the whole process to stop: SHUTDOWN, a signal.
+#[derive(Default)]
+pub struct StopRequest {
+    requested: AtomicBool,
+    notify: tokio::sync::Notify,
+}
+
+impl StopRequest {
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+
+    pub async fn requested(&self) {
+        while !self.requested.load(Ordering::SeqCst) {
+            self.notify.notified().await;
+        }
+    }
+}

@@ -1,0 +1,151 @@
+// The console's other pages: what happens now, how the server does, its databases, and how to connect.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import faunadb from "faunadb";
+import { click, fill, logIn, openBrowser, openPage, press, waitForText } from "../browser.js";
+import { redis, startServer } from "../server.js";
+
+const q = faunadb.query;
+/** Where pictures for the documents go; none are made otherwise. */
+const PICTURES = process.env.CONSOLE_PICTURES;
+let server, browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([startServer(), openBrowser()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+async function asOperator(t, options) {
+  const page = await openPage(browser, options);
+  await logIn(page, server, server.key);
+  await page.waitForSelector("#keys");
+  t.after(() => page.finish());
+  return page;
+}
+
+const go = (page, ...parts) => page.evaluate((hash) => void (location.hash = hash), "#/" + parts.map(encodeURIComponent).join("/"));
+
+test("events of keys are shown as they happen", async (t) => {
+  const page = await asOperator(t);
+  await go(page, "tail", "default");
+  await click(page, "#turn-on");
+  await page.waitForFunction(() => !document.querySelector("#turn-on"));
+  await waitForText(page, "listening", "#view");
+  // The subscription may come a little after the page says so.
+  for (let index = 0; !(await page.$("#events td")); index++) await redis(server, server.key, "SET", "tail:<b>", String(index));
+  await waitForText(page, "tail:<b>", "#events");
+  await waitForText(page, "set", "#events");
+});
+
+test("changes of documents are shown as they happen", async (t) => {
+  const { hostname, port } = new URL(server.addresses.fauna);
+  const client = new faunadb.Client({ secret: server.key, domain: hostname, port: Number(port), scheme: "http", http2SessionIdleTime: 0 });
+  t.after(() => client.close({ force: true }));
+  await client.query(q.CreateCollection({ name: "live" }));
+  const document = q.Ref(q.Collection("live"), "1");
+  await client.query(q.Create(document, { data: { number: 0 } }));
+  const page = await asOperator(t);
+  await go(page, "fauna", "default", "", "collection", "live", "1");
+  await page.waitForSelector("section[aria-label=Document] #document-data");
+  await page.$eval("section[aria-label=Document] a", (link) => link.click());
+  await waitForText(page, "start", "#events");
+  await client.query(q.Update(document, { data: { number: 42 } }));
+  await waitForText(page, "42", "#events");
+});
+
+test("charts, figures, slow requests and the biggest keys", async (t) => {
+  await redis(server, server.key, "CONFIG", "SET", "slowlog-log-slower-than", "0");
+  await redis(server, server.key, "SET", "big:<i>", "x".repeat(20_000));
+  await redis(server, server.key, "CONFIG", "SET", "slowlog-log-slower-than", "10000");
+  const page = await asOperator(t);
+  await go(page, "operations", "default");
+  await page.waitForFunction(() => document.querySelectorAll("#charts polyline").length >= 6);
+  await page.waitForFunction(() => document.querySelector("#charts polyline").getAttribute("points").split(" ").length >= 2);
+  for (const title of ["Durability", "Durable version", "Checkpoints", "Connections"]) await waitForText(page, title, "#figures");
+  await waitForText(page, "none", "#figures");
+  await waitForText(page, "big:<i>", "#slow");
+  await click(page, "#biggest");
+  await waitForText(page, "big:<i>", "#view a");
+});
+
+test("databases are made, used, changed and deleted", async (t) => {
+  const page = await asOperator(t);
+  await go(page, "databases", "default");
+  await click(page, "#new-database");
+  await fill(page, "#database-name", "press");
+  await fill(page, "#connections", "7");
+  await click(page, "#save");
+  await page.waitForSelector("#credentials");
+  const { token } = JSON.parse(await page.$eval("#credentials", (element) => element.innerText));
+  await redis(server, token, "SET", "article:1", "news");
+  // The session has the credentials it has just seen.
+  await go(page, "redis", "press");
+  await waitForText(page, "article:1", "#keys");
+  await go(page, "fauna", "press");
+  await waitForText(page, "Make a", "#view");
+  await go(page, "databases", "default");
+  await waitForText(page, "of 7", "#databases");
+  await click(page, '[aria-label="Delete press"]');
+  await fill(page, "dialog input", "press");
+  await click(page, "#confirm");
+  await page.waitForFunction(() => document.querySelectorAll("#databases tbody tr").length === 1);
+});
+
+test("snippets work as they are pasted", async (t) => {
+  const page = await asOperator(t);
+  await go(page, "connect", "default");
+  await page.waitForSelector(".snippet");
+  const titles = await page.$$eval("#view section h2", (titles) => titles.map((title) => title.innerText));
+  assert.deepEqual(titles, ["Redis", "Redis over REST", "FaunaDB", "DynamoDB", "Key-value"]);
+  for (const [title, answer] of [["Redis over REST", /"OK"/], ["FaunaDB", /"resource": ?3/]]) {
+    await page.$eval(`[aria-label="${title}"] [data-name=curl]`, (tab) => tab.click());
+    const shown = await page.waitForFunction((title) => {
+      const tabs = document.querySelector(`[aria-label="${title}"]`);
+      const text = tabs.parentElement.querySelector(".snippet").innerText;
+      return text.startsWith("curl") && text;
+    }, {}, title);
+    const snippet = await shown.jsonValue();
+    const { stdout } = await promisify(execFile)("sh", ["-c", snippet.replaceAll("ROOT_KEY", server.key)]);
+    assert.match(stdout, answer);
+  }
+});
+
+test("a server for development asks for nothing", async (t) => {
+  const open = await startServer("--dev");
+  const page = await openPage(browser, { width: 1000, height: 620 });
+  t.after(async () => {
+    await page.finish().finally(() => open.close());
+  });
+  await page.goto(open.url);
+  await page.waitForSelector("#keys");
+  await waitForText(page, "development", ".who");
+  const elsewhere = await fetch(new URL("/console/api/login", open.url), { method: "POST", headers: { origin: "http://elsewhere.example" }, body: "{}" });
+  assert.equal(elsewhere.status, 403);
+  if (PICTURES) await takePictures(page, open);
+});
+
+/** Pictures for `docs/console.md`, of a few things that look like somebody's. */
+async function takePictures(page, open) {
+  mkdirSync(PICTURES, { recursive: true });
+  const command = (...words) => redis(open, "dev", ...words);
+  for (let index = 1; index <= 9; index++) await command("HSET", `article:${index}`, "title", `Article number ${index}`, "views", String(index * 37), "section", "science");
+  await command("ZADD", "ranking:today", "333", "article:9", "296", "article:8");
+  await command("SET", "session:4f1c", '{"user": "ann"}', "EX", "3600");
+  const save = (name) => page.screenshot({ path: `${PICTURES}/${name}.png`, optimizeForSpeed: false });
+  await page.reload();
+  await go(page, "redis", "default", "article:*", "article:3");
+  await page.waitForSelector("#elements tbody tr");
+  await save("keys");
+  await go(page, "pad", "default", "FQL", 'Map([1, 2, 3], x => Multiply(x, x))');
+  await page.waitForFunction(() => document.querySelector("#pad")?.value.startsWith("Map"));
+  await click(page, "#run");
+  await page.waitForSelector("#result");
+  await press(page, "The same as code");
+  await save("pad");
+}
