@@ -36,7 +36,7 @@ def main() -> int:
     gather(out, arguments.binary.resolve())
     mdbook = shutil.which("mdbook", path=f"{Path(sys.executable).parent}:{Path('/usr/local/bin')}") or "mdbook"
     subprocess.run([mdbook, "build", out], check=True)
-    complaints = [*unlisted(out / "src"), *dead_links(out / "html")]
+    complaints = dead_links(out / "html")
     print(*complaints, sep="\n")
     return 1 if complaints else 0
 
@@ -50,10 +50,41 @@ def gather(out: Path, binary: Path) -> None:
     shutil.copy2(HERE / "SUMMARY.md", source)
     for name, page in OF_THE_ROOT.items():
         shutil.copy2(ROOT / name, source / page)
+    for page in source.rglob("*.md"):
+        page.write_text(without_ways_out(page.read_text(), page.parent.relative_to(source)))
     (source / "reference").mkdir()
     (source / "reference" / "settings.md").write_text(settings(binary))
     (source / "reference" / "metrics.md").write_text(metrics(binary))
     (source / "reference" / "errors.md").write_text(errors())
+    contents = source / "SUMMARY.md"
+    contents.write_text(contents.read_text() + more(source))
+
+
+def without_ways_out(text: str, folder: Path) -> str:
+    """Links to files of the repository that are no pages become their words; those to pages of the root, links to these."""
+
+    def way(found: re.Match) -> str:
+        words, target, fragment = found[1], found[2], found[3] or ""
+        file = (ROOT / "docs" / folder / target).resolve()
+        if not file.is_relative_to(ROOT) or file.is_relative_to(ROOT / "docs") or not file.exists():
+            return found[0]
+        page = OF_THE_ROOT.get(str(file.relative_to(ROOT)))
+        return f"[{words}]({'../' * len(folder.parts)}{page}{fragment})" if page else words
+
+    return re.sub(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)", way, text)
+
+
+def more(source: Path) -> str:
+    """The pages that the table of contents does not name, each by its heading, so that a new one is on the site at once."""
+    listed = set(re.findall(r"\]\(([^)]+\.md)\)", (source / "SUMMARY.md").read_text()))
+    pages = sorted({str(page.relative_to(source)) for page in source.rglob("*.md")} - listed - {"SUMMARY.md"})
+    entries = (f"- [{heading(source / page)}]({page})\n" for page in pages)
+    return "\n# More\n\n" + "".join(entries) if pages else ""
+
+
+def heading(page: Path) -> str:
+    found = re.search(r"^# (.+)$", page.read_text(), re.MULTILINE)
+    return re.sub(r"[\[\]`]", "", found[1]) if found else page.stem
 
 
 # ---- the reference
@@ -120,13 +151,6 @@ class Server:
 
 
 # ---- what is checked
-
-
-def unlisted(source: Path) -> list[str]:
-    """Pages that the table of contents does not lead to."""
-    listed = set(re.findall(r"\]\(([^)]+\.md)\)", (source / "SUMMARY.md").read_text()))
-    pages = {str(page.relative_to(source)) for page in source.rglob("*.md")} - {"SUMMARY.md"}
-    return [f"{page} is not in SUMMARY.md" for page in sorted(pages - listed)]
 
 
 def dead_links(site: Path) -> list[str]:

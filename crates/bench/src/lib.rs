@@ -26,7 +26,8 @@ mod target;
 mod workload;
 
 pub use arguments::{
-    BenchArguments, BenchCommand, CompareArguments, NewsArguments, ProductArguments, RunArguments, YcsbArguments,
+    BenchArguments, BenchCommand, CompareArguments, Connections, NewsArguments, ProductArguments, RunArguments,
+    YcsbArguments,
 };
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;

@@ -1,8 +1,8 @@
 //! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
 
 use quartet_bench::{
-    BenchArguments, BenchCommand, EmbeddedServer, NewsArguments, ProductArguments, ProductTest, Results, RunArguments,
-    YcsbArguments, YcsbWorkload,
+    BenchArguments, BenchCommand, Connections, EmbeddedServer, NewsArguments, ProductArguments, ProductTest, Results,
+    RunArguments, YcsbArguments, YcsbWorkload,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -35,16 +35,30 @@ fn product_runs_every_test_at_every_parallelism() {
 
 #[test]
 fn news_runs_at_every_parallelism() {
+    check_news(Connections::Kept, "top ten");
+}
+
+#[test]
+fn news_runs_with_a_connection_for_each_request() {
+    check_news(Connections::PerRequest, "top ten, cold");
+}
+
+fn check_news(connections: Connections, test: &str) {
     let report = TempDir::new().unwrap();
     if !run_embedded(BenchCommand::News(NewsArguments {
         run: arguments(&report),
         keep_scores: false,
+        connections,
     })) {
         return;
     }
     let results = read_results(report.path(), "news");
-    let cells: Vec<u32> = results.cells.iter().map(|cell| cell.parallelism).collect();
-    assert_eq!(cells, [1, 4]);
+    let cells: Vec<(&str, u32)> = results
+        .cells
+        .iter()
+        .map(|cell| (cell.test.as_str(), cell.parallelism))
+        .collect();
+    assert_eq!(cells, [(test, 1), (test, 4)]);
     check_cells(&results);
     check_page(report.path(), &results);
 }
