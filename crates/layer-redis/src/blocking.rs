@@ -12,16 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Home, WatchId};
-use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
+use quartet_engine::{Home, Space, WatchId};
+use quartet_wire_resp::Protocol;
 
-use crate::Redis;
 use crate::acl::Users;
 use crate::clients::{Client, ClientState};
-use crate::command::{Block, Command, Failure};
-use crate::errors;
-use crate::keyspace::{Keyspace, key_row};
-use crate::session;
+use crate::command::Command;
+use crate::failure::Block;
+use crate::keyspace::key_row;
 
 /// Watched rows that changed, in the order of their commits.
 #[derive(Default)]
@@ -54,17 +52,17 @@ struct KeyQueue {
 
 /// A client in a queue.
 #[derive(Clone, Copy)]
-struct Place {
-    client_id: u64,
+pub struct Place {
+    pub client_id: u64,
     /// It wants to be asked even if the key that changed is gone or holds another kind.
-    even_if_gone: bool,
+    pub even_if_gone: bool,
 }
 
-struct Waiter {
-    client: Arc<Client>,
-    command: &'static Command,
+pub struct Waiter {
+    pub client: Arc<Client>,
+    pub command: &'static Command,
     request: Vec<u8>,
-    protocol: Protocol,
+    pub protocol: Protocol,
     db: u8,
     /// What CLIENT CACHING said of the command.
     caching: Option<bool>,
@@ -96,7 +94,7 @@ impl Blocking {
     pub fn add(
         &self,
         home: &mut Home<'_>,
-        layer: &Redis,
+        space: Space,
         client: &ClientState,
         command: &'static Command,
         request: Vec<u8>,
@@ -121,7 +119,7 @@ impl Blocking {
                 let ready = self.ready.clone();
                 let callback = Arc::new(move |full_key: &[u8]| ready.push(Home::layer_key(full_key)));
                 KeyQueue {
-                    watch: home.watch_key(layer.space, row, callback),
+                    watch: home.watch_key(space, row, callback),
                     clients: BTreeMap::new(),
                 }
             });
@@ -141,8 +139,31 @@ impl Blocking {
         queues.waiters.insert(client.shared.id, waiter);
     }
 
+    /// Somebody may be served, or asked to end a wait.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.ready.any.load(Ordering::Relaxed)
+    }
+
+    /// Waits that are to be ended, each with its error.
+    pub fn take_ends(&self) -> Vec<(u64, Option<&'static str>)> {
+        std::mem::take(&mut *self.ends.lock())
+    }
+
+    /// The row that changed first of those nobody has looked at since.
+    pub fn next_row(&self) -> Option<Vec<u8>> {
+        self.ready.pop()
+    }
+
+    /// Who waits for a row, the longest first.
+    pub fn places(&self, row: &[u8]) -> Vec<Place> {
+        let queues = self.queues.lock();
+        let queue = queues.keys.get(row);
+        queue.map_or(Vec::new(), |queue| queue.clients.values().copied().collect())
+    }
+
     /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
-    fn remove(&self, home: &mut Home<'_>, client_id: u64) -> Option<Waiter> {
+    pub fn remove(&self, home: &mut Home<'_>, client_id: u64) -> Option<Waiter> {
         let mut queues = self.queues.lock();
         let waiter = queues.waiters.remove(&client_id)?;
         for row in &waiter.rows {
@@ -156,23 +177,6 @@ impl Blocking {
         }
         waiter.client.blocked.store(false, Ordering::SeqCst);
         Some(waiter)
-    }
-
-    /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
-    pub fn end(&self, home: &mut Home<'_>, layer: &Redis, client_id: u64, error: Option<&str>) -> bool {
-        let Some(waiter) = self.remove(home, client_id) else {
-            return false;
-        };
-        let mut bytes = Vec::new();
-        let mut reply = Reply::new(&mut bytes, waiter.protocol);
-        match error {
-            Some(error) => reply.error(error),
-            None => reply.null_array(),
-        }
-        layer.statistics.wait_ended(waiter.command, error);
-        // That there was nothing to take may rest on what is not durable yet.
-        waiter.client.post(&bytes, home.latest_hold(layer.space), true);
-        true
     }
 
     /// Ends the wait once the transaction that asks for it is over. False if the client does not wait.
@@ -190,48 +194,7 @@ impl Blocking {
         self.remove(home, client_id);
     }
 
-    /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
-    #[inline]
-    pub fn serve(&self, home: &mut Home<'_>, layer: &Redis) {
-        while self.ready.any.load(Ordering::Relaxed) {
-            for (client_id, error) in std::mem::take(&mut *self.ends.lock()) {
-                self.end(home, layer, client_id, error);
-            }
-            let Some(row) = self.ready.pop() else { return };
-            self.serve_key(home, layer, &row);
-        }
-    }
-
-    fn serve_key(&self, home: &mut Home<'_>, layer: &Redis, row: &[u8]) {
-        let places: Vec<Place> = match self.queues.lock().keys.get(row) {
-            Some(queue) => queue.clients.values().copied().collect(),
-            None => return,
-        };
-        let mut is_there = true;
-        for Place {
-            client_id,
-            even_if_gone,
-        } in places
-        {
-            is_there = is_there && exists(home, layer, row);
-            if !is_there && !even_if_gone {
-                continue;
-            }
-            let Some((command, request, client)) = self.waiting(&layer.users, client_id) else {
-                continue;
-            };
-            let mut bytes = Vec::new();
-            let changed = (&row[2..], even_if_gone);
-            if let Some(hold) = retry(home, layer, command, &request, changed, client, &mut bytes)
-                && let Some(waiter) = self.remove(home, client_id)
-            {
-                waiter.client.post(&bytes, hold, true);
-                layer.send_outbox();
-            }
-        }
-    }
-
-    fn waiting(&self, users: &Users, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
+    pub fn waiting(&self, users: &Users, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {
         let queues = self.queues.lock();
         // A killed connection is given nothing, even while it is still being closed.
         let waiter = queues.waiters.get(&client_id)?;
@@ -244,64 +207,6 @@ impl Blocking {
         client.caching = waiter.caching;
         Some((waiter.command, waiter.request.clone(), client))
     }
-}
-
-/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most commands do while the key is of
-/// another kind.
-fn retry(
-    home: &mut Home<'_>,
-    layer: &Redis,
-    command: &'static Command,
-    request: &[u8],
-    (changed, even_if_gone): (&[u8], bool),
-    mut client: ClientState,
-    bytes: &mut Vec<u8>,
-) -> Option<quartet_engine::Hold> {
-    let mut parser = Parser::new();
-    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
-        return None;
-    };
-    let arguments = parser.arguments(request);
-    // The rules may have changed while it waited.
-    if let Err(denial) = client.user.check(command, arguments) {
-        let text = denial.text(command);
-        layer.statistics.error_sent(text.as_bytes());
-        Reply::new(bytes, client.protocol).error(&text);
-        return Some(quartet_engine::Hold::ZERO);
-    }
-    let text = match session::call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
-        Ok(hold) => return Some(hold),
-        Err(
-            Failure::Block(_)
-            | Failure::After(_)
-            | Failure::Elsewhere(_)
-            | Failure::TooSoon { .. }
-            | Failure::Kept { .. }
-            | Failure::Overrun,
-        ) => return None,
-        Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
-        Err(Failure::Error(text)) => text.to_owned(),
-        Err(Failure::Message(text)) => text,
-    };
-    layer.statistics.error_sent(text.as_bytes());
-    Reply::new(bytes, client.protocol).error(&text);
-    Some(client.failure_hold)
-}
-
-fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
-    let now_ms = home.now_micros() / 1000;
-    let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
-        let (db, changes) = (row[1], &layer.changes);
-        Ok(Keyspace {
-            tx,
-            db,
-            now_ms,
-            changes,
-        }
-        .find(&row[2..])
-        .is_some())
-    });
-    found.is_ok_and(|(found, _)| found)
 }
 
 impl Ready {

@@ -10,8 +10,9 @@ use quartet_wire_resp::Protocol;
 
 use crate::acl::User;
 use crate::client_memory::{ClientMemory, SharedBytes};
-use crate::commands::pubsub::Subscriptions;
 use crate::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
+use crate::subscriptions::Subscriptions;
+use crate::table::Table;
 use crate::tracking::Mode;
 
 /// What a connection's own thread changes freely.
@@ -249,10 +250,10 @@ impl Client {
     }
 
     /// The latest command's name; `NULL` before the first.
-    pub fn last_command(&self) -> &'static str {
+    pub fn last_command(&self, table: &Table) -> &'static str {
         match self.last_command.load(Ordering::Relaxed) {
             NO_COMMAND => "NULL",
-            index => crate::commands::table().at(index).name,
+            index => table.at(index).name,
         }
     }
 

@@ -1,105 +1,6 @@
-//! What a command is: one row of the table, from which dispatch, COMMAND replies, help and documents derive.
+//! What a command is: one entry of the table, from which dispatch, COMMAND replies, help and documents derive.
 
 use quartet_wire_resp::Arguments;
-
-use crate::commands::migration::Migration;
-use crate::context::Context;
-use crate::gate::Door;
-use crate::long_run::LongRun;
-
-/// Runs a command. It validates everything before its first write, so an error never leaves half of a command behind.
-pub type Handler = fn(&mut Context<'_, '_>, Arguments<'_>) -> Result<(), Failure>;
-
-/// Why a handler did not write a reply.
-#[derive(Debug)]
-pub enum Failure {
-    /// The error reply, its code first.
-    Error(&'static str),
-    Message(String),
-    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at once. What was done before it stays.
-    Block(Block),
-    /// Must be done after the lock is released, before the reply.
-    After(After),
-    /// An error reply, but what was done before it stays. `counted`: the statistics know of it already.
-    Kept {
-        text: String,
-        counted: bool,
-    },
-    /// There were wrong passwords before this one, which is looked at only after so long.
-    TooSoon {
-        micros: u64,
-    },
-    /// The credentials open another logical database: the connection is to go on there, with this request.
-    Elsewhere(Door),
-    /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
-    Overrun,
-}
-
-/// A command that waits for one of its keys.
-#[derive(Debug)]
-pub struct Block {
-    pub keys: Vec<Vec<u8>>,
-    /// `None`: for ever. Milliseconds since the Unix epoch.
-    pub deadline_ms: Option<u64>,
-    /// What it answers inside EXEC, where it cannot wait. A wait that ends without an element answers a null array.
-    pub in_exec: EmptyReply,
-    /// The request to be asked again, if words of the original meant the moment when it came.
-    pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the wait.
-    pub even_if_gone: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EmptyReply {
-    Null,
-    NullArray,
-}
-
-/// Work that needs the engine without the partition's lock.
-pub enum After {
-    /// Write a checkpoint and answer OK when it is on disk.
-    Checkpoint,
-    /// Write the users down with [`Redis::save_users`](crate::Redis::save_users) and answer OK when that is done.
-    SaveUsers,
-    /// Write the parameters that were changed to the configuration file with
-    /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
-    RewriteConfig,
-    /// Shut the server down.
-    Shutdown,
-    /// Sleep for so many microseconds before the reply is sent.
-    Sleep { micros: u64 },
-    /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
-    /// written yet.
-    Migrate(Box<Migration>),
-    /// Run what takes long, on a thread where it may, and hand it to [`Session::take_back`](crate::Session::take_back).
-    Script(Box<LongRun>),
-}
-
-impl std::fmt::Debug for After {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            After::Checkpoint => "Checkpoint",
-            After::SaveUsers => "SaveUsers",
-            After::RewriteConfig => "RewriteConfig",
-            After::Shutdown => "Shutdown",
-            After::Sleep { .. } => "Sleep",
-            After::Migrate(_) => "Migrate",
-            After::Script(_) => "Script",
-        })
-    }
-}
-
-impl From<&'static str> for Failure {
-    fn from(text: &'static str) -> Failure {
-        Failure::Error(text)
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Message(text)
-    }
-}
 
 /// One command or subcommand.
 pub struct Command {
@@ -113,8 +14,8 @@ pub struct Command {
     pub since: &'static str,
     pub complexity: &'static str,
     pub summary: &'static str,
-    pub subcommands: &'static [Command],
-    pub handler: Handler,
+    /// How many subcommands it holds.
+    pub subcommand_count: usize,
 }
 
 /// Where a request's keys stand.
@@ -301,6 +202,32 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (NO_MANDATORY_KEYS, "no_mandatory_keys"),
 ];
 
+/// ACL categories: every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+    "json",
+];
+
 impl Command {
     pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
@@ -346,57 +273,5 @@ impl Command {
             categories.push("blocking");
         }
         categories
-    }
-}
-
-/// One row of the table. A `const fn` with named positions keeps a family's table one line a command.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "one row of a table; a builder would hide its columns"
-)]
-pub const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    keys: Keys,
-    group: Group,
-    since: &'static str,
-    complexity: &'static str,
-    summary: &'static str,
-    handler: Handler,
-) -> Command {
-    Command {
-        name,
-        arity,
-        flags,
-        keys,
-        group,
-        since,
-        complexity,
-        summary,
-        subcommands: &[],
-        handler,
-    }
-}
-
-/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an error by itself.
-pub const fn container(
-    name: &'static str,
-    group: Group,
-    since: &'static str,
-    summary: &'static str,
-    subcommands: &'static [Command],
-) -> Command {
-    Command {
-        name,
-        arity: -2,
-        flags: 0,
-        keys: NO_KEYS,
-        group,
-        since,
-        complexity: "Depends on the subcommand.",
-        summary,
-        subcommands,
-        handler: |_, _| Err(Failure::Error("ERR internal: a container was called")),
     }
 }

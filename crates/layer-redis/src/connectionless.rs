@@ -7,17 +7,18 @@
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 
 use crate::command::{BLOCKING, Command, Group};
-use crate::commands::{self, pubsub};
 use crate::parse;
+use crate::subscriptions::changes_subscriptions;
+use crate::table::Table;
 
 /// The error for a request that needs a connection. `None` also for what is no command: whoever runs it knows what to say.
-pub fn refusal(request: &[u8]) -> Option<String> {
+pub fn refusal(table: &Table, request: &[u8]) -> Option<String> {
     let mut parser = Parser::new();
     let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
         return None;
     };
     let arguments = parser.arguments(request);
-    let command = commands::find(arguments).ok()?;
+    let command = table.find_of(arguments).ok()?;
     needs_connection(command, arguments).then(|| {
         let name = command.name.to_uppercase().replace('|', " ");
         format!("ERR Command is not available: '{name}'. It needs a connection of its own")
@@ -28,7 +29,7 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
     match command.group {
         Group::Connection => !matches!(command.name, "ping" | "echo" | "client|setinfo"),
         Group::Transactions => true,
-        Group::PubSub => pubsub::changes_subscriptions(command),
+        Group::PubSub => changes_subscriptions(command),
         Group::Stream => command.has(BLOCKING) && may_wait(command, arguments),
         _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync" | "migrate"),
     }
@@ -58,7 +59,7 @@ mod tests {
         let words: Vec<&str> = words.split(' ').collect();
         let mut request = Vec::new();
         encode_command(&words, &mut request);
-        refusal(&request).is_some()
+        refusal(crate::commands::table(), &request).is_some()
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use quartet_engine::Transaction;
 use quartet_wire_resp::Reply;
 
-use crate::Redis;
 use crate::changes::What;
 use crate::clients::ClientState;
-use crate::command::{EmptyReply, Failure};
+use crate::failure::{Block, EmptyReply, Failure};
 use crate::keyspace::{Entry, Keyspace, Kind, Missing};
+use crate::layer::Redis;
 use crate::{errors, parse};
 
 pub struct Context<'c, 't> {
@@ -121,7 +121,7 @@ impl<'c, 't> Context<'c, 't> {
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<(), Failure> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
-        Err(Failure::Block(crate::command::Block {
+        Err(Failure::Block(Block {
             keys,
             deadline_ms,
             in_exec,

@@ -9,9 +9,10 @@ use std::sync::{Arc, OnceLock};
 use quartet_engine::Busy;
 use quartet_model::DatabaseId;
 
-use crate::Redis;
-use crate::command::{Command, DENYOOM, Failure, Group, WRITE};
-use crate::commands::table;
+use crate::command::{Command, DENYOOM, Group, WRITE};
+use crate::failure::{Door, Failure};
+use crate::layer::Redis;
+use crate::table::Table;
 
 /// Judges and counts the commands of one logical database.
 pub trait Gate: Send + Sync {
@@ -57,16 +58,6 @@ pub trait Directory: Send + Sync {
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 }
 
-/// A way into a logical database, to be opened with the password.
-#[derive(Debug)]
-pub struct Door {
-    pub database: DatabaseId,
-    /// What was given as the user's name, which leads here.
-    pub name: Vec<u8>,
-    pub user: Vec<u8>,
-    pub password: Vec<u8>,
-}
-
 /// What concerns the whole server is its operator's, who comes in through the default database.
 const OPERATORS: &[&str] = &[
     "shutdown",
@@ -109,13 +100,19 @@ impl Redis {
     pub fn pass_gate(&self, command: &'static Command, request_bytes: usize, now_micros: u64) -> Result<(), Failure> {
         match &self.gate {
             None => Ok(()),
-            Some(gate) => judge(gate.as_ref(), command, request_bytes, now_micros),
+            Some(gate) => judge(gate.as_ref(), self.table, command, request_bytes, now_micros),
         }
     }
 }
 
-fn judge(gate: &dyn Gate, command: &'static Command, request_bytes: usize, now_micros: u64) -> Result<(), Failure> {
-    if is_operators(command) {
+fn judge(
+    gate: &dyn Gate,
+    table: &Table,
+    command: &'static Command,
+    request_bytes: usize,
+    now_micros: u64,
+) -> Result<(), Failure> {
+    if is_operators(table, command) {
         return Err(format!("ERR Command is not available: '{}'", command.name.to_ascii_uppercase()).into());
     }
     let cost = match command {
@@ -132,16 +129,14 @@ fn judge(gate: &dyn Gate, command: &'static Command, request_bytes: usize, now_m
     gate.admit(&admission).map_err(Failure::Message)
 }
 
-fn is_operators(command: &'static Command) -> bool {
+fn is_operators(table: &Table, command: &'static Command) -> bool {
     static BY_INDEX: OnceLock<Vec<bool>> = OnceLock::new();
     let by_index = BY_INDEX.get_or_init(|| {
         let is_named = |name: &str| {
             let mut containers = name.split('|');
             OPERATORS.contains(&name) || containers.next().is_some_and(|first| OPERATORS.contains(&first))
         };
-        (0..table().size())
-            .map(|index| is_named(table().at(index).name))
-            .collect()
+        table.all().map(|command| is_named(command.name)).collect()
     });
-    by_index[table().index(command)]
+    by_index[table.index(command)]
 }

@@ -25,8 +25,8 @@ use quartet_store::Row;
 use smallvec::SmallVec;
 
 use crate::changes::{Changes, What};
-use crate::command::Failure;
 use crate::errors;
+use crate::failure::Failure;
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Redis;
-
 /// Samples kept of one event: Redis' figure.
 const SAMPLES_MAX: usize = 160;
 
@@ -64,16 +62,6 @@ impl LatencyEvents {
 
     pub fn forget_all(&mut self) -> usize {
         std::mem::take(&mut self.events).len()
-    }
-}
-
-impl Redis {
-    /// Notes what has taken so long until now, if that is longer than `latency-monitor-threshold`.
-    pub fn note_latency(&self, event: &'static str, now_micros: u64, micros: u64) {
-        let threshold_ms = self.config.latency_monitor_threshold.load(Ordering::Relaxed);
-        if threshold_ms > 0 && micros / 1000 >= threshold_ms as u64 {
-            self.latency.lock().add(event, now_micros / 1_000_000, micros / 1000);
-        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! its mailbox). Time arrives with the transaction.
 
 pub mod acl;
+pub mod after;
 pub mod blocking;
 pub mod changes;
 pub mod channels;
@@ -21,18 +22,27 @@ pub mod config;
 pub mod connectionless;
 pub mod context;
 pub mod cursors;
+pub mod definition;
 pub mod errors;
-pub mod eviction;
-pub mod expiry;
+pub mod event_classes;
+pub mod eviction_policy;
+pub mod execution;
+pub mod facts;
+pub mod failure;
+pub mod found_expired;
 pub mod gate;
 pub mod glob;
+pub mod key_flags;
 pub mod keyspace;
 pub mod latency;
+pub mod layer;
+pub mod left_behind;
 pub mod login_guard;
 pub mod long_double;
-pub mod long_run;
+pub mod long_scripts;
 pub mod mailbox;
-pub mod notifications;
+pub mod migration;
+mod opening;
 pub mod outbox;
 pub mod packed;
 pub mod parse;
@@ -43,272 +53,16 @@ pub mod recency;
 pub mod redaction;
 pub mod repetition;
 pub mod scan;
+pub mod scripts;
 pub mod session;
 pub mod slowlog;
 pub mod statistics;
+pub mod subscriptions;
+pub mod table;
 #[cfg(test)]
 pub mod testing;
 pub mod tracking;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
-use quartet_engine::{Engine, Space};
-
+pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
+pub use layer::{Identity, Redis, Resources};
 pub use session::{Received, Session};
-
-use crate::acl::{UserFile, Users};
-use crate::blocking::Blocking;
-use crate::changes::Changes;
-use crate::channels::Channels;
-use crate::clients::Clients;
-use crate::commands::migration::Targets;
-use crate::commands::scripting::Log;
-use crate::commands::scripting::budget::LongScripts;
-use crate::commands::scripting::script::Scripts;
-use crate::config::{Config, WriteParameters};
-use crate::cursors::Cursors;
-use crate::expiry::FoundExpired;
-use crate::gate::{Directory, Gate};
-use crate::latency::LatencyEvents;
-use crate::login_guard::LoginGuard;
-use crate::long_run::LeftBehind;
-use crate::outbox::Outbox;
-use crate::pause::Pause;
-use crate::random::Random;
-use crate::recency::Recency;
-use crate::slowlog::Slowlog;
-use crate::statistics::Statistics;
-use crate::tracking::Tracking;
-
-/// The version of Redis whose commands and replies this layer follows; clients gate features on it.
-pub const REDIS_VERSION: &str = "7.4.0";
-/// A value of 512 MB fits, and all of a large collection.
-pub const REPLY_BYTES_MAX: usize = 1 << 30;
-/// Databases that SELECT reaches.
-pub const DATABASES: u8 = 16;
-
-/// What all connections of one logical database share.
-pub struct Redis {
-    pub engine: Arc<Engine>,
-    pub space: Space,
-    pub config: Config,
-    pub statistics: Statistics,
-    pub clients: Clients,
-    pub blocking: Blocking,
-    pub slowlog: Mutex<Slowlog>,
-    pub large_requests: Mutex<Slowlog>,
-    pub large_replies: Mutex<Slowlog>,
-    pub latency: Mutex<LatencyEvents>,
-    pub pause: Pause,
-    pub channels: Channels,
-    pub changes: Changes,
-    pub outbox: Outbox,
-    pub tracking: Tracking,
-    pub users: Users,
-    /// Where users are kept beyond this process, if anywhere.
-    pub user_file: Option<Box<dyn UserFile>>,
-    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
-    pub write_parameters: Option<Box<WriteParameters>>,
-    /// So many hexadecimal digits that nobody can guess. The server supplies them.
-    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
-    pub identity: Identity,
-    /// Judges and counts the commands; none around the default database.
-    pub gate: Option<Arc<dyn Gate>>,
-    /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
-    pub realm: Vec<u8>,
-    /// Knows which password opens which logical database; none if there is only this one.
-    pub directory: Option<Box<dyn Directory>>,
-    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
-    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
-    pub reply_bytes_max: AtomicUsize,
-    /// Slows down those who try passwords.
-    pub login_guard: Arc<LoginGuard>,
-    /// Where MIGRATE may send keys.
-    pub migration_targets: Targets,
-    /// Where iterations of SCAN stand.
-    pub cursors: Mutex<Cursors>,
-    pub random: Random,
-    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
-    pub scripts_call_all: AtomicBool,
-    /// What EVALSHA finds.
-    pub scripts: Scripts,
-    /// The script that takes long, if one runs.
-    pub long_scripts: Arc<LongScripts>,
-    /// What closed connections leave to be done once a long script has given the lock back.
-    pub left_behind: LeftBehind,
-    /// Where `redis.log` of scripts writes. The server supplies it.
-    pub log: Log,
-    pub recency: Recency,
-    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
-    pub active_expiry: AtomicBool,
-    /// Keys that a reader has found to be expired.
-    pub expired: FoundExpired,
-    /// The server stops when this is called: SHUTDOWN.
-    pub shutdown: Box<dyn Fn() + Send + Sync>,
-    /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
-    pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
-    /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
-    pub purge: fn(),
-}
-
-/// What the process uses of the machine. Zeros where nobody measures.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Resources {
-    /// Resident memory.
-    pub rss_bytes: u64,
-    pub machine_bytes: u64,
-    /// What `memory_bytes` of the engine's budget was taken from.
-    pub budget_source: &'static str,
-    pub cpu_system_micros: u64,
-    pub cpu_user_micros: u64,
-}
-
-/// What INFO and HELLO say about this process.
-#[derive(Clone, Debug, Default)]
-pub struct Identity {
-    pub quartet_version: String,
-    /// Forty hexadecimal digits, new with each start.
-    pub run_id: String,
-    pub process_id: u32,
-    pub tcp_port: u16,
-    pub started_micros: u64,
-    /// Resident memory before there were any data.
-    pub startup_bytes: u64,
-    /// The program's path.
-    pub executable: String,
-    pub config_file: String,
-    /// What is written outlives the process.
-    pub keeps_data: bool,
-}
-
-impl Redis {
-    pub fn new(engine: Arc<Engine>, space: Space, identity: Identity, shutdown: Box<dyn Fn() + Send + Sync>) -> Redis {
-        let config = Config::default();
-        if identity.tcp_port != 0 {
-            config.start_with("port", identity.tcp_port.to_string());
-        }
-        Redis {
-            engine,
-            space,
-            config,
-            statistics: Statistics::default(),
-            clients: Clients::default(),
-            blocking: Blocking::default(),
-            slowlog: Mutex::default(),
-            large_requests: Mutex::default(),
-            large_replies: Mutex::default(),
-            latency: Mutex::default(),
-            pause: Pause::default(),
-            channels: Channels::default(),
-            changes: Changes::default(),
-            outbox: Outbox::default(),
-            tracking: Tracking::default(),
-            users: Users::default(),
-            user_file: None,
-            write_parameters: None,
-            secret_digits: None,
-            identity,
-            gate: None,
-            realm: Vec::new(),
-            directory: None,
-            login_guard: Arc::default(),
-            migration_targets: Targets::Any,
-            reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
-            cursors: Mutex::default(),
-            random: Random::default(),
-            scripts_call_all: AtomicBool::new(false),
-            scripts: Scripts::default(),
-            long_scripts: Arc::default(),
-            left_behind: LeftBehind::default(),
-            log: Arc::new(|_, _| {}),
-            recency: Recency::default(),
-            active_expiry: AtomicBool::new(true),
-            expired: FoundExpired::default(),
-            shutdown,
-            resources: Box::new(Resources::default),
-            purge: || {},
-        }
-    }
-
-    /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
-    pub fn rewrite_config(&self) -> Result<(), String> {
-        let Some(write) = &self.write_parameters else {
-            return Err("ERR The server is running without a config file".into());
-        };
-        write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
-    }
-
-    /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
-    /// several, what it holds.
-    pub fn used_bytes(&self) -> u64 {
-        match self.gate {
-            None => self.identity.startup_bytes + self.engine.memory().counted_bytes(),
-            Some(_) => self.engine.stored_bytes(self.space.database),
-        }
-    }
-
-    /// The same without the rows that only a snapshot holds.
-    pub fn live_bytes(&self) -> u64 {
-        match self.gate {
-            None => self.identity.startup_bytes + self.engine.live_bytes(),
-            Some(_) => self.engine.stored_bytes(self.space.database),
-        }
-    }
-
-    /// Commands that may need more memory are refused.
-    pub fn is_out_of_memory(&self) -> bool {
-        let memory = self.engine.memory();
-        let process_is_short = match self.evicts_for_the_process() {
-            true => memory.is_nearly_gone(),
-            false => memory.is_short(),
-        };
-        process_is_short || self.should_evict()
-    }
-
-    /// There is more than `maxmemory` allows, or than the process may take. One load while `maxmemory` is 0 and nothing may
-    /// be evicted.
-    #[inline]
-    pub fn should_evict(&self) -> bool {
-        let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
-        let exceeds = maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory;
-        exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
-    }
-
-    /// A database that is one of several loses nothing because others need room: it is refused instead.
-    fn evicts_for_the_process(&self) -> bool {
-        self.eviction_policy().evicts() && self.gate.is_none()
-    }
-
-    fn exceeds_what_the_process_may_take(&self) -> bool {
-        let memory = self.engine.memory();
-        self.engine.live_bytes() + memory.reserved_bytes() > memory.evicts_above()
-    }
-
-    fn bytes_against_maxmemory(&self) -> u64 {
-        if self.eviction_policy().evicts() {
-            self.live_bytes()
-        } else {
-            self.used_bytes()
-        }
-    }
-
-    /// What the buffers of all connections hold.
-    pub fn client_bytes(&self) -> u64 {
-        let clients = self.clients.list();
-        let bytes = clients.iter().map(|client| client.buffers.total() as u64);
-        bytes.sum()
-    }
-
-    #[inline]
-    pub fn reply_bytes_max(&self) -> usize {
-        self.reply_bytes_max.load(Ordering::Relaxed)
-    }
-
-    /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.
-    pub fn lacks_replicas(&self) -> bool {
-        let is_set = |field: &AtomicI64| field.load(Ordering::Relaxed) > 0;
-        is_set(&self.config.min_replicas_to_write) && is_set(&self.config.min_replicas_max_lag)
-    }
-}

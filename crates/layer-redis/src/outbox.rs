@@ -4,15 +4,13 @@
 //! with the hold of the transaction. So nobody hears of what is taken back, nor of what a crash could take back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::Hold;
 
-use crate::Redis;
 use crate::channels::Message;
-use crate::clients::{Client, Delivery};
-use crate::tracking;
+use crate::clients::Client;
 
 /// Something to be told.
 pub enum Item {
@@ -68,54 +66,13 @@ impl Outbox {
         }
     }
 
-    fn take(&self) -> Vec<(Item, Hold)> {
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    pub fn take(&self) -> Vec<(Item, Hold)> {
         self.any.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.items.lock().committed)
-    }
-}
-
-impl Redis {
-    /// Sends what committed transactions have to tell. Called with the lock held, after the replies of their commands.
-    #[inline]
-    pub fn send_outbox(&self) {
-        if self.outbox.any.load(Ordering::Relaxed) {
-            self.send_items(self.outbox.take());
-        }
-    }
-
-    fn send_items(&self, items: Vec<(Item, Hold)>) {
-        let mut delivery = self.delivery(Hold::ZERO);
-        let mut broadcasts = false;
-        for (item, hold) in items {
-            delivery.hold = delivery.hold.max(hold);
-            match item {
-                Item::Message(message) => message.send(&self.clients.memory, &delivery),
-                Item::Invalidation { client, name } => {
-                    let names = name.map(|name| [name]);
-                    tracking::send(self, &client, names.as_ref().map(<[_; 1]>::as_slice), &delivery);
-                }
-                Item::Broadcasts => broadcasts = true,
-            }
-        }
-        if broadcasts {
-            self.tracking.send_broadcasts(self, &delivery);
-        }
-    }
-
-    /// Closes listeners that have been over their soft limit for too long. Called about once a second.
-    pub fn enforce_soft_limits(&self) {
-        self.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
-    }
-
-    /// How pushes are left that wait for `hold`.
-    fn delivery(&self, hold: Hold) -> Delivery {
-        let number = |field: &AtomicI64| field.load(Ordering::Relaxed);
-        Delivery {
-            hold,
-            now_micros: self.engine.now_micros(),
-            bytes_hard: number(&self.config.pubsub_bytes_hard) as usize,
-            bytes_soft: number(&self.config.pubsub_bytes_soft) as usize,
-            soft_micros: number(&self.config.pubsub_soft_seconds) as u64 * 1_000_000,
-        }
     }
 }

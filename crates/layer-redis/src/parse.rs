@@ -1,7 +1,7 @@
 //! Arguments as numbers, by the rules of Redis: strict decimal integers, C-like floats without surrounding blanks.
 
-use crate::command::Failure;
 use crate::errors;
+use crate::failure::Failure;
 
 /// A signed decimal integer: an optional minus, no plus, no leading zeros, no blanks.
 pub fn integer(text: &[u8]) -> Option<i64> {

@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 pub struct Random {

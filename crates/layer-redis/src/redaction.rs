@@ -3,9 +3,8 @@
 use quartet_wire_resp::Arguments;
 
 use crate::command::Command;
-use crate::commands::migration;
 use crate::config::table::Parameter;
-use crate::parse;
+use crate::{migration, parse};
 
 /// What stands in a secret's place.
 pub const REDACTED: &[u8] = b"(redacted)";

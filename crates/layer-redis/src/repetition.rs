@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::command::Failure;
+use crate::failure::Failure;
 
 /// Units, elements or bytes, that may be met again whatever there is.
 const FREE: u64 = 64 << 20;

@@ -20,7 +20,7 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::keyspace::{Elements, KeyBytes};
 use crate::{errors, glob, parse};
 

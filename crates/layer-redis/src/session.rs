@@ -3,33 +3,30 @@
 //! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once the returned hold is
 //! durable. A session that [`is_blocked`](Session::is_blocked) takes no more requests until its mailbox brings the reply.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, ExecuteError, Hold, Home};
+use quartet_engine::{Busy, Hold, Home};
 use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
 
-use crate::Redis;
-use crate::acl::{Denial, User};
+use crate::acl::User;
+use crate::after::After;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{
-    ADMIN, ALLOW_BUSY, After, Block, Command, DENYOOM, EmptyReply, FAST, Failure, NO_AUTH, NO_MULTI, SKIP_MONITOR,
-    SKIP_SLOWLOG, WRITE,
-};
-use crate::commands::migration::{Broken, Migration};
-use crate::commands::pubsub::{changes_subscriptions, is_allowed_while_subscribed};
-use crate::commands::{self, connection, table};
+use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
+use crate::commands::connection;
 use crate::commands::{scripting, transactions};
-use crate::context::Context;
-use crate::gate::Door;
+use crate::errors;
+use crate::execution::call::{call, count_rejected, has_long_key};
+use crate::execution::long_run::LongRun;
+use crate::execution::monitor::tell_monitors;
+use crate::failure::{Deferred, Door, Failure};
 use crate::keyspace::NAME_BYTES_MAX;
+use crate::layer::Redis;
+use crate::left_behind::Abandoned;
 use crate::login_guard::peer_of;
-use crate::long_run::{Abandoned, LongRun};
-use crate::slowlog::SlowCommand;
-use crate::statistics::CommandCounter;
-use crate::{errors, redaction, tracking};
+use crate::migration::{Broken, Migration};
+use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
 
 /// What a call of [`Session::receive`] did.
 #[derive(Debug, Default)]
@@ -295,9 +292,7 @@ impl Session {
             self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
             return;
         };
-        self.layer
-            .blocking
-            .end(&mut home, &self.layer, self.client.shared.id, None);
+        self.layer.end_wait(&mut home, self.client.shared.id, None);
         self.deadline_ms = None;
     }
 
@@ -429,16 +424,16 @@ impl Session {
             Ok(hold) => received.hold = received.hold.max(hold),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
             Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
-            Err(Failure::After(after @ After::Migrate(_))) => {
+            Err(Failure::Deferred(deferred @ Deferred::Migrate(_))) => {
                 out.truncate(replies_start);
                 received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
-                received.after = Some(after);
+                received.after = Some(After::Deferred(deferred));
                 return;
             }
-            Err(Failure::After(after)) => {
+            Err(Failure::Deferred(deferred)) => {
                 out.truncate(replies_start);
                 Reply::new(out, self.client.protocol).ok();
-                received.after = Some(after);
+                received.after = Some(After::Deferred(deferred));
             }
             Err(Failure::Block(_)) => {}
             Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
@@ -454,7 +449,7 @@ impl Session {
             Err(Failure::Overrun) => {
                 out.truncate(replies_start);
                 self.client.failure_hold = Hold::ZERO;
-                received.after = Some(After::Script(Box::new(self.long_run(raw))));
+                received.after = Some(After::LongRun(Box::new(self.long_run(raw))));
                 return;
             }
         }
@@ -468,14 +463,14 @@ impl Session {
             received.close = true;
         }
         let keeps_pushes =
-            self.client.reply_mode != ReplyMode::On && commands::find(arguments).is_ok_and(changes_subscriptions);
+            self.client.reply_mode != ReplyMode::On && layer.table.find_of(arguments).is_ok_and(changes_subscriptions);
         let reply_bytes = out.len().saturating_sub(replies_start);
         layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
         self.mute(replies_start, keeps_pushes, out);
         self.client.forget_caching_behind(&arguments[0]);
         layer.expire_found(home);
         layer.send_outbox();
-        layer.blocking.serve(home, layer);
+        layer.serve_blocked(home);
         self.fetch_own_mail(out, received);
     }
 
@@ -630,7 +625,7 @@ impl Session {
             "quit" => received.close = true,
             "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
                 layer.long_scripts.abandon();
-                received.after = Some(After::Shutdown);
+                received.after = Some(After::Deferred(Deferred::Shutdown));
             }
             _ => return Err(scripting::busy(layer).into()),
         }
@@ -678,7 +673,7 @@ impl Session {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
                 let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
-                layer.blocking.add(home, layer, &self.client, command, request, block);
+                layer.wait(home, &self.client, command, request, block);
                 Ok(Hold::ZERO)
             }
             outcome => outcome,
@@ -714,7 +709,7 @@ impl Session {
     ) -> Result<&'static Command, Failure> {
         let admitted = self.admissible(layer, arguments, request_bytes);
         if admitted.is_err()
-            && let Ok(command) = commands::find(arguments)
+            && let Ok(command) = layer.table.find_of(arguments)
         {
             count_rejected(layer, command);
             if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
@@ -731,7 +726,7 @@ impl Session {
             } else {
                 "toplevel"
             };
-            self.client.shared.note_command(table().index(command));
+            self.client.shared.note_command(layer.table.index(command));
             layer.log_denial(&self.client, &denial, command, arguments, place);
         }
     }
@@ -743,7 +738,7 @@ impl Session {
         arguments: Arguments<'_>,
         request_bytes: usize,
     ) -> Result<&'static Command, Failure> {
-        let command = commands::find(arguments)?;
+        let command = layer.table.find_of(arguments)?;
         if !command.accepts(arguments.len()) {
             return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
         }
@@ -810,7 +805,7 @@ impl Session {
             .shared
             .multi
             .store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
-        self.client.shared.note_command(table().index(command));
+        self.client.shared.note_command(layer.table.index(command));
         Reply::new(out, self.client.protocol).simple("QUEUED");
         Ok(Hold::ZERO)
     }
@@ -839,349 +834,4 @@ fn discarded_because_of(text: &str) -> String {
 /// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Runs one command as one transaction and appends its reply to `out`.
-pub fn call(
-    home: &mut Home<'_>,
-    layer: &Redis,
-    client: &mut ClientState,
-    command: &'static Command,
-    arguments: Arguments<'_>,
-    retry_for: Option<&[u8]>,
-    out: &mut Vec<u8>,
-) -> Result<Hold, Failure> {
-    let index = table().index(command);
-    client.shared.note_command(index);
-    let started_micros = layer.engine.now_micros();
-    let now_ms = home.now_micros() / 1000;
-    let outcome = home.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
-        let mut context = Context {
-            tx,
-            client,
-            layer,
-            reply,
-            now_ms,
-            in_exec: false,
-            retry_for,
-        };
-        match handle(&mut context, command, arguments) {
-            Ok(()) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
-            Ok(()) => Ok(Handled::Answered),
-            Err(Failure::Kept { text, counted }) => {
-                answer_kept(layer, &mut context.reply, &text, counted);
-                Ok(Handled::Refused)
-            }
-            Err(Failure::Block(block)) => Ok(Handled::Waits(block)),
-            Err(failure) => Err(failure),
-        }
-    });
-    match &outcome {
-        Ok((_, hold)) => layer.outbox.commit(*hold),
-        Err(
-            ExecuteError::Layer(_, hold)
-            | ExecuteError::TooLarge(hold)
-            | ExecuteError::DiskFull(hold)
-            | ExecuteError::Unreadable(hold),
-        ) => {
-            layer.changes.take();
-            layer.outbox.discard(*hold);
-        }
-        Err(ExecuteError::NotHome) => {
-            layer.changes.take();
-            layer.outbox.discard(Version::ZERO);
-        }
-    }
-    // What DEBUG SLEEP will sleep counts as the command's duration.
-    let started_micros = started_micros.saturating_sub(client.sleep_micros);
-    // A command that goes on waiting is counted when it has been served.
-    match &outcome {
-        Ok((Handled::Waits(_), _))
-        | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_) | Failure::TooSoon { .. }, _)) => {}
-        Err(ExecuteError::Layer(Failure::After(_), _)) => {
-            account(layer, client, (index, command), arguments, started_micros, false);
-        }
-        outcome => account(
-            layer,
-            client,
-            (index, command),
-            arguments,
-            started_micros,
-            !matches!(outcome, Ok((Handled::Answered, _))),
-        ),
-    }
-    match outcome {
-        Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
-        Ok((_, hold)) => Ok(hold),
-        Err(ExecuteError::Layer(failure, hold)) => {
-            client.failure_hold = hold;
-            Err(failure)
-        }
-        Err(ExecuteError::DiskFull(hold)) => {
-            client.failure_hold = hold;
-            Err(errors::DISK_FULL.into())
-        }
-        Err(ExecuteError::Unreadable(hold)) => {
-            client.failure_hold = hold;
-            Err(errors::UNREADABLE.into())
-        }
-        Err(ExecuteError::NotHome) => {
-            client.failure_hold = Version::ZERO;
-            Err(errors::NOT_HOME.into())
-        }
-        Err(ExecuteError::TooLarge(hold)) => {
-            client.failure_hold = hold;
-            Err(errors::EFFECTS_TOO_LARGE.into())
-        }
-    }
-}
-
-/// How a command ended whose effects stay.
-enum Handled {
-    Answered,
-    /// It answered an error.
-    Refused,
-    Waits(Block),
-}
-
-/// Runs the handler, and gathers what others are to be told of its work.
-fn handle(context: &mut Context<'_, '_>, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let outcome = (command.handler)(context, arguments);
-    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. } | Failure::Block(_))) {
-        return outcome;
-    }
-    if context.layer.changes.are_wanted() {
-        let changes = context.layer.changes.take();
-        context.layer.notify(Some((command, arguments)), &changes);
-        context.layer.invalidate(Some(context.client.shared.id), &changes);
-        tracking::remember(context, command, arguments);
-    }
-    outcome
-}
-
-fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) {
-    if !counted {
-        layer.statistics.error_sent(text.as_bytes());
-    }
-    reply.error(text);
-}
-
-/// A script takes too long for this thread: the transaction is to be taken back and run where it may.
-#[derive(Debug)]
-pub struct Overrun;
-
-/// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
-fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command, arguments: Arguments<'_>) -> Failure {
-    let is_script = context.client.is_script;
-    let (place, text) = if is_script {
-        ("lua", denial.text_in_script().into())
-    } else {
-        ("multi", denial.text_at_exec().into())
-    };
-    context
-        .layer
-        .log_denial(context.client, denial, command, arguments, place);
-    text
-}
-
-/// Runs one queued command, or one of a script, inside the present transaction. Its errors become its reply.
-pub fn call_queued(
-    context: &mut Context<'_, '_>,
-    command: &'static Command,
-    arguments: Arguments<'_>,
-) -> Result<(), Overrun> {
-    let index = table().index(command);
-    if !context.client.is_script {
-        context.client.shared.note_command(index);
-    }
-    tell_monitors(
-        context.layer,
-        context.client,
-        command,
-        context.tx.now_micros(),
-        arguments,
-    );
-    let started_micros = context.layer.engine.now_micros();
-    let slept_before = context.client.sleep_micros;
-    let outcome = match context.client.user.check(command, arguments) {
-        Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, command, arguments)),
-        Err(denial) => Err(denied(context, &denial, command, arguments)),
-    };
-    if matches!(outcome, Err(Failure::Overrun)) {
-        return Err(Overrun);
-    }
-    let slept_micros = context.client.sleep_micros - slept_before;
-    account(
-        context.layer,
-        context.client,
-        (index, command),
-        arguments,
-        started_micros.saturating_sub(slept_micros),
-        outcome.is_err(),
-    );
-    match outcome {
-        // Of EXEC nothing stays. What a script has done stays, as after any error of it.
-        Ok(()) if context.client.is_script && context.reply.is_full() => {
-            context.layer.statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
-            context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
-        }
-        Ok(()) => {}
-        Err(Failure::Block(block)) => match block.in_exec {
-            EmptyReply::Null => context.reply.null(),
-            EmptyReply::NullArray => context.reply.null_array(),
-        },
-        Err(Failure::After(_) | Failure::Elsewhere(_) | Failure::TooSoon { .. }) => {
-            context.reply.error("ERR Command not allowed inside a transaction");
-        }
-        Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
-        Err(Failure::Overrun) => unreachable!("answered above"),
-        Err(Failure::Error(text)) => {
-            context.layer.statistics.error_sent(text.as_bytes());
-            context.reply.error(text);
-        }
-        Err(Failure::Message(text)) => {
-            context.layer.statistics.error_sent(text.as_bytes());
-            context.reply.error(&text);
-        }
-    }
-    Ok(())
-}
-
-/// A queued command was counted when it was queued; one of a script counts by itself.
-fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Result<(), Failure> {
-    if !context.client.is_script {
-        return Ok(());
-    }
-    context.layer.pass_gate(command, 0, context.tx.now_micros())
-}
-
-/// A command was refused before it ran.
-pub fn count_rejected(layer: &Redis, command: &'static Command) {
-    let counter = &layer.statistics.commands.0[table().index(command)];
-    counter.rejected.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Counts a call of `command`, which stands at `index` of the table.
-fn account(
-    layer: &Redis,
-    client: &ClientState,
-    (index, command): (usize, &'static Command),
-    arguments: Arguments<'_>,
-    started_micros: u64,
-    failed: bool,
-) {
-    let now_micros = layer.engine.now_micros();
-    let micros = now_micros.saturating_sub(started_micros);
-    let counter = &layer.statistics.commands.0[index];
-    counter.calls.fetch_add(1, Ordering::Relaxed);
-    counter.micros.fetch_add(micros, Ordering::Relaxed);
-    if failed {
-        counter.failed.fetch_add(1, Ordering::Relaxed);
-    }
-    layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
-    client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
-    note_duration(layer, command, counter, now_micros, micros);
-    let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
-    if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
-        let entry = SlowCommand::of(layer, client, (command, arguments), micros);
-        let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
-        layer.slowlog.lock().add(entry, length_max);
-    }
-}
-
-/// What LATENCY and latencystats show of a call.
-fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now_micros: u64, micros: u64) {
-    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
-        counter.durations.add(micros);
-    }
-    let event = if command.has(FAST) { "fast-command" } else { "command" };
-    layer.note_latency(event, now_micros, micros);
-}
-
-/// Some key is longer than a key may be. Asked only about requests that are longer than that.
-pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
-    let mut positions = command.keys.positions(arguments).into_iter();
-    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
-}
-
-/// Sends MONITOR's line: time, database, address, and the arguments quoted. A password is never shown, nor, as in Redis, an
-/// administrator's command.
-fn tell_monitors(layer: &Redis, client: &ClientState, command: &Command, now_micros: u64, arguments: Arguments<'_>) {
-    if !layer.clients.has_monitors() || command.has(SKIP_MONITOR | ADMIN) {
-        return;
-    }
-    write_to_monitors(layer, client, command, now_micros, arguments);
-}
-
-/// A script's own line stands before those of its commands, so it is written when the script begins.
-pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
-    if context.layer.clients.has_monitors()
-        && let Ok(command) = commands::find(arguments)
-    {
-        let now_micros = context.tx.now_micros();
-        write_to_monitors(context.layer, context.client, command, now_micros, arguments);
-    }
-}
-
-fn write_to_monitors(
-    layer: &Redis,
-    client: &ClientState,
-    command: &Command,
-    now_micros: u64,
-    arguments: Arguments<'_>,
-) {
-    let secrets = redaction::secrets(command, arguments);
-    let address = if client.is_script {
-        "lua"
-    } else {
-        &client.shared.address
-    };
-    let mut line = format!(
-        "+{}.{:06} [{} {address}]",
-        now_micros / 1_000_000,
-        now_micros % 1_000_000,
-        client.db,
-    )
-    .into_bytes();
-    for (position, argument) in arguments.iter().enumerate() {
-        let is_secret = secrets.contains(&position);
-        line.push(b' ');
-        quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
-    }
-    line.extend_from_slice(b"\r\n");
-    layer.clients.tell_monitors(&line, layer.config.output_bytes_max());
-}
-
-/// A byte string in double quotes, with escapes for what is not printable.
-pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for &byte in bytes {
-        match byte {
-            b'\\' | b'"' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x07 => out.extend_from_slice(b"\\a"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x20..0x7f => out.push(byte),
-            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-        }
-    }
-    out.push(b'"');
-}
-
-/// Repeats `step` for each request in `requests` until it breaks.
-pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
-    let mut parser = Parser::new();
-    for request in requests {
-        match parser.parse(request, &Limits::unlimited()) {
-            Ok(Parsed::Request { .. }) => {
-                if step(parser.arguments(request)).is_break() {
-                    return;
-                }
-            }
-            other => unreachable!("a queued request parsed once and now gives {other:?}"),
-        }
-    }
 }

@@ -2,14 +2,11 @@
 //! reply is larger than `commandlog-request-larger-than` and `commandlog-reply-larger-than` bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use crate::Redis;
-use crate::clients::ClientState;
-use crate::command::{Command, SKIP_SLOWLOG};
-use crate::{commands, redaction};
+use crate::command::Command;
+use crate::redaction;
 
 #[derive(Default)]
 pub struct Slowlog {
@@ -59,58 +56,6 @@ impl Slowlog {
             trimmed.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());
         }
         trimmed
-    }
-}
-
-impl SlowCommand {
-    pub fn of(
-        layer: &Redis,
-        client: &ClientState,
-        (command, arguments): (&Command, Arguments<'_>),
-        measure: u64,
-    ) -> SlowCommand {
-        SlowCommand {
-            id: 0,
-            at_seconds: layer.engine.now_micros() / 1_000_000,
-            measure,
-            arguments: Slowlog::trimmed(command, arguments),
-            client_address: client.shared.address.clone(),
-            client_name: client.shared.details.lock().name.clone(),
-        }
-    }
-}
-
-impl Redis {
-    /// Notes a command whose request or reply is large.
-    #[inline]
-    pub fn note_size(&self, client: &ClientState, arguments: Arguments<'_>, request_bytes: usize, reply_bytes: usize) {
-        let is_over = |bytes: usize, threshold: i64| threshold >= 0 && bytes as u64 > threshold as u64;
-        let config = &self.config;
-        let is_large_request = is_over(
-            request_bytes,
-            config.commandlog_request_larger_than.load(Ordering::Relaxed),
-        );
-        let is_large_reply = is_over(reply_bytes, config.commandlog_reply_larger_than.load(Ordering::Relaxed));
-        if !is_large_request && !is_large_reply {
-            return;
-        }
-        let Ok(command) = commands::find(arguments) else { return };
-        if command.has(SKIP_SLOWLOG) {
-            return;
-        }
-        let entry = |bytes: usize| SlowCommand::of(self, client, (command, arguments), bytes as u64);
-        if is_large_request {
-            let length_max = config.commandlog_large_request_max_len.load(Ordering::Relaxed);
-            self.large_requests
-                .lock()
-                .add(entry(request_bytes), length_max.max(0) as usize);
-        }
-        if is_large_reply {
-            let length_max = config.commandlog_large_reply_max_len.load(Ordering::Relaxed);
-            self.large_replies
-                .lock()
-                .add(entry(reply_bytes), length_max.max(0) as usize);
-        }
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::command::Command;
-use crate::commands;
 use crate::latency::Histogram;
+use crate::table::Table;
 
 #[derive(Default)]
 pub struct Statistics {
@@ -52,19 +51,18 @@ pub struct CommandCounter {
 }
 
 /// Counters in the order of the command table, subcommands included.
+#[derive(Default)]
 pub struct CommandCounters(pub Vec<CommandCounter>);
 
-impl Default for CommandCounters {
-    fn default() -> CommandCounters {
-        CommandCounters(
-            (0..commands::table().size())
-                .map(|_| CommandCounter::default())
-                .collect(),
-        )
-    }
-}
-
 impl Statistics {
+    pub fn new(table: &Table) -> Statistics {
+        let counters = (0..table.size()).map(|_| CommandCounter::default());
+        Statistics {
+            commands: CommandCounters(counters.collect()),
+            ..Statistics::default()
+        }
+    }
+
     pub fn key_read(&self, hit: bool) {
         let counter = if hit {
             &self.keyspace_hits
@@ -103,9 +101,9 @@ impl Statistics {
         self.denials[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A blocked command got its empty answer, or an error: counted now, as one that took no time.
-    pub fn wait_ended(&self, command: &'static Command, error: Option<&str>) {
-        let counter = &self.commands.0[commands::table().index(command)];
+    /// A blocked command got its empty answer, or an error: counted now, as one that took no time. `index` is its number in the table.
+    pub fn wait_ended(&self, index: usize, error: Option<&str>) {
+        let counter = &self.commands.0[index];
         counter.calls.fetch_add(1, Ordering::Relaxed);
         self.commands_processed.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = error {

@@ -8,7 +8,8 @@ use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::{Value, decode, encode_command};
 
 use crate::gate::{Admission, Gate};
-use crate::{Identity, Redis, Session};
+use crate::layer::{Identity, Redis};
+use crate::session::Session;
 
 pub struct Fixture {
     pub layer: Arc<Redis>,

@@ -9,20 +9,12 @@
 //! them after the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::Hold;
-use quartet_wire_resp::{Arguments, Protocol, Reply};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::Redis;
-use crate::changes::Change;
-use crate::clients::{Client, Content, Delivery};
-use crate::command::{Command, Group, PUBSUB, READONLY};
-use crate::context::Context;
-use crate::outbox::Item;
+use crate::clients::Client;
 
 /// The channel on which RESP2 listens for invalidations.
 pub const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -43,25 +35,25 @@ pub struct Mode {
 
 #[derive(Default)]
 pub struct Tracking {
-    table: Mutex<Table>,
+    pub table: Mutex<Table>,
     /// Connections with tracking on.
     clients: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Table {
+pub struct Table {
     /// Names that were read, with the connections that remember them.
-    keys: FxHashMap<Vec<u8>, FxHashSet<u64>>,
+    pub keys: FxHashMap<Vec<u8>, FxHashSet<u64>>,
     /// Pairs of name and connection.
-    item_count: usize,
-    prefixes: BTreeMap<Vec<u8>, Broadcast>,
+    pub item_count: usize,
+    pub prefixes: BTreeMap<Vec<u8>, Broadcast>,
 }
 
 #[derive(Default)]
-struct Broadcast {
-    clients: BTreeSet<u64>,
+pub struct Broadcast {
+    pub clients: BTreeSet<u64>,
     /// Names that changed since they were told last, with who changed them.
-    changed: BTreeMap<Vec<u8>, Option<u64>>,
+    pub changed: BTreeMap<Vec<u8>, Option<u64>>,
 }
 
 /// What INFO shows.
@@ -124,53 +116,7 @@ impl Tracking {
         }
     }
 
-    /// The key changed by the hand of `writer`: gathers who is to be told.
-    pub fn changed(&self, layer: &Redis, name: &[u8], writer: Option<u64>) {
-        let mut table = self.table.lock();
-        for (prefix, broadcast) in &mut table.prefixes {
-            if name.starts_with(prefix) {
-                broadcast.changed.insert(name.to_vec(), writer);
-                layer.outbox.add(Item::Broadcasts);
-            }
-        }
-        if let Some(clients) = table.forget(name) {
-            drop(table);
-            tell(layer, clients, name, writer);
-        }
-    }
-
-    /// All keys are gone: everybody who tracks is told.
-    pub fn flushed(&self, layer: &Redis) {
-        let mut table = self.table.lock();
-        table.keys.clear();
-        table.item_count = 0;
-        drop(table);
-        if !self.is_on() {
-            return;
-        }
-        for client in layer.clients.list() {
-            if client.tracking.lock().is_some() {
-                layer.outbox.add(Item::Invalidation { client, name: None });
-            }
-        }
-    }
-
-    /// Makes the table as small as it has to be.
-    fn trim(&self, layer: &Redis) {
-        let keys_max = layer.config.tracking_table_max_keys.load(Ordering::Relaxed) as usize;
-        loop {
-            let mut table = self.table.lock();
-            let over = keys_max > 0 && table.keys.len() > keys_max;
-            let Some(name) = over.then(|| table.keys.keys().next().cloned()).flatten() else {
-                return;
-            };
-            let clients = table.forget(&name).unwrap_or_default();
-            drop(table);
-            tell(layer, clients, &name, None);
-        }
-    }
-
-    fn remember(&self, client_id: u64, name: &[u8]) {
+    pub fn remember(&self, client_id: u64, name: &[u8]) {
         let mut table = self.table.lock();
         let is_new = match table.keys.get_mut(name) {
             Some(clients) => clients.insert(client_id),
@@ -181,163 +127,12 @@ impl Tracking {
         };
         table.item_count += usize::from(is_new);
     }
-
-    /// Tells the broadcast changes: one message for each prefix and connection.
-    pub fn send_broadcasts(&self, layer: &Redis, delivery: &Delivery) {
-        let mut table = self.table.lock();
-        let mut told: Vec<(u64, Vec<Vec<u8>>)> = Vec::new();
-        for broadcast in table.prefixes.values_mut() {
-            let changed = std::mem::take(&mut broadcast.changed);
-            for id in broadcast.clients.iter().filter(|_| !changed.is_empty()) {
-                let no_loop = layer.clients.find(*id).is_some_and(|client| does_not_loop(&client));
-                let is_told = |writer: &Option<u64>| !(no_loop && *writer == Some(*id));
-                let names = changed.iter().filter(|(_, writer)| is_told(writer));
-                told.push((*id, names.map(|(name, _)| name.clone()).collect()));
-            }
-        }
-        drop(table);
-        for (id, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
-            if let Some(client) = layer.clients.find(id) {
-                send(layer, &client, Some(&names), delivery);
-            }
-        }
-    }
-}
-
-impl Redis {
-    /// Gathers who is to be told of these changes, made by the connection `writer` or by time.
-    pub fn invalidate(&self, writer: Option<u64>, changes: &[Change]) {
-        if self.tracking.is_on() {
-            let changed = changes.iter().filter(|change| change.what.changes_key());
-            changed.for_each(|change| self.tracking.changed(self, &change.name, writer));
-        }
-    }
-
-    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and tells who remembers it.
-    /// Called with the lock held.
-    #[inline]
-    pub fn trim_tracking(&self) {
-        if self.tracking.is_on() {
-            self.tracking.trim(self);
-            self.outbox.commit(Hold::ZERO);
-            self.send_outbox();
-        }
-    }
-
-    /// Changes are noted while anybody wants to hear of them.
-    pub fn decide_on_changes(&self) {
-        let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
-        self.changes.want(notifies || self.tracking.is_on());
-    }
 }
 
 impl Table {
-    fn forget(&mut self, name: &[u8]) -> Option<FxHashSet<u64>> {
+    pub fn forget(&mut self, name: &[u8]) -> Option<FxHashSet<u64>> {
         let clients = self.keys.remove(name)?;
         self.item_count -= clients.len();
         Some(clients)
-    }
-}
-
-fn does_not_loop(client: &Client) -> bool {
-    client.tracking.lock().as_ref().is_some_and(|mode| mode.no_loop)
-}
-
-/// Gathers an invalidation for each of the connections that still tracks.
-fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>) {
-    let mut clients: Vec<u64> = clients.into_iter().collect();
-    clients.sort_unstable();
-    for client in clients.into_iter().filter_map(|id| layer.clients.find(id)) {
-        let is_told = match &*client.tracking.lock() {
-            Some(mode) => !(mode.broadcast || mode.no_loop && writer == Some(client.id)),
-            None => false,
-        };
-        if is_told {
-            let name = Some(name.to_vec());
-            layer.outbox.add(Item::Invalidation { client, name });
-        }
-    }
-}
-
-/// After a command of a connection that tracks: remembers the keys that it has read.
-pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Arguments<'_>) {
-    if remembers(context, command) {
-        for position in command.keys.positions(arguments) {
-            let name = &arguments[position];
-            context.layer.tracking.remember(context.client.shared.id, name);
-        }
-    }
-}
-
-/// After a command of a script: who caches what the script answers knows it by the keys that the script was given, as Redis
-/// 7.0 does. Redis 7.2 remembers only the keys that the command has read; they are remembered too.
-pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
-    if remembers(context, command) {
-        for name in declared {
-            context.layer.tracking.remember(context.client.shared.id, name);
-        }
-    }
-}
-
-/// The connection wants to be told of changes to what this command reads. A script reads by its commands.
-fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
-    let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
-    if !context.layer.tracking.is_on() || !reads {
-        return false;
-    }
-    match &*context.client.shared.tracking.lock() {
-        None => false,
-        Some(mode) if mode.broadcast => false,
-        Some(mode) if mode.opt_in => context.client.caching == Some(true),
-        Some(mode) if mode.opt_out => context.client.caching != Some(false),
-        Some(_) => true,
-    }
-}
-
-/// Leaves the message that the names are no longer what they were (`None`: no name is), where the connection wants it.
-pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, delivery: &Delivery) {
-    let redirect = client.tracking.lock().as_ref().and_then(|mode| mode.redirect);
-    let target = match redirect {
-        None => client.clone(),
-        Some(id) => match layer.clients.find(id) {
-            Some(target) => target,
-            None => return redirect_is_broken(client, id, delivery),
-        },
-    };
-    let mut bytes = Vec::new();
-    let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
-    if target.resp.load(Ordering::Relaxed) == 3 {
-        reply.push(2);
-        reply.bulk(b"invalidate");
-    } else if redirect.is_some() && target.subscriptions.any() {
-        reply.push(3);
-        reply.bulk(b"message");
-        reply.bulk(CHANNEL);
-        reply.set_protocol(Protocol::Resp2);
-    } else {
-        return;
-    }
-    match names {
-        None => reply.null(),
-        Some(names) => {
-            reply.array(names.len());
-            names.iter().for_each(|name| reply.bulk(name));
-        }
-    }
-    target.push(&Content::Own(&bytes), delivery);
-}
-
-/// Tells the connection itself, if it can be told, that nobody listens for it any more.
-fn redirect_is_broken(client: &Client, target: u64, delivery: &Delivery) {
-    if let Some(mode) = client.tracking.lock().as_mut() {
-        mode.is_redirect_broken = true;
-    }
-    if client.resp.load(Ordering::Relaxed) == 3 {
-        let mut bytes = Vec::new();
-        let mut reply = Reply::new(&mut bytes, Protocol::Resp3);
-        reply.push(2);
-        reply.bulk(b"tracking-redir-broken");
-        reply.integer(target as i64);
-        client.push(&Content::Own(&bytes), delivery);
     }
 }

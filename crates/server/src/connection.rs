@@ -13,10 +13,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use quartet_engine::Hold;
+use quartet_layer_redis::after::After;
 use quartet_layer_redis::client_memory::Counted;
 use quartet_layer_redis::clients::Client;
-use quartet_layer_redis::command::After;
-use quartet_layer_redis::commands::migration::{Broken, Migration};
+use quartet_layer_redis::failure::Deferred;
+use quartet_layer_redis::migration::{Broken, Migration};
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -565,29 +566,29 @@ impl Connection {
     /// Work that a command left for after the lock. Its OK is the last reply in the output.
     async fn perform(&mut self, after: After) {
         match after {
-            After::Checkpoint => {
+            After::Deferred(Deferred::Checkpoint) => {
                 let engine = self.layer.engine.clone();
                 let written = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
                 if !matches!(written, Ok(Ok(()))) {
                     self.replace_ok_by("ERR the checkpoint failed; see the server's log");
                 }
             }
-            After::SaveUsers => {
+            After::Deferred(Deferred::SaveUsers) => {
                 let layer = self.layer.clone();
                 let saved = tokio::task::spawn_blocking(move || layer.save_users()).await;
                 if let Ok(Err(text)) = saved {
                     self.replace_ok_by(&text);
                 }
             }
-            After::RewriteConfig => {
+            After::Deferred(Deferred::RewriteConfig) => {
                 let layer = self.layer.clone();
                 let written = tokio::task::spawn_blocking(move || layer.rewrite_config()).await;
                 if let Ok(Err(text)) = written {
                     self.replace_ok_by(&text);
                 }
             }
-            After::Shutdown => (self.layer.shutdown)(),
-            After::Script(mut run) => {
+            After::Deferred(Deferred::Shutdown) => (self.layer.shutdown)(),
+            After::LongRun(mut run) => {
                 let long_turn = self.player.begin_long().await;
                 let turn = self.player.begin();
                 let done = tokio::task::spawn_blocking(move || {
@@ -602,7 +603,7 @@ impl Connection {
                 drop(long_turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
-            After::Migrate(migration) => self.migrate(Arc::from(migration)).await,
+            After::Deferred(Deferred::Migrate(migration)) => self.migrate(Arc::from(migration)).await,
         }
     }
 

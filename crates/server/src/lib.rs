@@ -43,7 +43,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, OpenProgress, Parts};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
-use quartet_layer_redis::client_memory::{self, ClientMemory};
+use quartet_layer_redis::client_memory::ClientMemory;
+use quartet_layer_redis::execution::client_eviction;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::{FileLogOptions, LogError};
 use quartet_model::LayerId;
@@ -53,7 +54,7 @@ use tokio::sync::{mpsc, watch};
 pub use dynamodb::Verifier;
 pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
-pub use quartet_layer_redis::commands::migration::Targets;
+pub use quartet_layer_redis::migration::Targets;
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings};
 pub use stop_request::StopRequest;
 pub use tls::TlsFiles;
@@ -433,7 +434,7 @@ fn cycles(
 fn evict_clients(layer: &Arc<Redis>, tenants: &Tenants) {
     let mut layers = vec![layer.clone()];
     layers.extend(tenants.redis_layers());
-    client_memory::evict(layer, &layers);
+    client_eviction::evict(layer, &layers);
 }
 
 /// What the buffers of all connections may take if `maxmemory-clients` is 0: a quarter of the process' budget, and never so

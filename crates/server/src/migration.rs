@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quartet_layer_redis::commands::migration::{Broken, Migration};
+use quartet_layer_redis::migration::{Broken, Migration};
 use quartet_wire_resp::{Value, decode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::Durability;
 use quartet_layer_fauna::Operations;
-use quartet_layer_redis::commands::migration::Targets;
 use quartet_layer_redis::config::Config;
+use quartet_layer_redis::migration::Targets;
 
 use crate::layers::appendfsync;
 use crate::tls::TlsFiles;

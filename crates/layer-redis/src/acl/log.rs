@@ -1,15 +1,6 @@
 //! ACL LOG: what was refused, the latest first. The same refusal again within a minute counts up its entry.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-
-use quartet_wire_resp::Arguments;
-
-use super::Denial;
-use crate::Redis;
-use crate::clients::ClientState;
-use crate::command::Command;
-use crate::commands::connection::client::{describe, request_bytes};
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -55,55 +46,5 @@ impl DenialLog {
         }
         self.entries.push_front(entry);
         self.entries.truncate(length_max);
-    }
-}
-
-impl Redis {
-    /// Notes that a request was refused, inside MULTI or EXEC or not.
-    pub fn log_denial(
-        &self,
-        client: &ClientState,
-        denial: &Denial,
-        command: &Command,
-        arguments: Arguments<'_>,
-        context: &'static str,
-    ) {
-        let (reason, object) = match denial {
-            Denial::Command => ("command", command.name.as_bytes()),
-            Denial::Key(position) => ("key", &arguments[*position]),
-            Denial::Channel(position) => ("channel", &arguments[*position]),
-        };
-        self.log_refusal(client, (reason, object), &client.user.name, arguments, context);
-    }
-
-    /// Notes that somebody gave a wrong name or password.
-    pub fn log_failed_authentication(&self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
-        let context = if client.multi.is_some() { "multi" } else { "toplevel" };
-        self.log_refusal(client, ("auth", &arguments[0]), user, arguments, context);
-    }
-
-    fn log_refusal(
-        &self,
-        client: &ClientState,
-        (reason, object): (&'static str, &[u8]),
-        user: &[u8],
-        arguments: Arguments<'_>,
-        context: &'static str,
-    ) {
-        self.statistics.denied(reason);
-        let now_ms = self.engine.now_micros() / 1000;
-        let entry = Entry {
-            id: 0,
-            count: 1,
-            reason,
-            context,
-            object: object.to_vec(),
-            user: user.to_vec(),
-            created_ms: now_ms,
-            updated_ms: now_ms,
-            client: describe(self, client.shared.id, &client.shared, request_bytes(arguments)),
-        };
-        let length_max = self.config.acllog_max_len.load(Ordering::Relaxed) as usize;
-        self.users.log.lock().add(entry, length_max);
     }
 }

@@ -25,6 +25,7 @@ use self::log::DenialLog;
 use self::rules::Rules;
 use crate::clients::Client;
 use crate::command::Command;
+use crate::table::Table;
 
 /// The user of a connection that has named none.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -141,6 +142,7 @@ impl Denial {
 
 /// All users.
 pub struct Users {
+    table: &'static Table,
     all: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
     default: Arc<User>,
     pub log: Mutex<DenialLog>,
@@ -150,10 +152,12 @@ pub struct Users {
     pub(crate) saving: Mutex<()>,
 }
 
-impl Default for Users {
-    fn default() -> Users {
-        let default = Arc::new(User::new(DEFAULT_USER, Rules::of_default_user()));
+impl Users {
+    /// The user `default`, who may do everything.
+    pub fn new(table: &'static Table) -> Users {
+        let default = Arc::new(User::new(DEFAULT_USER, Rules::of_default_user(table)));
         Users {
+            table,
             all: RwLock::new(BTreeMap::from([(DEFAULT_USER.to_vec(), default.clone())])),
             default,
             log: Mutex::default(),
@@ -161,9 +165,7 @@ impl Default for Users {
             saving: Mutex::default(),
         }
     }
-}
 
-impl Users {
     /// The user of connections that have not authenticated. Always there, always the same.
     pub fn default_user(&self) -> &Arc<User> {
         &self.default
@@ -214,7 +216,7 @@ impl Users {
 
     /// Makes a user who may only read, and that nothing that concerns others, with this password.
     pub fn admit_reader(&self, name: &[u8], hash: [u8; 32]) {
-        let mut rules = Rules::of_reader();
+        let mut rules = Rules::of_reader(self.table);
         rules.passwords = [hash].into_iter().collect();
         let mut all = self.all.write();
         all.insert(name.to_vec(), Arc::new(User::new(name, rules)));
@@ -259,7 +261,7 @@ pub trait UserFile: Send + Sync {
 }
 
 /// The users of a file, or what is wrong with it, line by line.
-pub fn parse_file(text: &str, all_channels: bool) -> Result<BTreeMap<Vec<u8>, Rules>, String> {
+pub fn parse_file(table: &'static Table, text: &str, all_channels: bool) -> Result<BTreeMap<Vec<u8>, Rules>, String> {
     let mut users: BTreeMap<Vec<u8>, Rules> = BTreeMap::new();
     let mut errors = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -268,7 +270,7 @@ pub fn parse_file(text: &str, all_channels: bool) -> Result<BTreeMap<Vec<u8>, Ru
             [] => {}
             [first, ..] if first.starts_with(b"#") => {}
             [b"user", name, rules @ ..] if !users.contains_key(*name) => {
-                match rules::Rules::new(all_channels).changed(rules, all_channels) {
+                match rules::Rules::new(table, all_channels).changed(rules, all_channels) {
                     Ok(rules) => drop(users.insert(name.to_vec(), rules)),
                     Err((modifier, reason)) => errors.push(format!("{}: {modifier}: {reason}", index + 1)),
                 }

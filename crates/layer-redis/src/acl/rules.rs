@@ -5,6 +5,7 @@ use quartet_wire_resp::Arguments;
 use super::selector::Selector;
 use super::{Denial, password_hash};
 use crate::command::Command;
+use crate::table::Table;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -31,28 +32,28 @@ pub const UNMATCHED: &str = "Unmatched parenthesis";
 
 impl Rules {
     /// A new user: off, without a password, without permissions.
-    pub fn new(all_channels: bool) -> Rules {
+    pub fn new(table: &'static Table, all_channels: bool) -> Rules {
         Rules {
             is_on: false,
             any_password: false,
             passwords: Vec::new(),
             sanitizes_payload: None,
-            selectors: vec![Selector::new(all_channels)],
+            selectors: vec![Selector::new(table, all_channels)],
         }
     }
 
     /// The user of every connection while nothing else was said.
-    pub fn of_default_user() -> Rules {
+    pub fn of_default_user(table: &'static Table) -> Rules {
         Rules {
             is_on: true,
             any_password: true,
-            selectors: vec![Selector::of_everything()],
-            ..Rules::new(true)
+            selectors: vec![Selector::of_everything(table)],
+            ..Rules::new(table, true)
         }
     }
 
     /// One who may only read, and nothing that concerns others or walks through all keys.
-    pub fn of_reader() -> Rules {
+    pub fn of_reader(table: &'static Table) -> Rules {
         let words: [&[u8]; 7] = [
             b"on",
             b"~*",
@@ -62,7 +63,13 @@ impl Rules {
             b"-@admin",
             b"-scan",
         ];
-        Rules::new(false).changed(&words, false).expect("rules that exist")
+        Rules::new(table, false)
+            .changed(&words, false)
+            .expect("rules that exist")
+    }
+
+    fn table(&self) -> &'static Table {
+        self.selectors[0].table
     }
 
     pub fn is_unrestricted(&self) -> bool {
@@ -123,7 +130,7 @@ impl Rules {
             }
             b"clearselectors" => self.selectors.truncate(1),
             b"reset" => {
-                *self = Rules::new(all_channels);
+                *self = Rules::new(self.table(), all_channels);
                 self.sanitizes_payload = Some(true);
             }
             _ => return self.apply_secret(modifier),
@@ -138,7 +145,7 @@ impl Rules {
             [b'<', password @ ..] => self.remove_password(&password_hash(password))?,
             [b'!', digits @ ..] => self.remove_password(&parse_hash(digits).ok_or(NOT_A_HASH)?)?,
             [b'(', inner @ .., b')'] => {
-                let mut selector = Selector::new(false);
+                let mut selector = Selector::new(self.table(), false);
                 for word in inner.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
                     // In a line it would end the selector.
                     if word.ends_with(b")") {

@@ -6,16 +6,18 @@ use quartet_wire_resp::Arguments;
 
 use super::Denial;
 use super::rules::SYNTAX;
+use crate::command::CATEGORIES;
 use crate::command::{Command, NO_AUTH, PUBSUB};
-use crate::commands::pubsub::changes_subscriptions;
-use crate::commands::server::acl::CATEGORIES;
-use crate::commands::server::key_flags::{Access, access};
-use crate::commands::table;
 use crate::glob;
+use crate::key_flags::{Access, access};
+use crate::subscriptions::changes_subscriptions;
+use crate::table::Table;
 
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]
 pub struct Selector {
+    /// What the indexes stand for.
+    pub table: &'static Table,
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
     /// By a command's index: the first arguments with which it is allowed, in lower case.
@@ -62,9 +64,10 @@ impl Eq for Selector {}
 
 impl Selector {
     /// Allows nothing, or only channels.
-    pub fn new(all_channels: bool) -> Selector {
+    pub fn new(table: &'static Table, all_channels: bool) -> Selector {
         Selector {
-            commands: vec![0; table().size().div_ceil(64)],
+            table,
+            commands: vec![0; table.size().div_ceil(64)],
             first_arguments: BTreeMap::new(),
             command_rules: vec!["-@all".into()],
             all_keys: false,
@@ -74,8 +77,8 @@ impl Selector {
         }
     }
 
-    pub fn of_everything() -> Selector {
-        let mut selector = Selector::new(true);
+    pub fn of_everything(table: &'static Table) -> Selector {
+        let mut selector = Selector::new(table, true);
         selector.all_keys = true;
         selector.set_all_commands(true);
         selector
@@ -99,7 +102,7 @@ impl Selector {
     }
 
     fn allows_command(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
-        let index = table().index(command);
+        let index = self.table.index(command);
         let allows_first = |first: &[u8]| {
             let listed = self.first_arguments.get(&index);
             listed.is_some_and(|listed| listed.iter().any(|other| other.eq_ignore_ascii_case(first)))
@@ -193,7 +196,7 @@ impl Selector {
             [sign @ (b'+' | b'-'), b'@', category @ ..] => self.set_category(*sign == b'+', category),
             [b'+', name @ ..] => self.allow(name),
             [b'-', name @ ..] => {
-                let index = find(name).ok_or(UNKNOWN)?;
+                let index = self.find(name).ok_or(UNKNOWN)?;
                 self.set_command(index, false);
                 Ok(())
             }
@@ -236,8 +239,8 @@ impl Selector {
         if !CATEGORIES.contains(&name.as_str()) {
             return Err(UNKNOWN);
         }
-        for index in 0..table().size() {
-            if table().at(index).categories().contains(&name.as_str()) {
+        for index in 0..self.table.size() {
+            if self.table.at(index).categories().contains(&name.as_str()) {
                 self.set(index, allows);
                 self.first_arguments.remove(&index);
             }
@@ -248,13 +251,13 @@ impl Selector {
 
     /// `+name`, `+container|subcommand` or, for a command without subcommands, `+name|first-argument`.
     fn allow(&mut self, name: &[u8]) -> Result<(), &'static str> {
-        if let Some(index) = find(name) {
+        if let Some(index) = self.find(name) {
             self.set_command(index, true);
             return Ok(());
         }
         let bar = name.iter().rposition(|byte| *byte == b'|').ok_or(UNKNOWN)?;
-        let (index, first) = (find(&name[..bar]).ok_or(UNKNOWN)?, &name[bar + 1..]);
-        let command = table().at(index);
+        let (index, first) = (self.find(&name[..bar]).ok_or(UNKNOWN)?, &name[bar + 1..]);
+        let command = self.table.at(index);
         if command.name.contains('|') {
             return Err(FIRST_ARGUMENT_OF_SUBCOMMAND);
         }
@@ -262,7 +265,7 @@ impl Selector {
         if first.is_empty() || !is_word(first.as_bytes()) {
             return Err(SYNTAX);
         }
-        if !command.subcommands.is_empty() {
+        if command.subcommand_count > 0 {
             return Err(UNKNOWN);
         }
         self.note_rule(true, &format!("{}|{first}", command.name), |_| false);
@@ -279,10 +282,10 @@ impl Selector {
 
     /// A container stands for all its subcommands.
     fn set_command(&mut self, index: usize, allows: bool) {
-        let command = table().at(index);
+        let command = self.table.at(index);
         self.set(index, allows);
-        for subcommand in command.subcommands {
-            self.set(table().index(subcommand), allows);
+        for subcommand in self.table.subcommands(command) {
+            self.set(self.table.index(subcommand), allows);
         }
         self.first_arguments.remove(&index);
         let prefix = format!("{}|", command.name);
@@ -304,6 +307,10 @@ impl Selector {
         if !changes_nothing {
             self.command_rules.push(format!("{sign}{name}"));
         }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        self.table.find(name).map(|command| self.table.index(command))
     }
 
     fn has(&self, index: usize) -> bool {
@@ -354,10 +361,6 @@ impl Selector {
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join(&b' ')
     }
-}
-
-fn find(name: &[u8]) -> Option<usize> {
-    table().find(name).map(|command| table().index(command))
 }
 
 /// Could be written into a line and read again.

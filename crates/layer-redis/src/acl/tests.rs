@@ -6,8 +6,8 @@ use quartet_wire_resp::{Limits, Parsed, Parser, encode_command};
 
 use super::{Denial, rules::Rules};
 use crate::command::{Command, Keys};
-use crate::commands::server::key_flags::{Access, access};
-use crate::commands::{find, table};
+use crate::commands::table;
+use crate::key_flags::{Access, access};
 use crate::testing::{Connection, Fixture, show};
 
 /// Requests with real arguments; what stands behind the arrow is no matter here.
@@ -54,12 +54,15 @@ fn with_arguments<R>(
     let parsed = parser.parse(&request, &Limits::unlimited()).unwrap();
     assert!(matches!(parsed, Parsed::Request { .. }));
     let arguments = parser.arguments(&request);
-    body(find(arguments).unwrap_or_else(|_| panic!("{words:?}")), arguments)
+    body(
+        table().find_of(arguments).unwrap_or_else(|_| panic!("{words:?}")),
+        arguments,
+    )
 }
 
 fn check(rules: &[&str], words: &[String]) -> Result<(), Denial> {
     let modifiers: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
-    let rules = Rules::new(false).changed(&modifiers, false).unwrap();
+    let rules = Rules::new(table(), false).changed(&modifiers, false).unwrap();
     with_arguments(words, |command, arguments| rules.check(command, arguments))
 }
 
@@ -192,9 +195,9 @@ fn the_rules_hold_wherever_a_command_runs() {
 /// The rules of these words, which a file gives back the same.
 fn saved(words: &[&str]) -> Rules {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    let rules = Rules::new(false).changed(&words, false).unwrap();
+    let rules = Rules::new(table(), false).changed(&words, false).unwrap();
     let line = String::from_utf8(rules.line(b"u")).unwrap();
-    let mut read = super::parse_file(&line, true).unwrap();
+    let mut read = super::parse_file(table(), &line, true).unwrap();
     assert_eq!(read.remove(b"u".as_slice()).as_ref(), Some(&rules), "{line}");
     assert!(read.is_empty(), "{line}");
     rules
@@ -204,8 +207,8 @@ fn saved(words: &[&str]) -> Rules {
 fn a_saved_user_is_the_same_when_read() {
     let modifiers = "on >a >b ~x* %R~y %W~z &c* +@all -@dangerous +client|id +select|0 (+get ~q) (+@read %R~*)";
     saved(&modifiers.split(' ').collect::<Vec<_>>());
-    assert!(super::parse_file("user a on\nuser a on", false).is_err());
-    assert!(super::parse_file("nonsense", false).is_err());
+    assert!(super::parse_file(table(), "user a on\nuser a on", false).is_err());
+    assert!(super::parse_file(table(), "nonsense", false).is_err());
 }
 
 /// A line of the file was taken apart at every white space of Unicode, and first arguments were not looked at: a pattern became
@@ -217,7 +220,7 @@ fn no_word_of_a_saved_user_is_taken_for_another() {
     saved(&["+select|1", "+select|0", "+select|1"]);
     saved(&["+@read", "-get", "+@read"]);
     saved(&["%R~*", "%W~*", "~further"]);
-    let refused = |word: &[u8]| Rules::new(false).changed(&[word], false).is_err();
+    let refused = |word: &[u8]| Rules::new(table(), false).changed(&[word], false).is_err();
     for word in [
         b"+select|0\nuser evil on nopass +@all".as_slice(),
         b"+select|0 +@all",

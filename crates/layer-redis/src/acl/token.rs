@@ -45,11 +45,12 @@ impl Users {
 mod tests {
     use super::*;
     use crate::acl::rules::Rules;
+    use crate::commands::table;
 
     fn users_with(name: &[u8], password: &str) -> Users {
-        let users = Users::default();
+        let users = Users::new(table());
         let modifiers: [&[u8]; 2] = [b"on", &[b">", password.as_bytes()].concat()];
-        users.set(name, Rules::new(false).changed(&modifiers, false).unwrap());
+        users.set(name, Rules::new(table(), false).changed(&modifiers, false).unwrap());
         users
     }
 

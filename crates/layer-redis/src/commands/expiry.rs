@@ -2,12 +2,12 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
 use crate::context::Context;
+use crate::definition::*;
 use crate::parse;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command("expire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Lets a key expire after so many seconds.", expire),
     command("pexpire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire after so many milliseconds.", pexpire),
     command("expireat", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.2.0", "O(1)", "Lets a key expire at a Unix time in seconds.", expireat),

@@ -2,12 +2,11 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
-use crate::commands::table;
 use crate::context::Context;
+use crate::definition::*;
 
 /// The row of a container's HELP subcommand.
-pub const fn help_command(name: &'static str, group: Group, since: &'static str) -> Command {
+pub const fn help_command(name: &'static str, group: Group, since: &'static str) -> Definition {
     command(
         name,
         2,
@@ -23,8 +22,9 @@ pub const fn help_command(name: &'static str, group: Group, since: &'static str)
 
 /// Answers for whichever container was called.
 fn help(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let container = table().find(&arguments[0]).expect("the container that was called");
-    let rows = container.subcommands.iter().map(|subcommand| {
+    let table = context.layer.table;
+    let container = table.find(&arguments[0]).expect("the container that was called");
+    let rows = table.subcommands(container).iter().map(|subcommand| {
         let (_, word) = subcommand.name.split_once('|').expect("a subcommand's full name");
         (word.to_uppercase(), subcommand.summary)
     });

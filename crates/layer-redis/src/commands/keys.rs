@@ -4,19 +4,21 @@ use std::ops::ControlFlow;
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::commands::{hashes, lists, sets, sorted_sets};
 use crate::context::Context;
+use crate::definition::*;
+use crate::execution::caching;
+use crate::facts::DATABASES;
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, clear_everything};
 use crate::scan::{self, Scan};
-use crate::{DATABASES, errors, glob, parse};
+use crate::{errors, glob, parse};
 
 #[cfg(test)]
 mod tests;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command("del", -2, WRITE, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys; large collections go as one range", "Removes keys.", del),
     command("unlink", -2, WRITE | FAST, ALL_KEYS, Group::Generic, "4.0.0", "O(N) in the number of keys", "Removes keys; their memory is freed in the background.", del),
     command("exists", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys", "Counts which of the keys exist.", exists),
@@ -271,7 +273,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     } else {
         context.keys().clear();
     }
-    context.layer.tracking.flushed(context.layer);
+    caching::flushed(context.layer);
     context.reply.ok();
     Ok(())
 }
@@ -279,7 +281,7 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 fn flushall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     check_flush_options(arguments)?;
     clear_everything(context.tx);
-    context.layer.tracking.flushed(context.layer);
+    caching::flushed(context.layer);
     context.reply.ok();
     Ok(())
 }

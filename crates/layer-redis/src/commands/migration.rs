@@ -5,27 +5,24 @@
 //! that the other server has taken, in one step. A key that was changed meanwhile stays: what arrived there is not it. Redis
 //! stands still during the conversation, so there no key can change.
 
-use std::ops::Range;
-
 use quartet_engine::{Hold, Home};
 use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
 
 use super::serialization::payload;
 use crate::clients::ClientState;
-use crate::command::*;
 use crate::context::Context;
-use crate::{Redis, commands, errors, parse};
+use crate::definition::*;
+use crate::layer::Redis;
+use crate::migration::{Broken, Migration, OPTIONS, OPTIONS_AT, Sent};
+use crate::{errors, parse};
 
-/// The keys follow these words, each with so many arguments of its own.
-const OPTIONS: &[(&str, usize)] = &[("copy", 0), ("replace", 0), ("auth", 1), ("auth2", 2)];
-const OPTIONS_AT: usize = 6;
 const KEY_AT: usize = 3;
 /// How long each step may take if nothing is said.
 const TIMEOUT_MS: u64 = 1000;
 /// A longer one is taken for this.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
-pub const COMMANDS: &[Command] = &[command(
+pub const COMMANDS: &[Definition] = &[command(
     "migrate",
     -6,
     WRITE | MOVABLE_KEYS | DANGEROUS,
@@ -55,102 +52,6 @@ fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
         Some(position) => (position + 1..arguments.len()).collect(),
         None if arguments.len() > KEY_AT => vec![KEY_AT],
         None => Vec::new(),
-    }
-}
-
-/// Positions of the user and the password.
-pub fn secrets(arguments: Arguments<'_>) -> Vec<usize> {
-    let mut position = OPTIONS_AT;
-    let mut secrets = Vec::new();
-    while let Some(word) = arguments.get(position).filter(|word| !parse::is(word, "keys")) {
-        let option = OPTIONS.iter().find(|(name, _)| parse::is(word, name));
-        let count = option.map_or(0, |(_, count)| *count);
-        secrets.extend(position + 1..arguments.len().min(position + 1 + count));
-        position += 1 + count;
-    }
-    secrets
-}
-
-/// Where keys may be sent. Whoever may run MIGRATE would otherwise make the server connect anywhere in its own network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Targets {
-    Any,
-    /// Hosts, as MIGRATE names them, and ports.
-    Listed(Vec<(String, u16)>),
-}
-
-impl Targets {
-    fn check(&self, host: &str, port: u16) -> Result<(), Failure> {
-        let is_allowed = match self {
-            Targets::Any => true,
-            Targets::Listed(listed) => listed
-                .iter()
-                .any(|(name, number)| name.eq_ignore_ascii_case(host) && *number == port),
-        };
-        if is_allowed {
-            return Ok(());
-        }
-        Err(format!("ERR MIGRATE to {host}:{port} is not allowed; the server's option --migrate-targets names the targets that are").into())
-    }
-}
-
-impl std::str::FromStr for Targets {
-    type Err = String;
-
-    /// `any`, or HOST:PORT with commas between.
-    fn from_str(text: &str) -> Result<Targets, String> {
-        if text == "any" {
-            return Ok(Targets::Any);
-        }
-        let target = |target: &str| {
-            let (host, port) = target.trim().rsplit_once(':')?;
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            Some((host.to_owned(), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
-        };
-        let targets: Option<Vec<(String, u16)>> = text.split(',').map(target).collect();
-        let targets =
-            targets.ok_or_else(|| format!("'{text}' is neither \"any\" nor HOST:PORT with commas between"))?;
-        Ok(Targets::Listed(targets))
-    }
-}
-
-/// Keys on their way.
-pub struct Migration {
-    pub host: String,
-    pub port: u16,
-    /// For connecting, for writing, and for each reply.
-    pub timeout_ms: u64,
-    /// All requests, one behind the other: AUTH, if wanted, SELECT, and a RESTORE for each key.
-    pub requests: Vec<u8>,
-    has_credentials: bool,
-    keeps_keys: bool,
-    db: u8,
-    sent: Vec<Sent>,
-}
-
-/// A key as it was sent.
-struct Sent {
-    name: Vec<u8>,
-    expiry_ms: Option<u64>,
-    /// Its payload among the requests.
-    payload: Range<usize>,
-}
-
-/// Why there are fewer replies than requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    Connecting,
-    Writing,
-    Reading,
-}
-
-impl Broken {
-    fn text(self) -> &'static str {
-        match self {
-            Broken::Connecting => "IOERR error or timeout connecting to the client",
-            Broken::Writing => "IOERR error or timeout writing to target instance",
-            Broken::Reading => "IOERR error or timeout reading to target instance",
-        }
     }
 }
 
@@ -223,7 +124,7 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.simple("NOKEY");
         return Ok(());
     }
-    Err(Failure::After(After::Migrate(Box::new(migration))))
+    Err(Failure::Deferred(Deferred::Migrate(Box::new(migration))))
 }
 
 /// A word that is no port is port 0, to which nobody can connect.
@@ -262,16 +163,6 @@ impl Migration {
             payload: end - value.len()..end,
         });
         Ok(())
-    }
-
-    /// How many replies the requests give.
-    pub fn reply_count(&self) -> usize {
-        self.preliminary_count() + self.sent.len()
-    }
-
-    /// AUTH and SELECT.
-    fn preliminary_count(&self) -> usize {
-        usize::from(self.has_credentials) + 1
     }
 
     /// Removes what has arrived, and answers.
@@ -337,7 +228,7 @@ impl Migration {
             Ok((changed, hold)) => {
                 layer.outbox.commit(hold);
                 layer.send_outbox();
-                layer.blocking.serve(home, layer);
+                layer.serve_blocked(home);
                 (changed, hold)
             }
             Err(_) => {
@@ -365,7 +256,11 @@ impl Migration {
         let mut words = Args::new();
         words.gather([b"migrate"].iter());
         let arguments = words.of(b"");
-        let command = commands::find(arguments).expect("the command of this file");
+        let command = context
+            .layer
+            .table
+            .find_of(arguments)
+            .expect("the command of this file");
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
     }

@@ -4,13 +4,13 @@ use quartet_wire_resp::Arguments;
 
 use super::hashes::{Change, Deadline, Edits};
 use super::{hashes, lists, sets, sorted_sets, streams};
-use crate::command::*;
 use crate::context::Context;
+use crate::definition::*;
 use crate::keyspace::{Entry, Kind};
 use crate::rdb::value::{self, Field, Refused, Value};
 use crate::{errors, parse};
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "dump",
         2,

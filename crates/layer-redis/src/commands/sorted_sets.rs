@@ -16,7 +16,7 @@ pub(crate) use members::{Conditions, add, read};
 pub(crate) use value::{SortedSet, order_of, score_bound};
 pub use value::{encoding, members, pairs, replace, score};
 
-use crate::command::*;
+use crate::definition::*;
 
 /// Keys up to the timeout, which stands last.
 const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
@@ -29,7 +29,7 @@ const fn counted(count: usize, also: usize) -> Keys {
     Keys::Counted { count, also }
 }
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "zadd",
         -4,

@@ -15,14 +15,14 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use crate::acl::User;
 use crate::clients::{ClientState, Queue, Watched};
-use crate::command::*;
-use crate::commands::scripting::budget::{Bounds, RunningScript, SHORT_MICROS, Stop};
 use crate::commands::scripting::libraries;
 use crate::context::Context;
+use crate::definition::*;
+use crate::execution;
 use crate::keyspace::key_row;
-use crate::{commands, session};
+use crate::long_scripts::{RunningScript, SHORT_MICROS, Stop};
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "multi",
         1,
@@ -189,7 +189,7 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
             (micros >= SHORT_MICROS).then_some(Stop::Overrun)
         });
     }
-    let bounds = Bounds::of(layer);
+    let bounds = layer.long_bounds();
     let outer = layer.long_scripts.begin(RunningScript {
         database: layer.space.database,
         name: "exec".to_owned(),
@@ -210,9 +210,13 @@ fn run_each(context: &mut Context<'_, '_>, queue: &Queue, stop: &dyn Fn(u64) -> 
     context.reply.array(queue.requests.len());
     let mut left = queue.requests.len();
     let (mut stopped, mut first_done_micros) = (None, None);
-    session::each_request(&queue.requests, &mut |arguments| {
-        let command = commands::find(arguments).expect("a queued command was found once");
-        if session::call_queued(context, command, arguments).is_err() {
+    execution::call::each_request(&queue.requests, &mut |arguments| {
+        let command = context
+            .layer
+            .table
+            .find_of(arguments)
+            .expect("a queued command was found once");
+        if execution::call::call_queued(context, command, arguments).is_err() {
             stopped = Some(Stop::Overrun);
             return ControlFlow::Break(());
         }

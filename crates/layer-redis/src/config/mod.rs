@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::table::{Access, Effect, PARAMETERS, Parameter};
-use crate::eviction::Policy;
-use crate::notifications;
+use crate::event_classes::classes;
+use crate::eviction_policy::Policy;
 
 macro_rules! parameters {
     ($($field:ident = $default:expr;)*) => {
@@ -60,7 +60,7 @@ parameters! {
     // What `maxclients` can be set to.
     maxclients_possible = u32::MAX as i64;
     maxmemory = 0;
-    // A number of `eviction::Policy`.
+    // A number of `eviction_policy::Policy`.
     maxmemory_policy = 0;
     maxmemory_samples = 5;
     lfu_log_factor = 10;
@@ -79,7 +79,7 @@ parameters! {
     pubsub_bytes_hard = 32 << 20;
     pubsub_bytes_soft = 8 << 20;
     pubsub_soft_seconds = 60;
-    // Bits of the classes of events, see `notifications`.
+    // Bits of the classes of events, see `event_classes`.
     notify_keyspace_events = 0;
     tracking_table_max_keys = 1_000_000;
     acllog_max_len = 128;
@@ -204,7 +204,7 @@ impl Config {
 
     /// Keeps which classes of events are told.
     pub(crate) fn notify_events(&self, text: &str) {
-        let classes = i64::from(notifications::classes(text));
+        let classes = i64::from(classes(text));
         self.notify_keyspace_events.store(classes, Ordering::Relaxed);
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_engine::Hold;
 use quartet_layer_redis::acl::User;
-use quartet_layer_redis::command::After;
+use quartet_layer_redis::after::After;
+use quartet_layer_redis::failure::Deferred;
 use quartet_layer_redis::{Redis, Session, connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Protocol, Reply};
@@ -213,7 +214,7 @@ impl Execution {
     fn refusal_at(&self, index: usize) -> Option<String> {
         let is_frame = self.commands.is_transaction() && (index == 0 || index + 1 == self.commands.len());
         let command = self.commands.get(index).filter(|_| !is_frame)?;
-        connectionless::refusal(command)
+        connectionless::refusal(self.sessions.layer().table, command)
     }
 
     fn answer_rest(&mut self, text: &str) {
@@ -227,23 +228,23 @@ impl Execution {
     fn perform(&mut self, after: After) {
         let layer = self.sessions.layer();
         match after {
-            After::Checkpoint => {
+            After::Deferred(Deferred::Checkpoint) => {
                 if layer.engine.checkpoint().is_err() {
                     self.replace_ok_by("ERR the checkpoint failed; see the server's log");
                 }
             }
-            After::SaveUsers => {
+            After::Deferred(Deferred::SaveUsers) => {
                 if let Err(text) = layer.save_users() {
                     self.replace_ok_by(&text);
                 }
             }
-            After::RewriteConfig => {
+            After::Deferred(Deferred::RewriteConfig) => {
                 if let Err(text) = layer.rewrite_config() {
                     self.replace_ok_by(&text);
                 }
             }
-            After::Shutdown => (layer.shutdown)(),
-            After::Script(mut run) => {
+            After::Deferred(Deferred::Shutdown) => (layer.shutdown)(),
+            After::LongRun(mut run) => {
                 run.run();
                 let session = self.session.as_mut().expect("lent until the end");
                 let hold = session.take_back(*run, &mut self.replies);
@@ -251,7 +252,7 @@ impl Execution {
                 self.note_version();
             }
             After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
-            After::Migrate(_) => unreachable!("refused without a connection"),
+            After::Deferred(Deferred::Migrate(_)) => unreachable!("refused without a connection"),
         }
     }
 

@@ -10,7 +10,8 @@ use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::rules::Rules;
 use quartet_layer_redis::acl::token::parts;
 use quartet_layer_redis::acl::{DEFAULT_USER, User, password_hash};
-use quartet_layer_redis::gate::Door;
+use quartet_layer_redis::commands::table;
+use quartet_layer_redis::failure::Door;
 use quartet_wire_rest::request::token_of_query;
 
 use crate::http_connection::Head;
@@ -43,7 +44,7 @@ impl Tokens {
     pub fn new(given: RestTokens) -> Tokens {
         Tokens {
             given,
-            read_only: Arc::new(User::new(READER, Rules::of_reader())),
+            read_only: Arc::new(User::new(READER, Rules::of_reader(table()))),
         }
     }
 

@@ -28,7 +28,8 @@ use quartet_layer_fauna::Fauna;
 use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::DEFAULT_USER;
-use quartet_layer_redis::gate::{Directory, Door};
+use quartet_layer_redis::failure::Door;
+use quartet_layer_redis::gate::Directory;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 

@@ -2,9 +2,9 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::Failure;
 use crate::context::Context;
 use crate::errors;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::parse;
 use crate::repetition::Repetition;

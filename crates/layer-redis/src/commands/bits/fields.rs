@@ -5,9 +5,9 @@
 use quartet_wire_resp::Arguments;
 
 use super::checked_offset;
-use crate::command::Failure;
 use crate::commands::strings::check_growth;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{errors, parse};
 

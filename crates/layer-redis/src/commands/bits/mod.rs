@@ -5,7 +5,7 @@ mod fields;
 mod search;
 mod single;
 
-use crate::command::*;
+use crate::definition::*;
 use crate::parse;
 
 /// Keys of BITOP, whose first argument is the operation.
@@ -30,7 +30,7 @@ fn checked_offset(offset: Option<i64>) -> Result<u64, Failure> {
         .ok_or_else(|| "ERR bit offset is not an integer or out of range".into())
 }
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "setbit",
         4,

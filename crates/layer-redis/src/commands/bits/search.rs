@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
 use crate::{errors, parse};
 

@@ -3,9 +3,9 @@
 use quartet_wire_resp::Arguments;
 
 use super::offset;
-use crate::command::Failure;
 use crate::commands::strings::check_growth;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Header, Kind};
 
 pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -2,22 +2,21 @@
 //!
 //! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 and `capa` of Valkey behind them.
 
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
 use super::filters::Filters;
 use super::{row, tracking};
-use crate::Redis;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
+use crate::execution::description::{describe, request_bytes};
 use crate::{errors, parse};
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "client",
     Group::Connection,
     "2.4.0",
@@ -29,7 +28,7 @@ const ANYONE: u32 = NOSCRIPT | LOADING | STALE;
 const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("client|capa", -3, ANYONE, "8.0.0", "Says what this connection's client can deal with.", capa),
     row("client|caching", 3, ANYONE, "6.0.0", "Says whether the keys of the next command are tracked.", tracking::caching),
     row("client|getredir", 2, ANYONE, "6.0.0", "Says to which connection invalidations go.", tracking::get_redirection),
@@ -157,88 +156,6 @@ fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     }
     context.reply.ok();
     Ok(())
-}
-
-/// One line of CLIENT LIST. What Redis' buffers have and Quartet's have not is 0. `own_request_bytes` is the length of the request
-/// that asks, of the connection `own_id`.
-pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
-    let now_micros = layer.engine.now_micros();
-    let user = layer.users.of(client);
-    let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
-    let is_self = client.id == own_id;
-    let queued = client.multi.load(Ordering::Relaxed);
-    let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
-    let details = client.details.lock();
-    let mut line = String::new();
-    writeln!(
-        line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
-         qbuf-free={} argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
-         user={} redir={} resp={} watch={} lib-name={} lib-ver={} capa={}",
-        client.id,
-        client.address,
-        client.local_address,
-        client.id,
-        details.name,
-        seconds_since(client.connected_micros),
-        seconds_since(client.last_active_micros.load(Ordering::Relaxed)),
-        flags(client),
-        client.db.load(Ordering::Relaxed),
-        load(&client.subscriptions.channels),
-        load(&client.subscriptions.patterns),
-        load(&client.subscriptions.shards),
-        queued as i64 - 1,
-        if is_self {
-            own_request_bytes
-        } else {
-            load(&client.buffers.input)
-        },
-        load(&client.buffers.input_free),
-        load(&client.buffers.queue),
-        load(&client.buffers.output) + load(&client.buffers.mailbox),
-        client.buffers.total(),
-        client.last_command(),
-        String::from_utf8_lossy(&user.name),
-        tracking::redirection(client),
-        client.resp.load(Ordering::Relaxed),
-        client.watched_keys.lock().len(),
-        details.library_name,
-        details.library_version,
-        details.capabilities(),
-    )
-    .expect("a string takes any text");
-    line
-}
-
-/// The letters that CLIENT LIST shows of a connection.
-pub fn flags(client: &Client) -> String {
-    let [tracks, is_broken, broadcasts] = tracking::letters(client);
-    let known = [
-        (client.monitor.load(Ordering::Relaxed), 'O'),
-        (client.subscriptions.any(), 'P'),
-        (client.multi.load(Ordering::Relaxed) > 0, 'x'),
-        (client.blocked.load(Ordering::Relaxed), 'b'),
-        tracks,
-        is_broken,
-        broadcasts,
-        (client.no_evict.load(Ordering::Relaxed), 'e'),
-        (client.no_touch.load(Ordering::Relaxed), 'T'),
-    ];
-    let set: String = known
-        .iter()
-        .filter(|(is_set, _)| *is_set)
-        .map(|(_, letter)| letter)
-        .collect();
-    if set.is_empty() { "N".into() } else { set }
-}
-
-/// Length of the request as an array of bulk strings.
-pub fn request_bytes(arguments: Arguments<'_>) -> usize {
-    let head = |number: usize| 3 + number.to_string().len();
-    let bulks = arguments
-        .iter()
-        .map(|argument| head(argument.len()) + argument.len() + 2);
-    head(arguments.len()) + bulks.sum::<usize>()
 }
 
 fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

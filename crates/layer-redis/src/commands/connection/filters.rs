@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use super::client::flags;
 use crate::acl::User;
 use crate::clients::Client;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::execution::description::flags;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 /// The kinds of connections that Redis knows.
@@ -151,7 +151,7 @@ impl Test {
             "capa" => Test::Capabilities(value.to_vec()),
             "db" => {
                 let number = parse::integer(value).and_then(|number| u8::try_from(number).ok());
-                let number = number.filter(|number| *number < crate::DATABASES);
+                let number = number.filter(|number| *number < crate::facts::DATABASES);
                 Test::Db(number.ok_or("ERR DB number should be between 0 and 15")?)
             }
             "maxage" => Test::AgeSeconds(seconds("maxage", value)?),

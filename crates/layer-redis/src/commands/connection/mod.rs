@@ -12,16 +12,19 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use crate::acl::DEFAULT_USER;
 use crate::clients::{ClientState, ReplyMode};
-use crate::command::*;
-use crate::commands::{pubsub, transactions};
+use crate::commands::transactions;
 use crate::context::Context;
+use crate::definition::*;
+use crate::execution::subscriptions::leave_all;
+use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::layer::Redis;
 use crate::login_guard::peer_of;
-use crate::{DATABASES, REDIS_VERSION, Redis, errors, parse};
+use crate::{errors, parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("ping", -1, FAST, "1.0.0", "Answers PONG, or its argument.", ping),
     row("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers its argument.", echo),
     row("quit", -1, GREETING, "1.0.0", "Closes the connection.", quit),
@@ -38,7 +41,7 @@ const fn row(
     since: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,
@@ -249,7 +252,7 @@ fn write_greeting(client: &ClientState, reply: &mut Reply<'_>) {
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     transactions::abandon(context);
     let shared = context.client.shared.clone();
-    pubsub::leave_all(context.layer, &mut context.client.subscriptions, &shared);
+    leave_all(context.layer, &mut context.client.subscriptions, &shared);
     begin_anew(context.layer, context.client, &mut context.reply);
     Ok(())
 }

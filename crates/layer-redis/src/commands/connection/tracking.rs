@@ -2,11 +2,13 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::clients::{Client, ClientState};
-use crate::command::Failure;
+use crate::clients::ClientState;
 use crate::context::Context;
+use crate::execution::description::redirection;
+use crate::failure::Failure;
+use crate::layer::Redis;
 use crate::tracking::Mode;
-use crate::{Redis, errors, parse};
+use crate::{errors, parse};
 
 pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (mode, prefixes) = parse_mode(context, arguments)?;
@@ -137,13 +139,6 @@ pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 }
 
 /// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
-pub fn redirection(client: &Client) -> i64 {
-    match &*client.tracking.lock() {
-        None => -1,
-        Some(mode) => mode.redirect.unwrap_or(0) as i64,
-    }
-}
-
 pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     context.reply.integer(redirection(&context.client.shared));
     Ok(())
@@ -187,17 +182,6 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
         .filter(|(is_set, _)| *is_set)
         .map(|(_, flag)| flag)
         .collect()
-}
-
-/// The letters of CLIENT LIST.
-pub fn letters(client: &Client) -> [(bool, char); 3] {
-    let mode = client.tracking.lock();
-    let is = |test: fn(&Mode) -> bool| mode.as_ref().is_some_and(test);
-    [
-        (mode.is_some(), 't'),
-        (is(|mode| mode.is_redirect_broken), 'R'),
-        (is(|mode| mode.broadcast), 'B'),
-    ]
 }
 
 /// Turns tracking off: RESET.

@@ -10,12 +10,12 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use crate::command::*;
+use crate::definition::*;
 
 const RADIUS_KEYS: Keys = Keys::Computed(search::key_positions);
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command("geoadd", -5, WRITE | DENYOOM, ONE_KEY, Group::Geo, "3.2.0", "O(log N) for each place", "Adds places to a set.", points::geoadd),
     command("geodist", -4, READONLY, ONE_KEY, Group::Geo, "3.2.0", "O(log N)", "Returns the distance between two places of a set.", points::geodist),
     command("geohash", -2, READONLY, ONE_KEY, Group::Geo, "3.2.0", "O(log N) for each member", "Returns the geohashes of members.", points::geohash),

@@ -4,9 +4,9 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::hash::Point;
 use super::shape::distance_meters;
-use crate::command::Failure;
 use crate::commands::sorted_sets::{self, Conditions};
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 pub fn geoadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -4,8 +4,8 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::limits;
 use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
 use crate::long_double::{self, Parsed};
 use crate::random::PickCount;

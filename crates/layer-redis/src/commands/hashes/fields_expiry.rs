@@ -7,8 +7,8 @@ use quartet_wire_resp::Arguments;
 
 use super::fields::{add_pairs, apply, reply_value};
 use super::value::{self, Change, Deadline, Edits};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
 use crate::{errors, parse};
 

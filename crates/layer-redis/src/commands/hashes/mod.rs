@@ -10,9 +10,9 @@ mod value;
 
 use std::sync::atomic::Ordering;
 
-use crate::Redis;
-use crate::command::*;
+use crate::definition::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
+use crate::layer::Redis;
 
 pub use fields::apply;
 pub use value::{Change, Deadline, Edits, FIELD_BYTES_MAX, each, expire_fields, find};
@@ -43,7 +43,7 @@ const fn row(
     complexity: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,
@@ -64,7 +64,7 @@ const EACH: &str = "O(N) in the number of fields given";
 const WHOLE: &str = "O(N) in the size of the hash";
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("hset", -4, ADD, "2.0.0", EACH, "Sets fields of a hash, and says how many are new.", fields::hset),
     row("hmset", -4, ADD, "2.0.0", EACH, "Sets fields of a hash.", fields::hmset),
     row("hsetnx", 4, ADD, "2.0.0", "O(1)", "Sets a field of a hash if it is absent.", fields::hsetnx),

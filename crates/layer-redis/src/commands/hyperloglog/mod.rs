@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
-use crate::command::*;
 use crate::context::Context;
+use crate::definition::*;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::parse;
 use estimate::VALUES;
@@ -24,7 +24,7 @@ const SECOND_ARGUMENT: Keys = Keys::Range {
     step: 1,
 };
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "pfadd",
         -2,

@@ -23,9 +23,9 @@ use rustc_hash::FxHashSet;
 
 use self::document::{Json, Location};
 use self::path::Path;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
 use crate::keyspace::{Entry, Header, Kind};
 
 const READ: u32 = READONLY;
@@ -49,7 +49,7 @@ const SECOND_KEY: Keys = Keys::Range {
 };
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("json.set", -4, CHANGE, ONE_KEY, "Sets the values at a path, or makes a document.", write::set),
     row("json.get", -2, READ, ONE_KEY, "Returns the values at paths as JSON.", read::get),
     row("json.mget", -3, READ, KEYS_AND_PATH, "Returns the values at a path of several documents.", read::mget),
@@ -77,7 +77,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     help_command("json.debug|help", Group::Json, "1.0.0"),
     row("json.debug|memory", -3, READ, SECOND_KEY, "Returns the bytes that the values at a path take.", read::memory),
 ];
@@ -89,7 +89,7 @@ const fn row(
     keys: Keys,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     let complexity = "O(N) in the size of the document";
     command(
         name,

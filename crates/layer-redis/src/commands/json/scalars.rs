@@ -5,8 +5,8 @@ use quartet_wire_resp::{Arguments, Protocol};
 use super::document::Json;
 use super::path::Path;
 use super::{Answer, NO_DOCUMENT, change_each, find_document, inner_first, path_at, put_document};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 
 /// JSON.STRAPPEND key [path] value
 pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -5,8 +5,8 @@ use quartet_wire_resp::Arguments;
 use super::document::{Json, Location};
 use super::path::Path;
 use super::{NO_DOCUMENT, NOT_AT_ROOT, find_document, inner_first, path_at, put_document};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 /// Which values JSON.SET may write.

@@ -8,8 +8,8 @@ use quartet_wire_resp::Arguments;
 use super::end;
 use super::pop::{Move, MultiPop, first_list, move_one, multi_pop};
 use super::rows::{self, End};
-use crate::command::{EmptyReply, Failure};
 use crate::context::Context;
+use crate::failure::{EmptyReply, Failure};
 use crate::parse;
 
 pub fn blpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

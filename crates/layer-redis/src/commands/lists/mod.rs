@@ -10,7 +10,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use crate::command::*;
+use crate::definition::*;
 use crate::errors;
 use crate::keyspace::Entry;
 use crate::parse;
@@ -26,7 +26,7 @@ const BEFORE_TIMEOUT: Keys = Keys::Range {
     step: 1,
 };
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "lpush",
         -3,

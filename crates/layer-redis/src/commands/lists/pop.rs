@@ -4,8 +4,8 @@ use quartet_wire_resp::Arguments;
 
 use super::end;
 use super::rows::{self, End};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::{errors, parse};
 

@@ -4,8 +4,8 @@ use quartet_wire_resp::Arguments;
 use smallvec::SmallVec;
 
 use super::rows::{self, End};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::Kind;
 use crate::{errors, parse};
 

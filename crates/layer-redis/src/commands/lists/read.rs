@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use super::rows::{self, End};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Keyspace, Kind};
 use crate::{errors, parse};
 

@@ -2,17 +2,12 @@
 //!
 //! Replies follow Redis 7.0.15. Sharded channels live in a space of their own; there is one shard.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use quartet_wire_resp::Arguments;
 
 use crate::channels::Scope;
-use crate::clients::Client;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
 use crate::outbox::Item;
 
 #[cfg(test)]
@@ -22,7 +17,7 @@ const SUBSCRIBE: u32 = NOSCRIPT | LOADING | STALE | PUBSUB;
 const PUBLISH: u32 = LOADING | STALE | FAST | PUBSUB;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("subscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Listens to channels.", subscribe),
     row("unsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Stops listening to channels, or to all.", unsubscribe),
     row("psubscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Listens to the channels that match patterns.", psubscribe),
@@ -35,7 +30,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("pubsub|channels", -2, LOADING | STALE | PUBSUB, "2.8.0", "O(N) in the number of channels", "Lists the channels with listeners.", channels),
     help_command("pubsub|help", Group::PubSub, "6.2.0"),
     row("pubsub|numpat", 2, LOADING | STALE | PUBSUB, "2.8.0", "O(1)", "Counts the patterns with listeners.", pattern_count),
@@ -52,7 +47,7 @@ const fn row(
     complexity: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,
@@ -64,62 +59,6 @@ const fn row(
         summary,
         handler,
     )
-}
-
-/// What a connection listens to.
-#[derive(Default)]
-pub struct Subscriptions {
-    channels: BTreeSet<Vec<u8>>,
-    patterns: BTreeSet<Vec<u8>>,
-    shards: BTreeSet<Vec<u8>>,
-}
-
-impl Subscriptions {
-    pub fn is_empty(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty() && self.shards.is_empty()
-    }
-
-    pub fn of(&self, scope: Scope) -> &BTreeSet<Vec<u8>> {
-        match scope {
-            Scope::Channel => &self.channels,
-            Scope::Pattern => &self.patterns,
-            Scope::Shard => &self.shards,
-        }
-    }
-
-    fn of_mut(&mut self, scope: Scope) -> &mut BTreeSet<Vec<u8>> {
-        match scope {
-            Scope::Channel => &mut self.channels,
-            Scope::Pattern => &mut self.patterns,
-            Scope::Shard => &mut self.shards,
-        }
-    }
-
-    /// The number behind a confirmation: channels and patterns count together, a shard's channels alone.
-    fn count(&self, scope: Scope) -> usize {
-        match scope {
-            Scope::Channel | Scope::Pattern => self.channels.len() + self.patterns.len(),
-            Scope::Shard => self.shards.len(),
-        }
-    }
-
-    fn tell(&self, client: &Client) {
-        let counts = &client.subscriptions;
-        counts.channels.store(self.channels.len(), Ordering::Relaxed);
-        counts.patterns.store(self.patterns.len(), Ordering::Relaxed);
-        counts.shards.store(self.shards.len(), Ordering::Relaxed);
-    }
-}
-
-/// Commands that RESP2 allows a connection that listens.
-pub fn is_allowed_while_subscribed(command: &Command) -> bool {
-    let words = ["ping", "quit", "reset"];
-    words.contains(&command.name) || changes_subscriptions(command)
-}
-
-/// Its confirmations are pushes: CLIENT REPLY does not silence them.
-pub fn changes_subscriptions(command: &Command) -> bool {
-    command.has(PUBSUB) && command.name.ends_with("subscribe")
 }
 
 fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -200,16 +139,6 @@ fn confirm(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], name: Optio
         None => context.reply.null(),
     }
     context.reply.integer(count as i64);
-}
-
-/// Ends all subscriptions without a word: RESET, and a connection that closes.
-pub fn leave_all(layer: &crate::Redis, subscriptions: &mut Subscriptions, client: &Arc<Client>) {
-    for scope in [Scope::Channel, Scope::Pattern, Scope::Shard] {
-        for name in std::mem::take(subscriptions.of_mut(scope)) {
-            layer.channels.unsubscribe(scope, &name, client.id);
-        }
-    }
-    subscriptions.tell(client);
 }
 
 fn publish(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -11,17 +11,17 @@ use mlua::{Lua, LuaString, MultiValue, Value};
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
 
-use super::budget::LongScripts;
 use super::conversion::{Fields, ReplyReader};
 use super::numbers::general;
-use crate::Redis;
 use crate::clients::ClientState;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
-use crate::commands;
 use crate::commands::transactions::writes_or_publishes;
 use crate::context::Context;
+use crate::execution::caching::remember_declared;
 use crate::keyspace::NAME_BYTES_MAX;
-use crate::{errors, session, tracking};
+use crate::layer::Redis;
+use crate::long_scripts::LongScripts;
+use crate::{errors, execution};
 
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
@@ -110,12 +110,12 @@ impl Bridge<'_, '_, '_> {
     }
 
     fn command(&mut self, lua: &Lua, arguments: Arguments<'_>, bytes_max: usize) -> mlua::Result<Value> {
-        let command = match commands::find(arguments) {
+        let command = match self.layer.table.find_of(arguments) {
             Ok(command) => command,
             Err(_) => return self.refusal("ERR Unknown Redis command called from script"),
         };
         if let Some(refused) = self.refused(command, arguments) {
-            session::count_rejected(self.layer, command);
+            execution::call::count_rejected(self.layer, command);
             return self.refusal(refused);
         }
         if command.has(WRITE) && !self.has_written {
@@ -135,8 +135,8 @@ impl Bridge<'_, '_, '_> {
             retry_for: None,
         };
         context.reply.set_protocol(context.client.protocol);
-        session::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
-        tracking::remember_declared(&context, command, self.declared);
+        execution::call::call_queued(&mut context, command, arguments).expect("no script runs inside a script");
+        remember_declared(&context, command, self.declared);
         self.answer(lua, bytes_max)
     }
 
@@ -162,7 +162,7 @@ impl Bridge<'_, '_, '_> {
 
     /// `redis.acl_check_cmd`: may the user who runs the script run this?
     fn check_permission(&self, arguments: Arguments<'_>) -> mlua::Result<Value> {
-        match commands::find(arguments) {
+        match self.layer.table.find_of(arguments) {
             Ok(command) => Ok(Value::Boolean(self.client.user.check(command, arguments).is_ok())),
             Err(_) => raise("ERR Invalid command passed to redis.acl_check_cmd()"),
         }
@@ -186,7 +186,7 @@ impl Bridge<'_, '_, '_> {
             return Some(errors::OUT_OF_MEMORY);
         }
         let longest = arguments.iter().map(<[u8]>::len).max().unwrap_or(0);
-        if longest > NAME_BYTES_MAX && session::has_long_key(command, arguments) {
+        if longest > NAME_BYTES_MAX && execution::call::has_long_key(command, arguments) {
             return Some(errors::KEY_TOO_LARGE);
         }
         None

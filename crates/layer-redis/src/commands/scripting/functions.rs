@@ -6,15 +6,15 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::interpreter::{Chunk, Host, with_interpreter};
 use super::libraries::{self, Existing, StoredFunction, StoredLibrary};
 use super::registration::{BAD_NAME, is_name};
-use super::script::{FLAGS, sha1, words};
 use super::{EVAL_FLAGS, EVAL_RO_FLAGS, Run, SCRIPT_KEYS, is_flush_mode, kill, split};
-use crate::Redis;
-use crate::command::*;
 use crate::commands::help;
 use crate::context::Context;
+use crate::definition::*;
+use crate::layer::Redis;
+use crate::scripts::{FLAGS, sha1, words};
 use crate::{glob, parse, rdb};
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "fcall",
         -3,
@@ -363,7 +363,7 @@ pub fn flags_of(layer: &Redis, home: &mut Home<'_>, name: &[u8]) -> Option<u32> 
 }
 
 fn call(context: &mut Context<'_, '_>, arguments: Arguments<'_>, read_only: bool) -> Result<(), Failure> {
-    crate::session::tell_monitors_of_script(context, arguments);
+    crate::execution::monitor::tell_monitors_of_script(context, arguments);
     let entry = libraries::find_function(context.tx, &arguments[1]).ok_or("ERR Function not found")?;
     let count = parse::integer(&arguments[2]).ok_or("ERR Bad number of keys provided")?;
     let (keys, values) = split(arguments, count)?;

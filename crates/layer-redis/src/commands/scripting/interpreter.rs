@@ -17,13 +17,15 @@ use rustc_hash::FxHashMap;
 
 use super::arguments::{Located, define};
 use super::bridge::{Bridge, MARK, Raised};
-use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX, Stop};
+use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX};
 use super::conversion::{Fields, error_table};
 use super::lent::Lent;
 use super::registration::{self, Registration};
-use super::script::{Digest, digest_text, sha1};
 use super::{bits, cjson, cmsgpack, strings, structs};
-use crate::{REDIS_VERSION, Redis};
+use crate::facts::REDIS_VERSION;
+use crate::layer::{Log, Redis};
+use crate::long_scripts::Stop;
+use crate::scripts::{Digest, digest_text, sha1};
 
 const PRELUDE: &str = include_str!("prelude.lua");
 /// Compiled functions that are kept; more, and all are compiled again.
@@ -45,9 +47,6 @@ const SOURCE_BYTES_MAX: usize = 16 << 20;
 thread_local! {
     static INTERPRETER: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
 }
-
-/// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
-pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
 
 pub struct Interpreter {
     lua: Lua,

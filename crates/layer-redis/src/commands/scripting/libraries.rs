@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
 
-use super::script::Digest;
 use crate::packed;
+use crate::scripts::Digest;
 
 /// A library with what it registered.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ pub mod libraries;
 mod numbers;
 mod patterns;
 mod registration;
-pub mod script;
 mod strings;
 mod structs;
 #[cfg(test)]
@@ -28,23 +27,23 @@ use quartet_engine::Home;
 use quartet_wire_resp::{Args, Arguments, Protocol};
 
 use self::bridge::Bridge;
-use self::budget::{Bounds, Limit, NotKilled, Outer, RunningScript};
+use self::budget::Limit;
 use self::conversion::AnswerWriter;
-pub use self::interpreter::Log;
 use self::interpreter::{Chunk, Host, Interpreter, Outcome, with_interpreter};
-use self::script::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
 use super::help;
-use crate::Redis;
 use crate::clients::ClientState;
-use crate::command::*;
 use crate::context::Context;
-use crate::{parse, session};
+use crate::definition::*;
+use crate::layer::Redis;
+use crate::long_scripts::{NotKilled, Outer, RunningScript};
+use crate::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, digest_text, parse_digest, sha1};
+use crate::{execution, parse};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
 const EVAL_RO_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS | READONLY;
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "eval",
         -3,
@@ -234,7 +233,7 @@ fn run_script(
     find: fn(&Redis, &[u8]) -> Result<Arc<Script>, Failure>,
     read_only: bool,
 ) -> Result<(), Failure> {
-    session::tell_monitors_of_script(context, arguments);
+    execution::monitor::tell_monitors_of_script(context, arguments);
     let script = find(context.layer, &arguments[1])?;
     let count = parse::required_integer(&arguments[2])?;
     let (keys, values) = split(arguments, count)?;
@@ -332,7 +331,7 @@ impl Run<'_> {
         });
         let limit = Limit::Long {
             scripts,
-            bounds: Bounds::of(layer),
+            bounds: layer.long_bounds(),
         };
         (limit, Some(outer))
     }

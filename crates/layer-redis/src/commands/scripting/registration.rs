@@ -2,7 +2,7 @@
 
 use mlua::{Function, MultiValue, Table, Value};
 
-use super::script;
+use crate::scripts;
 
 /// A function that a library registers.
 pub struct Registration {
@@ -100,7 +100,7 @@ fn read_flags(names: &Table) -> Option<u32> {
     for index in 1.. {
         match names.raw_get(index).ok()? {
             Value::Nil => break,
-            name => flags |= script::flag(&text(&name)?.to_ascii_lowercase())?,
+            name => flags |= scripts::flag(&text(&name)?.to_ascii_lowercase())?,
         }
     }
     Some(flags)

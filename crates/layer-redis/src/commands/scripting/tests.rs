@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::command::After;
-use crate::long_run::LongRun;
+use crate::after::After;
+use crate::execution::long_run::LongRun;
 use crate::testing::{Connection, Fixture, show};
 
 fn eval(connection: &mut Connection, script: &str) -> String {
@@ -230,7 +230,7 @@ fn a_long_script_is_killed() {
             },
         );
         assert!(reply.is_empty(), "nothing of the first run is seen");
-        let Some(After::Script(mut run)) = received.after else {
+        let Some(After::LongRun(mut run)) = received.after else {
             panic!("the script ended: {script}");
         };
         let mut other = fixture.connect();
@@ -283,7 +283,7 @@ fn a_long_script_takes_effect_once() {
             connection.session.receive(&request, &mut out)
         },
     );
-    let Some(After::Script(mut run)) = received.after else {
+    let Some(After::LongRun(mut run)) = received.after else {
         panic!("the script ended");
     };
     let mut other = fixture.connect();
@@ -331,7 +331,7 @@ fn fill_list(connection: &mut Connection) {
 fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -> Box<LongRun> {
     let received = in_background(fixture, || {}, || connection.session.receive(request, &mut Vec::new()));
     match received.after {
-        Some(After::Script(run)) => run,
+        Some(After::LongRun(run)) => run,
         other => panic!("the transaction ended: {other:?}"),
     }
 }

@@ -11,14 +11,15 @@ use crate::acl::token::token;
 use crate::acl::{DEFAULT_USER, User, log, parse_file};
 use crate::channels::Scope;
 use crate::clients::Client;
-use crate::command::*;
 use crate::commands::connection::client::kill_one;
 use crate::commands::help::help_command;
-use crate::commands::{find, table};
 use crate::context::Context;
-use crate::{Redis, parse};
+use crate::definition::*;
+use crate::layer::Redis;
+use crate::parse;
+use crate::table::Table;
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "acl",
     Group::Server,
     "6.0.0",
@@ -30,7 +31,7 @@ const ANYONE: u32 = NOSCRIPT | LOADING | STALE;
 const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", cat),
     row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", delete_users),
     row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", dry_run),
@@ -48,7 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
     row("acl|whoami", 2, ANYONE, "Names this connection's user.", who_am_i),
 ];
 
-const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Command {
+const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
     command(
         name,
         arity,
@@ -62,50 +63,25 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
     )
 }
 
-/// Every category of Redis 7.0, those without a command here included, and that of JSON, which Redis has since 8.0.
-pub const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-    "json",
-];
-
 fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let names: Vec<&str> = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => CATEGORIES.to_vec(),
-        Some(name) => commands_of(name)?,
+        Some(name) => commands_of(context.layer.table, name)?,
     };
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
     Ok(())
 }
 
-fn commands_of(category: &[u8]) -> Result<Vec<&'static str>, Failure> {
+fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, Failure> {
     let name = String::from_utf8_lossy(category).to_ascii_lowercase();
     if !CATEGORIES.contains(&name.as_str()) {
         return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into());
     }
-    let all = (0..table().size()).map(|index| table().at(index));
-    let members = all.filter(|command| command.categories().contains(&name.as_str()));
+    let members = table
+        .all()
+        .filter(|command| command.categories().contains(&name.as_str()));
     Ok(members.map(|command| command.name).collect())
 }
 
@@ -173,9 +149,10 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     }
     let all_channels = are_channels_free(context.layer);
     let found = context.layer.users.find(name);
-    let old = found
-        .as_ref()
-        .map_or_else(|| Arc::new(Rules::new(all_channels)), |user| user.rules());
+    let old = found.as_ref().map_or_else(
+        || Arc::new(Rules::new(context.layer.table, all_channels)),
+        |user| user.rules(),
+    );
     let modifiers: Vec<&[u8]> = arguments.iter().skip(3).collect();
     let rules = old
         .changed(&modifiers, all_channels)
@@ -242,10 +219,12 @@ fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let user = context.layer.users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
     let request = arguments.tail(3);
-    let command = match find(request) {
+    let command = match context.layer.table.find_of(request) {
         Ok(command) => command,
         // A container without its subcommand.
-        Err(incomplete) if table().find(&request[0]).is_some() && request.len() == 1 => return Err(incomplete),
+        Err(incomplete) if context.layer.table.find(&request[0]).is_some() && request.len() == 1 => {
+            return Err(incomplete);
+        }
         Err(_) => return Err(format!("ERR Command '{}' not found", show(3)).into()),
     };
     if !command.accepts(request.len()) {
@@ -365,7 +344,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
 fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
     match context.layer.user_file {
         None => Err(NO_FILE.into()),
-        Some(_) => Err(Failure::After(After::SaveUsers)),
+        Some(_) => Err(Failure::Deferred(Deferred::SaveUsers)),
     }
 }
 
@@ -400,12 +379,14 @@ impl Redis {
             .read()
             .map_err(|error| format!("ERR The ACL file cannot be read: {error}"))?;
         let text = text.ok_or("ERR There is no ACL file yet: ACL SAVE writes one")?;
-        let mut users = parse_file(&text, are_channels_free(self)).map_err(|errors| {
+        let mut users = parse_file(self.table, &text, are_channels_free(self)).map_err(|errors| {
             format!(
                 "ERR {errors}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             )
         })?;
-        let of_default = users.remove(DEFAULT_USER).unwrap_or_else(Rules::of_default_user);
+        let of_default = users
+            .remove(DEFAULT_USER)
+            .unwrap_or_else(|| Rules::of_default_user(self.table));
         Ok(self.users.replace(users, of_default))
     }
 }

@@ -3,11 +3,11 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
 use crate::context::Context;
+use crate::definition::*;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command("asking", 1, FAST, NO_KEYS, Group::Connection, "3.0.0", "O(1)", REFUSES, refuse),
     container("cluster", Group::Cluster, "3.0.0", "Holds the commands about the cluster, of which this server is none.", SUBCOMMANDS),
     command("readonly", 1, FAST | LOADING | STALE, NO_KEYS, Group::Connection, "3.0.0", "O(1)", REFUSES, refuse),
@@ -19,7 +19,7 @@ const ADMIN_FLAGS: u32 = ADMIN | STALE;
 const CHANGE: u32 = ADMIN_FLAGS | NO_ASYNC_LOADING;
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("cluster|addslots", -3, CHANGE, "3.0.0"),
     row("cluster|addslotsrange", -4, CHANGE, "7.0.0"),
     row("cluster|bumpepoch", 2, CHANGE, "3.0.0"),
@@ -49,7 +49,7 @@ const SUBCOMMANDS: &[Command] = &[
     row("cluster|slots", 2, STALE, "3.0.0"),
 ];
 
-const fn row(name: &'static str, arity: i32, flags: u32, since: &'static str) -> Command {
+const fn row(name: &'static str, arity: i32, flags: u32, since: &'static str) -> Definition {
     command(
         name,
         arity,

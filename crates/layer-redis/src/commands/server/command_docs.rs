@@ -4,29 +4,35 @@
 use quartet_wire_resp::Arguments;
 
 use super::arguments;
-use super::key_flags::{key_flags, request_key_flags};
 use super::tips::tips;
-use crate::command::*;
 use crate::commands::help::help_command;
-use crate::commands::{find, table};
 use crate::context::Context;
+use crate::definition::*;
+use crate::key_flags::{key_flags, request_key_flags};
+use crate::table::Table;
 use crate::{errors, glob, parse};
 
-pub const COMMANDS: &[Command] = &[Command {
-    arity: -1,
-    flags: LOADING | STALE,
+const CONTAINER: Definition = container(
+    "command",
+    Group::Connection,
+    "2.8.13",
+    "Describes all commands.",
+    SUBCOMMANDS,
+);
+
+/// It also answers by itself.
+pub const COMMANDS: &[Definition] = &[Definition {
+    command: Command {
+        arity: -1,
+        flags: LOADING | STALE,
+        ..CONTAINER.command
+    },
     handler: all,
-    ..container(
-        "command",
-        Group::Connection,
-        "2.8.13",
-        "Describes all commands.",
-        SUBCOMMANDS,
-    )
+    ..CONTAINER
 }];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("command|count", 2, "2.8.13", "Returns how many commands there are.", count),
     row("command|docs", -2, "7.0.0", "Documents all commands, or those given.", docs),
     row("command|getkeys", -3, "2.8.13", "Returns the keys in a request.", get_keys),
@@ -36,7 +42,13 @@ const SUBCOMMANDS: &[Command] = &[
     row("command|list", -2, "7.0.0", "Lists the names of commands.", list),
 ];
 
-const fn row(name: &'static str, arity: i32, since: &'static str, summary: &'static str, handler: Handler) -> Command {
+const fn row(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Definition {
     let complexity = "O(N) in the number of commands";
     command(
         name,
@@ -52,13 +64,14 @@ const fn row(name: &'static str, arity: i32, since: &'static str, summary: &'sta
 }
 
 fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.array(table().commands().count());
-    table().commands().for_each(|command| describe(context, command));
+    let table = context.layer.table;
+    context.reply.array(table.commands().count());
+    table.commands().for_each(|command| describe(context, command));
     Ok(())
 }
 
 fn count(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.integer(table().commands().count() as i64);
+    context.reply.integer(context.layer.table.commands().count() as i64);
     Ok(())
 }
 
@@ -68,7 +81,7 @@ fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     }
     context.reply.array(arguments.len() - 2);
     for name in arguments.iter().skip(2) {
-        match table().find(name) {
+        match context.layer.table.find(name) {
             Some(command) => describe(context, command),
             None => context.reply.null(),
         }
@@ -96,11 +109,9 @@ fn describe(context: &mut Context<'_, '_>, command: &'static Command) {
     reply.array(tips.clone().count());
     tips.for_each(|tip| reply.bulk(tip.as_bytes()));
     describe_keys(context, command);
-    context.reply.array(command.subcommands.len());
-    command
-        .subcommands
-        .iter()
-        .for_each(|subcommand| describe(context, subcommand));
+    let subcommands = context.layer.table.subcommands(command);
+    context.reply.array(subcommands.len());
+    subcommands.iter().for_each(|subcommand| describe(context, subcommand));
 }
 
 /// First key, last key and step, as old clients read them; zeros if that does not say where the keys are.
@@ -170,9 +181,10 @@ fn describe_specification(context: &mut Context<'_, '_>, flags: &str, begin: i32
 }
 
 fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    let table = context.layer.table;
     let commands: Vec<&'static Command> = match arguments.len() {
-        2 => table().commands().collect(),
-        _ => arguments.iter().skip(2).filter_map(|name| table().find(name)).collect(),
+        2 => table.commands().collect(),
+        _ => arguments.iter().skip(2).filter_map(|name| table.find(name)).collect(),
     };
     context.reply.map(commands.len());
     commands.into_iter().for_each(|command| document(context, command));
@@ -183,7 +195,7 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
     let reply = &mut context.reply;
     reply.bulk(command.name.as_bytes());
     let arguments = arguments::of(command.name);
-    let parts = [arguments.is_empty(), command.subcommands.is_empty()];
+    let parts = [arguments.is_empty(), command.subcommand_count == 0];
     reply.map(4 + parts.iter().filter(|is_empty| !**is_empty).count());
     for (name, text) in [
         ("summary", command.summary),
@@ -199,11 +211,12 @@ fn document(context: &mut Context<'_, '_>, command: &'static Command) {
         reply.array(arguments.len());
         arguments.iter().for_each(|argument| argument.write(reply));
     }
-    if !command.subcommands.is_empty() {
+    if command.subcommand_count > 0 {
         reply.bulk(b"subcommands");
-        reply.map(command.subcommands.len());
-        command
-            .subcommands
+        reply.map(command.subcommand_count);
+        let table = context.layer.table;
+        table
+            .subcommands(command)
             .iter()
             .for_each(|subcommand| document(context, subcommand));
     }
@@ -214,7 +227,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     if arguments.len() != 2 && !is_filter {
         return Err(errors::SYNTAX.into());
     }
-    let all = (0..table().size()).map(|index| table().at(index));
+    let all = context.layer.table.all();
     let names: Vec<&str> = match arguments.get(3) {
         None => all.map(|command| command.name).collect(),
         Some(filter) => {
@@ -249,8 +262,10 @@ fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, Failure> 
 }
 
 /// A request inside a request: its command and the positions of its keys.
-fn keys_in(request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Failure> {
-    let command = find(request).map_err(|_| Failure::from("ERR Invalid command specified"))?;
+fn keys_in(table: &Table, request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Failure> {
+    let command = table
+        .find_of(request)
+        .map_err(|_| Failure::from("ERR Invalid command specified"))?;
     if !command.accepts(request.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
@@ -267,7 +282,7 @@ fn keys_in(request: Arguments<'_>) -> Result<(&'static Command, Vec<usize>), Fai
 
 fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let request = arguments.tail(2);
-    let (_, positions) = keys_in(request)?;
+    let (_, positions) = keys_in(context.layer.table, request)?;
     context.reply.array(positions.len());
     positions
         .iter()
@@ -277,7 +292,7 @@ fn get_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 fn get_keys_and_flags(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let request = arguments.tail(2);
-    let (command, positions) = keys_in(request)?;
+    let (command, positions) = keys_in(context.layer.table, request)?;
     let reply = &mut context.reply;
     reply.array(positions.len());
     for (index, position) in positions.into_iter().enumerate() {

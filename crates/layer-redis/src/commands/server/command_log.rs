@@ -4,14 +4,14 @@ use parking_lot::Mutex;
 use quartet_wire_resp::Arguments;
 
 use super::slowlog::write_entries;
-use crate::Redis;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
+use crate::layer::Redis;
 use crate::parse;
 use crate::slowlog::Slowlog;
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "commandlog",
     Group::Server,
     "8.1.0",
@@ -20,7 +20,7 @@ pub const COMMANDS: &[Command] = &[container(
 )];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("commandlog|get", 4, "O(N) in the number of entries", "Returns the latest entries of a log.", get),
     help_command("commandlog|help", Group::Server, "8.1.0"),
     row("commandlog|len", 3, "O(1)", "Returns how many entries a log has.", len),
@@ -33,7 +33,7 @@ const fn row(
     complexity: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     let flags = ADMIN | LOADING | STALE;
     command(
         name,

@@ -3,15 +3,15 @@
 use quartet_wire_resp::Arguments;
 
 use crate::acl::password_hash;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::config::Change;
 use crate::config::table::Parameter;
 use crate::context::Context;
+use crate::definition::*;
 use crate::gate::PARAMETERS_OF_TENANTS;
 use crate::glob;
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "config",
     Group::Server,
     "2.0.0",
@@ -22,7 +22,7 @@ pub const COMMANDS: &[Command] = &[container(
 const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("config|get", -3, "Returns the parameters that match any of the patterns.", config_get),
     help_command("config|help", Group::Server, "5.0.0"),
     row("config|resetstat", 2, "Sets the counters of INFO to zero.", reset_statistics),
@@ -30,7 +30,7 @@ const SUBCOMMANDS: &[Command] = &[
     row("config|set", -4, "Changes parameters: all that are given, or none.", config_set),
 ];
 
-const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Command {
+const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Definition {
     command(
         name,
         arity,
@@ -131,5 +131,5 @@ fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failur
     if context.layer.write_parameters.is_none() {
         return Err("ERR The server is running without a config file".into());
     }
-    Err(Failure::After(After::RewriteConfig))
+    Err(Failure::Deferred(Deferred::RewriteConfig))
 }

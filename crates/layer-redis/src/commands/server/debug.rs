@@ -9,12 +9,12 @@ use quartet_wire_resp::Arguments;
 
 use super::digest::{digest, digest_value};
 use super::memory;
-use crate::command::*;
 use crate::commands::{help, keys};
 use crate::context::Context;
+use crate::definition::*;
 use crate::{errors, glob, parse};
 
-pub const COMMANDS: &[Command] = &[command(
+pub const COMMANDS: &[Definition] = &[command(
     "debug",
     -2,
     ADMIN | NOSCRIPT | LOADING | STALE,
@@ -91,14 +91,14 @@ fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
 /// Lower than the limit there is otherwise, for tests that are to need little memory.
 fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let bytes = usize::try_from(parse::required_integer(&arguments[2])?).unwrap_or(0);
-    let bytes = bytes.min(crate::REPLY_BYTES_MAX);
+    let bytes = bytes.min(crate::facts::REPLY_BYTES_MAX);
     context.layer.reply_bytes_max.store(bytes, Ordering::Relaxed);
     context.reply.ok();
     Ok(())
 }
 
 fn checkpoint(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    Err(Failure::After(After::Checkpoint))
+    Err(Failure::Deferred(Deferred::Checkpoint))
 }
 
 fn error(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

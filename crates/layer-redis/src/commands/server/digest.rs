@@ -11,10 +11,10 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
-use crate::DATABASES;
-use crate::command::*;
 use crate::commands::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::Context;
+use crate::definition::*;
+use crate::facts::DATABASES;
 use crate::keyspace::{Entry, Keyspace, Kind};
 
 /// Forty digits, all zero for an empty dataset.

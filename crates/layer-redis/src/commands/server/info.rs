@@ -11,13 +11,12 @@ use rustc_hash::FxHashSet;
 use super::persistence::last_save_seconds;
 use crate::channels::Scope;
 use crate::clients::Client;
-use crate::command::*;
 use crate::commands::scripting::libraries;
-use crate::commands::table;
 use crate::context::Context;
+use crate::definition::*;
+use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::keyspace::expiry_sample;
 use crate::statistics::{CommandCounter, DENIAL_REASONS};
-use crate::{DATABASES, REDIS_VERSION};
 
 type Section = fn(&mut Context<'_, '_>, &mut String);
 
@@ -372,8 +371,9 @@ fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
 
 /// The commands that were called or refused, with their counters.
 fn used_commands<'c>(context: &Context<'c, '_>) -> impl Iterator<Item = (&'static str, &'c CommandCounter)> {
+    let table = context.layer.table;
     let counters = context.layer.statistics.commands.0.iter().enumerate();
-    counters.map(|(index, counter)| (table().at(index).name, counter))
+    counters.map(|(index, counter)| (table.at(index).name, counter))
 }
 
 fn command_stats(context: &mut Context<'_, '_>, out: &mut String) {

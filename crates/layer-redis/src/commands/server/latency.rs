@@ -2,12 +2,12 @@
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
 use crate::commands::help::help_command;
-use crate::commands::table;
 use crate::context::Context;
+use crate::definition::*;
+use crate::table::Table;
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "latency",
     Group::Server,
     "2.8.13",
@@ -16,7 +16,7 @@ pub const COMMANDS: &[Command] = &[container(
 )];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("latency|doctor", 2, "2.8.13", "Describes the events in words.", doctor),
     help_command("latency|help", Group::Server, "2.8.13"),
     row("latency|histogram", -2, "7.0.0", "Returns how long the calls of commands took.", histogram),
@@ -25,7 +25,13 @@ const SUBCOMMANDS: &[Command] = &[
     row("latency|reset", -2, "2.8.13", "Forgets all events, or those given.", reset),
 ];
 
-const fn row(name: &'static str, arity: i32, since: &'static str, summary: &'static str, handler: Handler) -> Command {
+const fn row(
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Definition {
     let flags = ADMIN | NOSCRIPT | LOADING | STALE;
     command(
         name,
@@ -96,11 +102,12 @@ fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
 
 /// Commands by name, each with its calls and how many of them ended within which number of microseconds.
 fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let chosen = chosen_commands(arguments);
+    let table = context.layer.table;
+    let chosen = chosen_commands(table, arguments);
     let counters = &context.layer.statistics.commands.0;
     let rows: Vec<_> = chosen
         .into_iter()
-        .map(|index| (table().at(index).name, counters[index].durations.cumulative()))
+        .map(|index| (table.at(index).name, counters[index].durations.cumulative()))
         .filter(|(_, steps)| !steps.is_empty())
         .collect();
     let reply = &mut context.reply;
@@ -121,14 +128,14 @@ fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// Numbers of the commands asked for, a container standing for its subcommands; of all if none were.
-fn chosen_commands(arguments: Arguments<'_>) -> Vec<usize> {
+fn chosen_commands(table: &Table, arguments: Arguments<'_>) -> Vec<usize> {
     if arguments.len() == 2 {
-        return (0..table().size()).collect();
+        return (0..table.size()).collect();
     }
     let mut chosen: Vec<usize> = Vec::new();
-    for command in arguments.iter().skip(2).filter_map(|name| table().find(name)) {
-        let named = std::iter::once(command).chain(command.subcommands);
-        for index in named.map(|command| table().index(command)) {
+    for command in arguments.iter().skip(2).filter_map(|name| table.find(name)) {
+        let named = std::iter::once(command).chain(table.subcommands(command).iter().copied());
+        for index in named.map(|command| table.index(command)) {
             if !chosen.contains(&index) {
                 chosen.push(index);
             }

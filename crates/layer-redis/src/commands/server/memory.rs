@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 
 use quartet_wire_resp::Arguments;
 
-use crate::DATABASES;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
+use crate::facts::DATABASES;
 use crate::keyspace::Entry;
 use crate::{errors, parse};
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "memory",
     Group::Server,
     "4.0.0",
@@ -26,7 +26,7 @@ const USAGE_KEY: Keys = Keys::Range {
 };
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("memory|doctor", 2, 0, NO_KEYS, "Describes how memory is used, in words.", doctor),
     help_command("memory|help", Group::Server, "4.0.0"),
     row("memory|malloc-stats", 2, 0, NO_KEYS, "Returns what is known of the allocator.", allocator),
@@ -42,7 +42,7 @@ const fn row(
     keys: Keys,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,

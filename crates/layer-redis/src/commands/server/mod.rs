@@ -9,7 +9,6 @@ pub mod config;
 pub mod debug;
 mod digest;
 mod info;
-pub mod key_flags;
 pub mod latency;
 pub mod memory;
 pub mod persistence;
@@ -19,15 +18,16 @@ mod tips;
 use quartet_engine::Durability;
 use quartet_wire_resp::Arguments;
 
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
-use crate::{REDIS_VERSION, errors, parse};
+use crate::definition::*;
+use crate::facts::REDIS_VERSION;
+use crate::{errors, parse};
 
 const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", info::info),
     row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", time),
     row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", role),
@@ -40,7 +40,7 @@ pub const COMMANDS: &[Command] = &[
     container("module", Group::Server, "4.0.0", "Holds the commands about modules, of which there are none.", MODULE),
 ];
 
-const MODULE: &[Command] = &[
+const MODULE: &[Definition] = &[
     help_command("module|help", Group::Server, "5.0.0"),
     row(
         "module|list",
@@ -59,7 +59,7 @@ const fn row(
     since: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,
@@ -79,7 +79,7 @@ const fn wait_row(
     since: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,

@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 
 use quartet_wire_resp::Arguments;
 
-use crate::Redis;
-use crate::command::*;
 use crate::context::Context;
+use crate::definition::*;
+use crate::layer::Redis;
 use crate::{errors, parse};
 
 const BACKGROUND: u32 = ADMIN | NOSCRIPT | NO_ASYNC_LOADING;
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", save),
     row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", background_save),
     row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", background_rewrite),
@@ -20,7 +20,7 @@ pub const COMMANDS: &[Command] = &[
     row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", shutdown),
 ];
 
-const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Command {
+const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
     command(
         name,
         arity,
@@ -35,7 +35,7 @@ const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, 
 }
 
 fn save(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    Err(Failure::After(After::Checkpoint))
+    Err(Failure::Deferred(Deferred::Checkpoint))
 }
 
 fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
@@ -89,5 +89,5 @@ fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fai
     if has("abort") {
         return Err("ERR No shutdown in progress.".into());
     }
-    Err(Failure::After(After::Shutdown))
+    Err(Failure::Deferred(Deferred::Shutdown))
 }

@@ -2,13 +2,13 @@
 
 use quartet_wire_resp::{Arguments, Reply};
 
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
 use crate::parse;
 use crate::slowlog::Slowlog;
 
-pub const COMMANDS: &[Command] = &[container(
+pub const COMMANDS: &[Definition] = &[container(
     "slowlog",
     Group::Server,
     "2.2.12",
@@ -17,14 +17,14 @@ pub const COMMANDS: &[Command] = &[container(
 )];
 
 #[rustfmt::skip]
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[Definition] = &[
     row("slowlog|get", -2, "Returns the latest slow commands: ten, or as many as asked for.", get),
     help_command("slowlog|help", Group::Server, "6.2.0"),
     row("slowlog|len", 2, "Returns how many slow commands are kept.", len),
     row("slowlog|reset", 2, "Forgets the slow commands.", reset),
 ];
 
-const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Command {
+const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Definition {
     let flags = ADMIN | LOADING | STALE;
     command(
         name,

@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 use quartet_wire_resp::Arguments;
 
 use super::{integers_max, value};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Elements, Entry, Keyspace, Kind};
 use crate::repetition::Repetition;
 use crate::{errors, packed, parse, scan};

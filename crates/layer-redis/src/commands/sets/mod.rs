@@ -10,8 +10,8 @@ mod value;
 
 use std::sync::atomic::Ordering;
 
-use crate::Redis;
-use crate::command::*;
+use crate::definition::*;
+use crate::layer::Redis;
 
 pub use value::{contains, each, encoding, len, members, store};
 
@@ -30,7 +30,7 @@ const fn row(
     complexity: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
+) -> Definition {
     command(
         name,
         arity,
@@ -54,7 +54,7 @@ const ALL: &str = "O(N) in the size of all sets together";
 const SCANNED: &str = "O(1) for each call, O(N) for a whole iteration";
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     row("sadd", -3, WRITE | DENYOOM | FAST, ONE_KEY, "1.0.0", EACH, "Adds members to a set, and says how many are new.", one_set::sadd),
     row("srem", -3, WRITE | FAST, ONE_KEY, "1.0.0", EACH, "Removes members, and the set with its last member.", one_set::srem),
     row("smembers", 2, READONLY, ONE_KEY, "1.0.0", WHOLE, "Returns all members.", one_set::smembers),

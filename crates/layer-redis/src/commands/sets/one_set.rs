@@ -4,8 +4,8 @@ use quartet_wire_resp::Arguments;
 
 use super::integers_max;
 use super::value::{self, MEMBER_BYTES_MAX};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
 use crate::random::PickCount;
 use crate::scan::{self, Scan};

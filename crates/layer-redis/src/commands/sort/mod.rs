@@ -20,9 +20,9 @@ use std::ops::Range;
 use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
-use crate::command::*;
-use crate::commands::{lists, sets, sorted_sets, table};
+use crate::commands::{lists, sets, sorted_sets};
 use crate::context::Context;
+use crate::definition::*;
 use crate::keyspace::{Entry, Kind};
 use crate::{errors, parse};
 
@@ -30,7 +30,7 @@ const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 
 const COST: &str = "O(N+M*log(M)) where N is the number of elements and M that of those returned, O(N) without sorting";
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "sort",
         -2,
@@ -98,7 +98,11 @@ fn check_permission(
     if !by && options.get.is_empty() {
         return Ok(());
     }
-    let command = table().find(name.as_bytes()).expect("a command of this table");
+    let command = context
+        .layer
+        .table
+        .find(name.as_bytes())
+        .expect("a command of this table");
     if context.client.user.may_read_all_keys(command, arguments) {
         return Ok(());
     }

@@ -6,9 +6,9 @@ use quartet_wire_resp::Arguments;
 
 use super::range::{write_head, write_pair};
 use super::value::{self, SortedSet, order_of};
-use crate::command::Failure;
 use crate::commands::sets;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::repetition::Repetition;
 use crate::{errors, parse};

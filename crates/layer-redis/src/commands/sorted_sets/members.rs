@@ -4,8 +4,8 @@ use quartet_wire_resp::{Arguments, format_double};
 
 use super::range::{write_head, write_pair};
 use super::value::{Editor, Order, SortedSet, order_of, pair_bound, row_score, score_of};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind, NAME_BYTES_MAX};
 use crate::random::PickCount;
 use crate::scan::{self, Scan};

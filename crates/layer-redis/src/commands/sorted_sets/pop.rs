@@ -3,8 +3,8 @@
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::value::{SortedSet, remove_ranks};
-use crate::command::{EmptyReply, Failure};
 use crate::context::Context;
+use crate::failure::{EmptyReply, Failure};
 use crate::keyspace::Kind;
 use crate::{errors, parse};
 

@@ -10,8 +10,8 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use super::members::read;
 use super::value::{self, SortedSet, order_of, pair_bound, remove_ranks, score_bound};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{KeyBytes, Kind};
 use crate::{errors, parse};
 

@@ -9,8 +9,8 @@ use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry, write_id};
 use crate::changes::What;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::Keyspace;
 use crate::{errors, parse};
 

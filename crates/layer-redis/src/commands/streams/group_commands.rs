@@ -6,8 +6,8 @@ use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::Stream;
 use crate::changes::What;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::Keyspace;
 use crate::parse;
 

@@ -9,8 +9,8 @@ use super::groups::{Consumer, Group};
 use super::id::StreamId;
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_id};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);

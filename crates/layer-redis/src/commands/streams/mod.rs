@@ -27,9 +27,9 @@ use quartet_wire_resp::Arguments;
 pub use self::id::StreamId;
 pub use self::portable::{longest_name, store, value};
 use self::stream::Stream;
-use crate::command::*;
 use crate::commands::help::help_command;
 use crate::context::Context;
+use crate::definition::*;
 use crate::keyspace::{Entry, Keyspace};
 
 const SECOND_KEY: Keys = Keys::Range {
@@ -40,7 +40,7 @@ const SECOND_KEY: Keys = Keys::Range {
 const READ_KEYS: Keys = Keys::Computed(read::key_positions);
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command("xadd", -5, WRITE | DENYOOM | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N); O(N) in the number of entries trimmed", "Appends an entry to a stream, creating it if needed.", write::xadd),
     command("xtrim", -4, WRITE, ONE_KEY, Group::Stream, "5.0.0", "O(N) in the number of entries trimmed", "Removes the oldest entries of a stream.", write::xtrim),
     command("xdel", -3, WRITE | FAST, ONE_KEY, Group::Stream, "5.0.0", "O(log N) for each ID", "Removes entries from a stream.", write::xdel),

@@ -8,8 +8,8 @@ use super::groups::Group;
 use super::id::{self, StreamId};
 use super::range::read;
 use super::stream::write_id;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

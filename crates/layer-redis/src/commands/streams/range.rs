@@ -7,8 +7,8 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::Kind;
 use crate::{errors, parse};
 

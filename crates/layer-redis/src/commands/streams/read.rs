@@ -15,8 +15,8 @@ use super::groups::{Consumer, Group, Pending};
 use super::id::{self, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
-use crate::command::{Block, EmptyReply, Failure};
 use crate::context::Context;
+use crate::failure::{Block, EmptyReply, Failure};
 use crate::{errors, parse};
 
 const UNBALANCED: &str = "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.";

@@ -12,8 +12,8 @@ use quartet_wire_resp::Arguments;
 use super::groups::Group;
 use super::id::{self, StreamId};
 use super::stream::{Keep, Stream, Trim};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 /// Entries looked at between two changes while trimming.

@@ -24,8 +24,8 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::id::{ID_BYTES, StreamId};
 use super::node::Node;
-use crate::command::Failure;
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::keyspace::{Elements, Entry, Header, KeyBytes, Keyspace, Kind, LARGE};
 use crate::packed;
 

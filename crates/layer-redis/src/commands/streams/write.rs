@@ -8,8 +8,8 @@ use super::id::{self, NewId, StreamId};
 use super::references::Policy;
 use super::stream::{Keep, Stream, Trim, write_id};
 use crate::changes::What;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::{errors, parse};
 
 const NOT_ABOVE: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";

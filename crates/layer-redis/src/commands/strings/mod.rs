@@ -8,9 +8,9 @@ pub mod values;
 
 use std::sync::atomic::Ordering;
 
-use crate::Redis;
-use crate::command::*;
+use crate::definition::*;
 use crate::errors;
+use crate::layer::Redis;
 
 /// Positions of the keys of MSET: each is followed by its value.
 const PAIRS: Keys = Keys::Range {
@@ -39,7 +39,7 @@ pub fn check_growth(layer: &Redis, length: u64) -> Result<(), Failure> {
     check_length(length)
 }
 
-pub const COMMANDS: &[Command] = &[
+pub const COMMANDS: &[Definition] = &[
     command(
         "get",
         2,

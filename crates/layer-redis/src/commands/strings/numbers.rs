@@ -4,8 +4,8 @@ use std::io::Write;
 
 use quartet_wire_resp::Arguments;
 
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Header, Kind};
 use crate::long_double::{self, Parsed};
 use crate::{errors, parse};

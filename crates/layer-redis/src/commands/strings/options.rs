@@ -3,7 +3,7 @@
 use quartet_wire_resp::Arguments;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::keyspace::Entry;
 use crate::{errors, parse};
 

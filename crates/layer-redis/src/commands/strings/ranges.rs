@@ -3,8 +3,8 @@
 use quartet_wire_resp::Arguments;
 
 use super::check_growth;
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Header, Kind};
 use crate::parse;
 

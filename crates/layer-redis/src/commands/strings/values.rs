@@ -4,8 +4,8 @@ use quartet_wire_resp::Arguments;
 
 use super::check_length;
 use super::options::{self, Condition, Lifetime, Options, Unit};
-use crate::command::Failure;
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::keyspace::{Entry, Header, Kind};
 use crate::{errors, parse};
 

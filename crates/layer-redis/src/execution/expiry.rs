@@ -6,53 +6,21 @@
 //! A key that a reader has found to be expired is removed right after the reader's command, in a transaction of its own: no
 //! reader writes, and none waits until the removal is durable.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::Mutex;
-use quartet_engine::{Hold, Home, Transaction};
-
-use crate::Redis;
 use crate::commands;
 use crate::keyspace::{Keyspace, Missing, due};
+use crate::layer::Redis;
+use quartet_engine::{Hold, Home, Transaction};
+use std::sync::atomic::Ordering;
 
 /// Keys removed under one hold of the lock.
 const BATCH: usize = 200;
-
-/// Keys whose rows a reader found although they had expired.
-#[derive(Default)]
-pub struct FoundExpired {
-    any: AtomicBool,
-    /// Database and name.
-    keys: Mutex<Vec<(u8, Vec<u8>)>>,
-}
-
-/// Keys remembered for one command; the cycle removes the others.
-const FOUND_MAX: usize = 1000;
-
-impl FoundExpired {
-    /// False if it was known, or nothing more can be remembered.
-    pub fn note(&self, db: u8, name: &[u8]) -> bool {
-        let mut keys = self.keys.lock();
-        let is_new = keys.len() < FOUND_MAX
-            && !keys
-                .iter()
-                .any(|(other, known)| (*other, known.as_slice()) == (db, name));
-        if is_new {
-            keys.push((db, name.to_vec()));
-            self.any.store(true, Ordering::Relaxed);
-        }
-        is_new
-    }
-}
 
 impl Redis {
     /// Removes the keys that the command before has found to be expired. Called with the lock held, after each command.
     #[inline]
     pub fn expire_found(&self, home: &mut Home<'_>) {
-        if self.expired.any.load(Ordering::Relaxed) {
-            self.expired.any.store(false, Ordering::Relaxed);
-            let found = std::mem::take(&mut *self.expired.keys.lock());
-            self.expire_these(home, &found);
+        if self.expired.any() {
+            self.expire_these(home, &self.expired.take());
         }
     }
 
@@ -118,7 +86,7 @@ impl Redis {
                 self.make_room(&mut home);
             }
             let removed = self.expire_keys(&mut home) + self.expire_fields(&mut home);
-            self.blocking.serve(&mut home, self);
+            self.serve_blocked(&mut home);
             self.send_outbox();
             if removed < BATCH {
                 break;

@@ -5,16 +5,18 @@
 //! that a script keeps the server busy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use quartet_engine::{Busy, Hold, Home};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
-use crate::clients::{Client, ClientState};
-use crate::command::Failure;
-use crate::commands::pubsub::{self, Subscriptions};
-use crate::{Redis, commands, session};
+use crate::clients::ClientState;
+use crate::execution::call::call;
+use crate::execution::subscriptions::leave_all;
+use crate::failure::Failure;
+use crate::layer::Redis;
+use crate::left_behind::Abandoned;
+use crate::long_scripts::Bounds;
 
 pub struct LongRun {
     layer: Arc<Redis>,
@@ -59,7 +61,7 @@ impl LongRun {
         }
         layer.expire_found(&mut home);
         layer.send_outbox();
-        layer.blocking.serve(&mut home, &layer);
+        layer.serve_blocked(&mut home);
         layer.clear_left_behind(&mut home);
     }
 
@@ -69,8 +71,8 @@ impl LongRun {
             unreachable!("a request that parsed once");
         };
         let arguments = parser.arguments(&self.request);
-        let command = commands::find(arguments)?;
-        session::call(
+        let command = self.layer.table.find_of(arguments)?;
+        call(
             home,
             &self.layer,
             &mut self.client,
@@ -87,22 +89,16 @@ impl LongRun {
     }
 }
 
-/// What connections gave up while the lock was not to be had, and is still registered.
-#[derive(Default)]
-pub struct LeftBehind {
-    any: AtomicBool,
-    of_clients: Mutex<Vec<Abandoned>>,
-}
-
-/// What a connection no longer waits for and listens to: because it is closed, or because it said so.
-pub struct Abandoned {
-    pub client: Arc<Client>,
-    /// It does not wait in a blocking command any more.
-    pub has_waited: bool,
-    pub subscriptions: Subscriptions,
-}
-
 impl Redis {
+    /// How long a script or a transaction may take that runs for long.
+    pub fn long_bounds(&self) -> Bounds {
+        let threshold_ms = self.config.busy_reply_threshold.load(Ordering::Relaxed);
+        Bounds {
+            busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
+            micros_max: self.gate.as_ref().map(|gate| gate.script_micros_max()),
+        }
+    }
+
     /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may wait, or a script has kept it
     /// for longer than `busy-reply-threshold`.
     pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
@@ -129,7 +125,7 @@ impl Redis {
             if abandoned.has_waited {
                 self.blocking.forget(home, abandoned.client.id);
             }
-            pubsub::leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
+            leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
         }
     }
 }

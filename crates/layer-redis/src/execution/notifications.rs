@@ -9,59 +9,14 @@ use std::sync::LazyLock;
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashMap;
 
-use crate::Redis;
 use crate::changes::{Change, What};
 use crate::channels::Scope;
 use crate::command::Command;
 use crate::commands::strings::values::msetex_keys;
+use crate::event_classes::*;
+use crate::layer::Redis;
 use crate::outbox::Item;
 use crate::parse;
-
-/// Tell on `__keyspace@<db>__:<key>`, and on `__keyevent@<db>__:<event>`.
-const KEYSPACE: u32 = 1;
-const KEYEVENT: u32 = 1 << 1;
-const GENERIC: u32 = 1 << 2;
-const STRING: u32 = 1 << 3;
-const LIST: u32 = 1 << 4;
-const SET: u32 = 1 << 5;
-const HASH: u32 = 1 << 6;
-const SORTED_SET: u32 = 1 << 7;
-const EXPIRED: u32 = 1 << 8;
-const EVICTED: u32 = 1 << 9;
-const STREAM: u32 = 1 << 10;
-const MISSED: u32 = 1 << 11;
-const MODULE: u32 = 1 << 12;
-const NEW: u32 = 1 << 13;
-const ALL: u32 = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
-
-const LETTERS: &[(char, u32)] = &[
-    ('K', KEYSPACE),
-    ('E', KEYEVENT),
-    ('A', ALL),
-    ('g', GENERIC),
-    ('$', STRING),
-    ('l', LIST),
-    ('s', SET),
-    ('h', HASH),
-    ('z', SORTED_SET),
-    ('x', EXPIRED),
-    ('e', EVICTED),
-    ('t', STREAM),
-    ('m', MISSED),
-    ('d', MODULE),
-    ('n', NEW),
-];
-
-/// The classes that a value of `notify-keyspace-events` names; none if it names no kind of channel.
-pub fn classes(text: &str) -> u32 {
-    let letters = LETTERS.iter().filter(|(letter, _)| text.contains(*letter));
-    let classes = letters.fold(0, |classes, (_, bits)| classes | bits);
-    if classes & (KEYSPACE | KEYEVENT) == 0 {
-        0
-    } else {
-        classes
-    }
-}
 
 /// What a command did to one key in the end.
 struct Effect<'a> {
@@ -489,20 +444,6 @@ fn hsetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>)
 mod tests {
     use super::*;
     use crate::commands::table;
-
-    #[test]
-    fn classes_need_a_kind_of_channel() {
-        for (text, expected) in [
-            ("", 0),
-            ("A", 0),
-            ("K", KEYSPACE),
-            ("Ex", KEYEVENT | EXPIRED),
-            ("AK", KEYSPACE | ALL),
-            ("KEmn", KEYSPACE | KEYEVENT | MISSED | NEW),
-        ] {
-            assert_eq!(classes(text), expected, "{text:?}");
-        }
-    }
 
     /// Writers without events: what they do to keys is no change of a value, or Redis is silent too. (Redis tells of a consumer
     /// that XREADGROUP, XCLAIM or XAUTOCLAIM makes; that is not told here.)

@@ -11,73 +11,12 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::{Home, Transaction};
 
-use crate::Redis;
+use crate::eviction_policy::{Order, Policy, Pool};
 use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
-
-/// Which keys may go, and which of them first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    pool: Pool,
-    order: Order,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pool {
-    Nothing,
-    All,
-    /// Keys with a deadline.
-    Volatile,
-    /// Keys with a deadline, and when there are none any.
-    VolatileFirst,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    LeastRecent,
-    LeastFrequent,
-    Random,
-    SoonestDeadline,
-}
-
-const fn policy(pool: Pool, order: Order) -> Policy {
-    Policy { pool, order }
-}
-
-/// The last is no parameter of Redis': it is what `eviction` of a database means, as Upstash has it.
-const POLICIES: [(&str, Policy); 9] = [
-    ("noeviction", policy(Pool::Nothing, Order::Random)),
-    ("allkeys-lru", policy(Pool::All, Order::LeastRecent)),
-    ("allkeys-lfu", policy(Pool::All, Order::LeastFrequent)),
-    ("allkeys-random", policy(Pool::All, Order::Random)),
-    ("volatile-lru", policy(Pool::Volatile, Order::LeastRecent)),
-    ("volatile-lfu", policy(Pool::Volatile, Order::LeastFrequent)),
-    ("volatile-random", policy(Pool::Volatile, Order::Random)),
-    ("volatile-ttl", policy(Pool::Volatile, Order::SoonestDeadline)),
-    ("optimistic-volatile", policy(Pool::VolatileFirst, Order::Random)),
-];
+use crate::layer::Redis;
 
 /// Keys removed before one command, so that the others need not wait long for the lock; the next command goes on.
 const EVICTED_AT_ONCE: usize = 1000;
-
-impl Policy {
-    /// The number by which the configuration keeps a policy. Panics on an unknown name.
-    pub fn number(name: &str) -> i64 {
-        let position = POLICIES.iter().position(|(known, _)| *known == name);
-        position.expect("a policy of the table") as i64
-    }
-
-    pub fn numbered(number: i64) -> Policy {
-        POLICIES[number as usize].1
-    }
-
-    pub fn evicts(self) -> bool {
-        self.pool != Pool::Nothing
-    }
-
-    pub fn counts_frequency(self) -> bool {
-        self.order == Order::LeastFrequent
-    }
-}
 
 /// A key that may go.
 struct Candidate {
@@ -137,7 +76,7 @@ impl Redis {
             Pool::Nothing => return None,
             Pool::Volatile => Vec::new(),
             Pool::VolatileFirst if volatile > 0 => Vec::new(),
-            Pool::All | Pool::VolatileFirst => (0..crate::DATABASES)
+            Pool::All | Pool::VolatileFirst => (0..crate::facts::DATABASES)
                 .map(|db| self.keyspace(tx, db, now_ms).key_count())
                 .collect(),
         };

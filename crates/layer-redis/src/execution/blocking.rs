@@ -1,0 +1,138 @@
+//! Serving those who wait for a key, once a transaction has changed it.
+
+use crate::blocking::Place;
+use crate::clients::ClientState;
+use crate::command::Command;
+use crate::errors;
+use crate::execution::call::call;
+use crate::failure::{Block, Failure};
+use crate::keyspace::Keyspace;
+use crate::layer::Redis;
+use quartet_engine::Home;
+use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
+
+impl Redis {
+    /// The client waits from now on. `request` is its command as it is to be asked again.
+    pub fn wait(
+        &self,
+        home: &mut Home<'_>,
+        client: &ClientState,
+        command: &'static Command,
+        request: Vec<u8>,
+        block: Block,
+    ) {
+        self.blocking.add(home, self.space, client, command, request, block);
+    }
+
+    /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
+    pub fn end_wait(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
+        let Some(waiter) = self.blocking.remove(home, client_id) else {
+            return false;
+        };
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, waiter.protocol);
+        match error {
+            Some(error) => reply.error(error),
+            None => reply.null_array(),
+        }
+        self.statistics.wait_ended(self.table.index(waiter.command), error);
+        // That there was nothing to take may rest on what is not durable yet.
+        waiter.client.post(&bytes, home.latest_hold(self.space), true);
+        true
+    }
+
+    /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
+    #[inline]
+    pub fn serve_blocked(&self, home: &mut Home<'_>) {
+        while self.blocking.has_work() {
+            for (client_id, error) in self.blocking.take_ends() {
+                self.end_wait(home, client_id, error);
+            }
+            let Some(row) = self.blocking.next_row() else { return };
+            self.serve_key(home, &row);
+        }
+    }
+
+    fn serve_key(&self, home: &mut Home<'_>, row: &[u8]) {
+        let mut is_there = true;
+        for Place {
+            client_id,
+            even_if_gone,
+        } in self.blocking.places(row)
+        {
+            is_there = is_there && exists(home, self, row);
+            if !is_there && !even_if_gone {
+                continue;
+            }
+            let Some((command, request, client)) = self.blocking.waiting(&self.users, client_id) else {
+                continue;
+            };
+            let mut bytes = Vec::new();
+            let changed = (&row[2..], even_if_gone);
+            if let Some(hold) = retry(home, self, command, &request, changed, client, &mut bytes)
+                && let Some(waiter) = self.blocking.remove(home, client_id)
+            {
+                waiter.client.post(&bytes, hold, true);
+                self.send_outbox();
+            }
+        }
+    }
+}
+
+/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most commands do while the key is of
+/// another kind.
+fn retry(
+    home: &mut Home<'_>,
+    layer: &Redis,
+    command: &'static Command,
+    request: &[u8],
+    (changed, even_if_gone): (&[u8], bool),
+    mut client: ClientState,
+    bytes: &mut Vec<u8>,
+) -> Option<quartet_engine::Hold> {
+    let mut parser = Parser::new();
+    let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
+        return None;
+    };
+    let arguments = parser.arguments(request);
+    // The rules may have changed while it waited.
+    if let Err(denial) = client.user.check(command, arguments) {
+        let text = denial.text(command);
+        layer.statistics.error_sent(text.as_bytes());
+        Reply::new(bytes, client.protocol).error(&text);
+        return Some(quartet_engine::Hold::ZERO);
+    }
+    let text = match call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
+        Ok(hold) => return Some(hold),
+        Err(
+            Failure::Block(_)
+            | Failure::Deferred(_)
+            | Failure::Elsewhere(_)
+            | Failure::TooSoon { .. }
+            | Failure::Kept { .. }
+            | Failure::Overrun,
+        ) => return None,
+        Err(Failure::Error(errors::WRONG_TYPE)) if !even_if_gone => return None,
+        Err(Failure::Error(text)) => text.to_owned(),
+        Err(Failure::Message(text)) => text,
+    };
+    layer.statistics.error_sent(text.as_bytes());
+    Reply::new(bytes, client.protocol).error(&text);
+    Some(client.failure_hold)
+}
+
+fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
+    let now_ms = home.now_micros() / 1000;
+    let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
+        let (db, changes) = (row[1], &layer.changes);
+        Ok(Keyspace {
+            tx,
+            db,
+            now_ms,
+            changes,
+        }
+        .find(&row[2..])
+        .is_some())
+    });
+    found.is_ok_and(|(found, _)| found)
+}

@@ -1,0 +1,301 @@
+//! Running one command: as a transaction of its own, or within that of EXEC or of a script.
+
+use crate::acl::Denial;
+use crate::clients::ClientState;
+use crate::command::{Command, FAST, SKIP_SLOWLOG};
+use crate::context::Context;
+use crate::errors;
+use crate::execution::caching::remember;
+use crate::execution::monitor::tell_monitors;
+use crate::execution::slowlog::slow_command;
+use crate::failure::{Block, EmptyReply, Failure};
+use crate::keyspace::NAME_BYTES_MAX;
+use crate::layer::Redis;
+use crate::statistics::CommandCounter;
+use quartet_engine::{ExecuteError, Hold, Home};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+/// Runs one command as one transaction and appends its reply to `out`.
+pub fn call(
+    home: &mut Home<'_>,
+    layer: &Redis,
+    client: &mut ClientState,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+    retry_for: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) -> Result<Hold, Failure> {
+    let index = layer.table.index(command);
+    client.shared.note_command(index);
+    let started_micros = layer.engine.now_micros();
+    let now_ms = home.now_micros() / 1000;
+    let outcome = home.execute(layer.space, |tx| {
+        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
+        let mut context = Context {
+            tx,
+            client,
+            layer,
+            reply,
+            now_ms,
+            in_exec: false,
+            retry_for,
+        };
+        match handle(&mut context, (index, command), arguments) {
+            Ok(()) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
+            Ok(()) => Ok(Handled::Answered),
+            Err(Failure::Kept { text, counted }) => {
+                answer_kept(layer, &mut context.reply, &text, counted);
+                Ok(Handled::Refused)
+            }
+            Err(Failure::Block(block)) => Ok(Handled::Waits(block)),
+            Err(failure) => Err(failure),
+        }
+    });
+    match &outcome {
+        Ok((_, hold)) => layer.outbox.commit(*hold),
+        Err(
+            ExecuteError::Layer(_, hold)
+            | ExecuteError::TooLarge(hold)
+            | ExecuteError::DiskFull(hold)
+            | ExecuteError::Unreadable(hold),
+        ) => {
+            layer.changes.take();
+            layer.outbox.discard(*hold);
+        }
+        Err(ExecuteError::NotHome) => {
+            layer.changes.take();
+            layer.outbox.discard(Hold::ZERO);
+        }
+    }
+    // What DEBUG SLEEP will sleep counts as the command's duration.
+    let started_micros = started_micros.saturating_sub(client.sleep_micros);
+    // A command that goes on waiting is counted when it has been served.
+    match &outcome {
+        Ok((Handled::Waits(_), _))
+        | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_) | Failure::TooSoon { .. }, _)) => {}
+        Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
+            account(layer, client, (index, command), arguments, started_micros, false);
+        }
+        outcome => account(
+            layer,
+            client,
+            (index, command),
+            arguments,
+            started_micros,
+            !matches!(outcome, Ok((Handled::Answered, _))),
+        ),
+    }
+    match outcome {
+        Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
+        Ok((_, hold)) => Ok(hold),
+        Err(ExecuteError::Layer(failure, hold)) => {
+            client.failure_hold = hold;
+            Err(failure)
+        }
+        Err(ExecuteError::DiskFull(hold)) => {
+            client.failure_hold = hold;
+            Err(errors::DISK_FULL.into())
+        }
+        Err(ExecuteError::Unreadable(hold)) => {
+            client.failure_hold = hold;
+            Err(errors::UNREADABLE.into())
+        }
+        Err(ExecuteError::NotHome) => {
+            client.failure_hold = Hold::ZERO;
+            Err(errors::NOT_HOME.into())
+        }
+        Err(ExecuteError::TooLarge(hold)) => {
+            client.failure_hold = hold;
+            Err(errors::EFFECTS_TOO_LARGE.into())
+        }
+    }
+}
+
+/// How a command ended whose effects stay.
+enum Handled {
+    Answered,
+    /// It answered an error.
+    Refused,
+    Waits(Block),
+}
+
+/// Runs the handler, and gathers what others are to be told of its work.
+fn handle(
+    context: &mut Context<'_, '_>,
+    (index, command): (usize, &'static Command),
+    arguments: Arguments<'_>,
+) -> Result<(), Failure> {
+    let outcome = (context.layer.handlers[index])(context, arguments);
+    if !matches!(outcome, Ok(()) | Err(Failure::Kept { .. } | Failure::Block(_))) {
+        return outcome;
+    }
+    if context.layer.changes.are_wanted() {
+        let changes = context.layer.changes.take();
+        context.layer.notify(Some((command, arguments)), &changes);
+        context.layer.invalidate(Some(context.client.shared.id), &changes);
+        remember(context, command, arguments);
+    }
+    outcome
+}
+
+fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) {
+    if !counted {
+        layer.statistics.error_sent(text.as_bytes());
+    }
+    reply.error(text);
+}
+
+/// A script takes too long for this thread: the transaction is to be taken back and run where it may.
+#[derive(Debug)]
+pub struct Overrun;
+
+/// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
+fn denied(context: &Context<'_, '_>, denial: &Denial, command: &'static Command, arguments: Arguments<'_>) -> Failure {
+    let is_script = context.client.is_script;
+    let (place, text) = if is_script {
+        ("lua", denial.text_in_script().into())
+    } else {
+        ("multi", denial.text_at_exec().into())
+    };
+    context
+        .layer
+        .log_denial(context.client, denial, command, arguments, place);
+    text
+}
+
+/// Runs one queued command, or one of a script, inside the present transaction. Its errors become its reply.
+pub fn call_queued(
+    context: &mut Context<'_, '_>,
+    command: &'static Command,
+    arguments: Arguments<'_>,
+) -> Result<(), Overrun> {
+    let index = context.layer.table.index(command);
+    if !context.client.is_script {
+        context.client.shared.note_command(index);
+    }
+    tell_monitors(
+        context.layer,
+        context.client,
+        command,
+        context.tx.now_micros(),
+        arguments,
+    );
+    let started_micros = context.layer.engine.now_micros();
+    let slept_before = context.client.sleep_micros;
+    let outcome = match context.client.user.check(command, arguments) {
+        Ok(()) => pass_gate_again(context, command).and_then(|()| handle(context, (index, command), arguments)),
+        Err(denial) => Err(denied(context, &denial, command, arguments)),
+    };
+    if matches!(outcome, Err(Failure::Overrun)) {
+        return Err(Overrun);
+    }
+    let slept_micros = context.client.sleep_micros - slept_before;
+    account(
+        context.layer,
+        context.client,
+        (index, command),
+        arguments,
+        started_micros.saturating_sub(slept_micros),
+        outcome.is_err(),
+    );
+    match outcome {
+        // Of EXEC nothing stays. What a script has done stays, as after any error of it.
+        Ok(()) if context.client.is_script && context.reply.is_full() => {
+            context.layer.statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
+            context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
+        }
+        Ok(()) => {}
+        Err(Failure::Block(block)) => match block.in_exec {
+            EmptyReply::Null => context.reply.null(),
+            EmptyReply::NullArray => context.reply.null_array(),
+        },
+        Err(Failure::Deferred(_) | Failure::Elsewhere(_) | Failure::TooSoon { .. }) => {
+            context.reply.error("ERR Command not allowed inside a transaction");
+        }
+        Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
+        Err(Failure::Overrun) => unreachable!("answered above"),
+        Err(Failure::Error(text)) => {
+            context.layer.statistics.error_sent(text.as_bytes());
+            context.reply.error(text);
+        }
+        Err(Failure::Message(text)) => {
+            context.layer.statistics.error_sent(text.as_bytes());
+            context.reply.error(&text);
+        }
+    }
+    Ok(())
+}
+
+/// A queued command was counted when it was queued; one of a script counts by itself.
+fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Result<(), Failure> {
+    if !context.client.is_script {
+        return Ok(());
+    }
+    context.layer.pass_gate(command, 0, context.tx.now_micros())
+}
+
+/// A command was refused before it ran.
+pub fn count_rejected(layer: &Redis, command: &'static Command) {
+    let counter = &layer.statistics.commands.0[layer.table.index(command)];
+    counter.rejected.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a call of `command`, which stands at `index` of the table.
+fn account(
+    layer: &Redis,
+    client: &ClientState,
+    (index, command): (usize, &'static Command),
+    arguments: Arguments<'_>,
+    started_micros: u64,
+    failed: bool,
+) {
+    let now_micros = layer.engine.now_micros();
+    let micros = now_micros.saturating_sub(started_micros);
+    let counter = &layer.statistics.commands.0[index];
+    counter.calls.fetch_add(1, Ordering::Relaxed);
+    counter.micros.fetch_add(micros, Ordering::Relaxed);
+    if failed {
+        counter.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
+    client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
+    note_duration(layer, command, counter, now_micros, micros);
+    let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
+    if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
+        let entry = slow_command(layer, client, (command, arguments), micros);
+        let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
+        layer.slowlog.lock().add(entry, length_max);
+    }
+}
+
+/// What LATENCY and latencystats show of a call.
+fn note_duration(layer: &Redis, command: &Command, counter: &CommandCounter, now_micros: u64, micros: u64) {
+    if layer.config.latency_tracking.load(Ordering::Relaxed) != 0 {
+        counter.durations.add(micros);
+    }
+    let event = if command.has(FAST) { "fast-command" } else { "command" };
+    layer.note_latency(event, now_micros, micros);
+}
+
+/// Some key is longer than a key may be. Asked only about requests that are longer than that.
+pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
+    let mut positions = command.keys.positions(arguments).into_iter();
+    positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
+}
+
+/// Repeats `step` for each request in `requests` until it breaks.
+pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) -> ControlFlow<()>) {
+    let mut parser = Parser::new();
+    for request in requests {
+        match parser.parse(request, &Limits::unlimited()) {
+            Ok(Parsed::Request { .. }) => {
+                if step(parser.arguments(request)).is_break() {
+                    return;
+                }
+            }
+            other => unreachable!("a queued request parsed once and now gives {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Noting what users were refused: ACL LOG.
+
+use crate::acl::Denial;
+use crate::acl::log::Entry;
+use crate::clients::ClientState;
+use crate::command::Command;
+use crate::execution::description::{describe, request_bytes};
+use crate::layer::Redis;
+use quartet_wire_resp::Arguments;
+use std::sync::atomic::Ordering;
+
+impl Redis {
+    /// Notes that a request was refused, inside MULTI or EXEC or not.
+    pub fn log_denial(
+        &self,
+        client: &ClientState,
+        denial: &Denial,
+        command: &Command,
+        arguments: Arguments<'_>,
+        context: &'static str,
+    ) {
+        let (reason, object) = match denial {
+            Denial::Command => ("command", command.name.as_bytes()),
+            Denial::Key(position) => ("key", &arguments[*position]),
+            Denial::Channel(position) => ("channel", &arguments[*position]),
+        };
+        self.log_refusal(client, (reason, object), &client.user.name, arguments, context);
+    }
+
+    /// Notes that somebody gave a wrong name or password.
+    pub fn log_failed_authentication(&self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
+        let context = if client.multi.is_some() { "multi" } else { "toplevel" };
+        self.log_refusal(client, ("auth", &arguments[0]), user, arguments, context);
+    }
+
+    fn log_refusal(
+        &self,
+        client: &ClientState,
+        (reason, object): (&'static str, &[u8]),
+        user: &[u8],
+        arguments: Arguments<'_>,
+        context: &'static str,
+    ) {
+        self.statistics.denied(reason);
+        let now_ms = self.engine.now_micros() / 1000;
+        let entry = Entry {
+            id: 0,
+            count: 1,
+            reason,
+            context,
+            object: object.to_vec(),
+            user: user.to_vec(),
+            created_ms: now_ms,
+            updated_ms: now_ms,
+            client: describe(self, client.shared.id, &client.shared, request_bytes(arguments)),
+        };
+        let length_max = self.config.acllog_max_len.load(Ordering::Relaxed) as usize;
+        self.users.log.lock().add(entry, length_max);
+    }
+}

@@ -1,0 +1,54 @@
+//! Sending what committed transactions have to tell other connections.
+
+use crate::clients::Delivery;
+use crate::execution::caching;
+use crate::layer::Redis;
+use crate::outbox::Item;
+use quartet_engine::Hold;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+impl Redis {
+    /// Sends what committed transactions have to tell. Called with the lock held, after the replies of their commands.
+    #[inline]
+    pub fn send_outbox(&self) {
+        if self.outbox.any() {
+            self.send_items(self.outbox.take());
+        }
+    }
+
+    fn send_items(&self, items: Vec<(Item, Hold)>) {
+        let mut delivery = self.delivery(Hold::ZERO);
+        let mut broadcasts = false;
+        for (item, hold) in items {
+            delivery.hold = delivery.hold.max(hold);
+            match item {
+                Item::Message(message) => message.send(&self.clients.memory, &delivery),
+                Item::Invalidation { client, name } => {
+                    let names = name.map(|name| [name]);
+                    caching::send(self, &client, names.as_ref().map(<[_; 1]>::as_slice), &delivery);
+                }
+                Item::Broadcasts => broadcasts = true,
+            }
+        }
+        if broadcasts {
+            caching::send_broadcasts(self, &delivery);
+        }
+    }
+
+    /// Closes listeners that have been over their soft limit for too long. Called about once a second.
+    pub fn enforce_soft_limits(&self) {
+        self.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
+    }
+
+    /// How pushes are left that wait for `hold`.
+    fn delivery(&self, hold: Hold) -> Delivery {
+        let number = |field: &AtomicI64| field.load(Ordering::Relaxed);
+        Delivery {
+            hold,
+            now_micros: self.engine.now_micros(),
+            bytes_hard: number(&self.config.pubsub_bytes_hard) as usize,
+            bytes_soft: number(&self.config.pubsub_bytes_soft) as usize,
+            soft_micros: number(&self.config.pubsub_soft_seconds) as u64 * 1_000_000,
+        }
+    }
+}

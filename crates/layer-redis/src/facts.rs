@@ -1,0 +1,8 @@
+//! What clients are told, and what holds for every layer.
+
+/// The version of Redis whose commands and replies this layer follows; clients gate features on it.
+pub const REDIS_VERSION: &str = "7.4.0";
+/// A value of 512 MB fits, and all of a large collection.
+pub const REPLY_BYTES_MAX: usize = 1 << 30;
+/// Databases that SELECT reaches.
+pub const DATABASES: u8 = 16;

@@ -1,0 +1,214 @@
+//! What all connections of one logical database share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Engine, Space};
+
+use crate::acl::{UserFile, Users};
+use crate::blocking::Blocking;
+use crate::changes::Changes;
+use crate::channels::Channels;
+use crate::clients::Clients;
+use crate::config::{Config, WriteParameters};
+use crate::cursors::Cursors;
+use crate::definition::Handler;
+use crate::found_expired::FoundExpired;
+use crate::gate::{Directory, Gate};
+use crate::latency::LatencyEvents;
+use crate::left_behind::LeftBehind;
+use crate::login_guard::LoginGuard;
+use crate::long_scripts::LongScripts;
+use crate::migration::Targets;
+use crate::outbox::Outbox;
+use crate::pause::Pause;
+use crate::random::Random;
+use crate::recency::Recency;
+use crate::scripts::Scripts;
+use crate::slowlog::Slowlog;
+use crate::statistics::Statistics;
+use crate::table::Table;
+use crate::tracking::Tracking;
+
+/// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
+pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
+
+/// What all connections of one logical database share.
+pub struct Redis {
+    pub engine: Arc<Engine>,
+    pub space: Space,
+    pub table: &'static Table,
+    /// What runs each command, by its number in the table.
+    pub handlers: &'static [Handler],
+    pub config: Config,
+    pub statistics: Statistics,
+    pub clients: Clients,
+    pub blocking: Blocking,
+    pub slowlog: Mutex<Slowlog>,
+    pub large_requests: Mutex<Slowlog>,
+    pub large_replies: Mutex<Slowlog>,
+    pub latency: Mutex<LatencyEvents>,
+    pub pause: Pause,
+    pub channels: Channels,
+    pub changes: Changes,
+    pub outbox: Outbox,
+    pub tracking: Tracking,
+    pub users: Users,
+    /// Where users are kept beyond this process, if anywhere.
+    pub user_file: Option<Box<dyn UserFile>>,
+    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
+    pub write_parameters: Option<Box<WriteParameters>>,
+    /// So many hexadecimal digits that nobody can guess. The server supplies them.
+    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
+    pub identity: Identity,
+    /// Judges and counts the commands; none around the default database.
+    pub gate: Option<Arc<dyn Gate>>,
+    /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
+    pub realm: Vec<u8>,
+    /// Knows which password opens which logical database; none if there is only this one.
+    pub directory: Option<Box<dyn Directory>>,
+    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
+    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
+    pub reply_bytes_max: AtomicUsize,
+    /// Slows down those who try passwords.
+    pub login_guard: Arc<LoginGuard>,
+    /// Where MIGRATE may send keys.
+    pub migration_targets: Targets,
+    /// Where iterations of SCAN stand.
+    pub cursors: Mutex<Cursors>,
+    pub random: Random,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
+    pub scripts_call_all: AtomicBool,
+    /// What EVALSHA finds.
+    pub scripts: Scripts,
+    /// The script that takes long, if one runs.
+    pub long_scripts: Arc<LongScripts>,
+    /// What closed connections leave to be done once a long script has given the lock back.
+    pub left_behind: LeftBehind,
+    /// Where `redis.log` of scripts writes. The server supplies it.
+    pub log: Log,
+    pub recency: Recency,
+    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
+    pub active_expiry: AtomicBool,
+    /// Keys that a reader has found to be expired.
+    pub expired: FoundExpired,
+    /// The server stops when this is called: SHUTDOWN.
+    pub shutdown: Box<dyn Fn() + Send + Sync>,
+    /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
+    pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
+    /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
+    pub purge: fn(),
+}
+
+/// What the process uses of the machine. Zeros where nobody measures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resources {
+    /// Resident memory.
+    pub rss_bytes: u64,
+    pub machine_bytes: u64,
+    /// What `memory_bytes` of the engine's budget was taken from.
+    pub budget_source: &'static str,
+    pub cpu_system_micros: u64,
+    pub cpu_user_micros: u64,
+}
+
+/// What INFO and HELLO say about this process.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    pub quartet_version: String,
+    /// Forty hexadecimal digits, new with each start.
+    pub run_id: String,
+    pub process_id: u32,
+    pub tcp_port: u16,
+    pub started_micros: u64,
+    /// Resident memory before there were any data.
+    pub startup_bytes: u64,
+    /// The program's path.
+    pub executable: String,
+    pub config_file: String,
+    /// What is written outlives the process.
+    pub keeps_data: bool,
+}
+
+impl Redis {
+    /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
+    pub fn rewrite_config(&self) -> Result<(), String> {
+        let Some(write) = &self.write_parameters else {
+            return Err("ERR The server is running without a config file".into());
+        };
+        write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
+    /// several, what it holds.
+    pub fn used_bytes(&self) -> u64 {
+        match self.gate {
+            None => self.identity.startup_bytes + self.engine.memory().counted_bytes(),
+            Some(_) => self.engine.stored_bytes(self.space.database),
+        }
+    }
+
+    /// The same without the rows that only a snapshot holds.
+    pub fn live_bytes(&self) -> u64 {
+        match self.gate {
+            None => self.identity.startup_bytes + self.engine.live_bytes(),
+            Some(_) => self.engine.stored_bytes(self.space.database),
+        }
+    }
+
+    /// Commands that may need more memory are refused.
+    pub fn is_out_of_memory(&self) -> bool {
+        let memory = self.engine.memory();
+        let process_is_short = match self.evicts_for_the_process() {
+            true => memory.is_nearly_gone(),
+            false => memory.is_short(),
+        };
+        process_is_short || self.should_evict()
+    }
+
+    /// There is more than `maxmemory` allows, or than the process may take. One load while `maxmemory` is 0 and nothing may
+    /// be evicted.
+    #[inline]
+    pub fn should_evict(&self) -> bool {
+        let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
+        let exceeds = maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory;
+        exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
+    }
+
+    /// A database that is one of several loses nothing because others need room: it is refused instead.
+    fn evicts_for_the_process(&self) -> bool {
+        self.eviction_policy().evicts() && self.gate.is_none()
+    }
+
+    fn exceeds_what_the_process_may_take(&self) -> bool {
+        let memory = self.engine.memory();
+        self.engine.live_bytes() + memory.reserved_bytes() > memory.evicts_above()
+    }
+
+    fn bytes_against_maxmemory(&self) -> u64 {
+        if self.eviction_policy().evicts() {
+            self.live_bytes()
+        } else {
+            self.used_bytes()
+        }
+    }
+
+    /// What the buffers of all connections hold.
+    pub fn client_bytes(&self) -> u64 {
+        let clients = self.clients.list();
+        let bytes = clients.iter().map(|client| client.buffers.total() as u64);
+        bytes.sum()
+    }
+
+    #[inline]
+    pub fn reply_bytes_max(&self) -> usize {
+        self.reply_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.
+    pub fn lacks_replicas(&self) -> bool {
+        let is_set = |field: &AtomicI64| field.load(Ordering::Relaxed) > 0;
+        is_set(&self.config.min_replicas_to_write) && is_set(&self.config.min_replicas_max_lag)
+    }
+}

@@ -1,0 +1,134 @@
+//! The script or transaction that runs for long: who is told of it, and who may end it.
+//!
+//! It began on the connection's own thread, and was taken back and begun again on a thread that may take long
+//! ([`crate::execution::long_run`]), so that the others are answered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use quartet_model::DatabaseId;
+
+/// How long a script or a transaction may keep the thread that serves the connections.
+pub const SHORT_MICROS: u64 = 25_000;
+/// The long script or transaction of the partition, if one runs: all databases of the partition share this, as they share the lock. Others
+/// look at it without the lock.
+#[derive(Default)]
+pub struct LongScripts {
+    running: Mutex<Option<RunningScript>>,
+    busy: AtomicBool,
+    kill: AtomicBool,
+    wrote: AtomicBool,
+    abandon: AtomicBool,
+}
+
+#[derive(Clone)]
+pub struct RunningScript {
+    /// Whose it is. The others know only that it keeps them waiting.
+    pub database: DatabaseId,
+    /// The script's digest or the function's name.
+    pub name: String,
+    pub is_function: bool,
+    /// The command that runs it.
+    pub command: Vec<Vec<u8>>,
+    pub started_micros: u64,
+    /// Number of libraries and functions when it began.
+    pub library_counts: (u64, u64),
+}
+
+/// Why SCRIPT KILL or FUNCTION KILL did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKilled {
+    NotBusy,
+    HasWritten,
+    /// A function cannot be ended by SCRIPT KILL, nor a script by FUNCTION KILL.
+    OtherKind,
+}
+
+impl LongScripts {
+    /// What is returned is what runs around this, and [`LongScripts::end`] wants it back.
+    pub fn begin(&self, script: RunningScript) -> Outer {
+        self.kill.store(false, Ordering::SeqCst);
+        self.wrote.store(false, Ordering::SeqCst);
+        Outer(self.running.lock().replace(script))
+    }
+
+    pub fn end(&self, outer: Outer) {
+        *self.running.lock() = outer.0;
+        self.busy.store(false, Ordering::SeqCst);
+        // Whoever killed the script meant no more than that; and a transaction can be taken back whatever it has written.
+        self.kill.store(false, Ordering::SeqCst);
+        self.wrote.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether what has run for so long must end, and why. Called often; others learn from it that they are kept waiting.
+    pub fn look(&self, micros: u64, bounds: &Bounds) -> Option<Stop> {
+        if bounds.busy_micros.is_some_and(|busy_micros| micros >= busy_micros) {
+            self.busy.store(true, Ordering::SeqCst);
+        }
+        if self.abandon.load(Ordering::SeqCst) {
+            return Some(Stop::Overrun);
+        }
+        if bounds.micros_max.is_some_and(|micros_max| micros >= micros_max) {
+            return Some(Stop::TooLong);
+        }
+        self.kill.load(Ordering::SeqCst).then_some(Stop::Killed)
+    }
+
+    /// Not once it is killed: then it ends at its next look at the clock, and the others wait for that.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) && !self.kill.load(Ordering::SeqCst)
+    }
+
+    /// The script, if it is this database's.
+    pub fn running(&self, database: DatabaseId) -> Option<RunningScript> {
+        let running = self.running.lock();
+        running.as_ref().filter(|script| script.database == database).cloned()
+    }
+
+    /// The server stops: the script ends, and all that it did is taken back.
+    pub fn abandon(&self) {
+        self.abandon.store(true, Ordering::SeqCst);
+    }
+
+    /// The script has changed data: it can no longer be killed.
+    pub fn note_write(&self) {
+        self.wrote.store(true, Ordering::SeqCst);
+    }
+
+    pub fn kill(&self, database: DatabaseId, is_function: bool) -> Result<(), NotKilled> {
+        let running = self.running.lock();
+        let own = running
+            .as_ref()
+            .filter(|script| script.database == database && self.is_busy());
+        let script = own.ok_or(NotKilled::NotBusy)?;
+        if self.wrote.load(Ordering::SeqCst) {
+            return Err(NotKilled::HasWritten);
+        }
+        if script.is_function != is_function {
+            return Err(NotKilled::OtherKind);
+        }
+        self.kill.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// What ran long when something else began within it: the transaction around a script, if there is one.
+pub struct Outer(Option<RunningScript>);
+
+/// How long what runs long may take.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    /// It counts as busy after so long; `None`: never.
+    pub busy_micros: Option<u64>,
+    /// It is ended after so long; `None`: never.
+    pub micros_max: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Overrun,
+    Killed,
+    /// Its database's scripts may not take so long.
+    TooLong,
+    LoadTimeout,
+}

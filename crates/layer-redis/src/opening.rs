@@ -1,0 +1,66 @@
+//! Making a layer: the one place that knows every command.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use quartet_engine::{Engine, Space};
+
+use crate::acl::Users;
+use crate::commands;
+use crate::config::Config;
+use crate::facts::REPLY_BYTES_MAX;
+use crate::layer::{Identity, Redis, Resources};
+use crate::migration::Targets;
+use crate::statistics::Statistics;
+
+impl Redis {
+    pub fn new(engine: Arc<Engine>, space: Space, identity: Identity, shutdown: Box<dyn Fn() + Send + Sync>) -> Redis {
+        let config = Config::default();
+        if identity.tcp_port != 0 {
+            config.start_with("port", identity.tcp_port.to_string());
+        }
+        Redis {
+            engine,
+            space,
+            table: commands::table(),
+            handlers: commands::handlers(),
+            config,
+            statistics: Statistics::new(commands::table()),
+            clients: Default::default(),
+            blocking: Default::default(),
+            slowlog: Default::default(),
+            large_requests: Default::default(),
+            large_replies: Default::default(),
+            latency: Default::default(),
+            pause: Default::default(),
+            channels: Default::default(),
+            changes: Default::default(),
+            outbox: Default::default(),
+            tracking: Default::default(),
+            users: Users::new(commands::table()),
+            user_file: None,
+            write_parameters: None,
+            secret_digits: None,
+            identity,
+            gate: None,
+            realm: Vec::new(),
+            directory: None,
+            login_guard: Default::default(),
+            migration_targets: Targets::Any,
+            reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
+            cursors: Default::default(),
+            random: Default::default(),
+            scripts_call_all: AtomicBool::new(false),
+            scripts: Default::default(),
+            long_scripts: Default::default(),
+            left_behind: Default::default(),
+            log: Arc::new(|_, _| {}),
+            recency: Default::default(),
+            active_expiry: AtomicBool::new(true),
+            expired: Default::default(),
+            shutdown,
+            resources: Box::new(Resources::default),
+            purge: || {},
+        }
+    }
+}
