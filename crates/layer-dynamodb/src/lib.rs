@@ -23,6 +23,7 @@ mod items;
 pub mod json;
 mod key;
 mod kind;
+mod layer;
 mod legacy;
 mod maintenance;
 mod number;
@@ -45,33 +46,15 @@ mod transact;
 mod value;
 mod write;
 
-use std::sync::Arc;
-
-use quartet_engine::{Busy, Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_engine::Hold;
 
 pub use failure::{Exception, Failure};
+pub use layer::DynamoDb;
 pub use operations::Target;
 pub use throughput::Throughput;
 
-use crate::catalog::Catalog;
 use crate::json::Json;
-
-/// The layer over one logical database.
-pub struct DynamoDb {
-    pub engine: Arc<Engine>,
-    pub space: Space,
-    /// Region and account that stand in resource names.
-    pub region: String,
-    /// Each region has tables of its own.
-    pub regions_are_separate: bool,
-    pub account: String,
-    /// Host and port as clients reach them.
-    pub endpoint: String,
-    /// What tables may consume.
-    pub throughput: Arc<Throughput>,
-    catalog: Arc<Catalog>,
-    others: region::OtherRegions,
-}
+pub(crate) use crate::layer::{Outcome, settled};
 
 /// What a request is answered with, once `hold` is durable.
 #[derive(Debug)]
@@ -81,14 +64,6 @@ pub struct Reply {
     pub hold: Hold,
     /// It is an error because something keeps the partition, and the request may be answered again later.
     pub is_busy: bool,
-}
-
-/// The body of a reply, or why there is none, and what either depends on.
-pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Hold);
-
-/// A request that can be judged without looking at the state depends on nothing.
-pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Hold) {
-    (result, Hold::ZERO)
 }
 
 /// SDKs repeat a request that ends in this.
@@ -107,20 +82,6 @@ impl Reply {
 }
 
 impl DynamoDb {
-    pub fn new(engine: Arc<Engine>, space: Space) -> DynamoDb {
-        DynamoDb {
-            engine,
-            space,
-            region: region::HOME.into(),
-            regions_are_separate: false,
-            account: "000000000000".into(),
-            endpoint: "localhost:8000".into(),
-            throughput: Arc::new(Throughput::unlimited()),
-            catalog: Arc::default(),
-            others: region::OtherRegions::default(),
-        }
-    }
-
     /// Answers a request. `target` is what the header X-Amz-Target says, `request` the parsed body.
     pub fn answer(&self, target: &Target, request: &Json<'_>) -> Reply {
         let (result, hold) = match request {
@@ -150,51 +111,5 @@ impl DynamoDb {
             Ok(()) => (operation.run)(self, request),
             Err(failure) => settled(Err(failure)),
         }
-    }
-
-    /// Runs `body` as one transaction under the partition's lock.
-    pub(crate) fn execute<R>(
-        &self,
-        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
-    ) -> (Result<R, Failure>, Hold) {
-        let mut home = match self.engine.home_in_time() {
-            Ok(home) => home,
-            Err(Busy) => return settled(Err(Failure::busy())),
-        };
-        match home.execute(self.space, body) {
-            Ok((answer, hold)) => (Ok(answer), hold),
-            Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
-            // SDKs repeat a request that the service could not serve.
-            Err(ExecuteError::DiskFull(hold) | ExecuteError::Unreadable(hold)) => (
-                Err(Failure::new(Exception::InternalServer, "Internal server error")),
-                hold,
-            ),
-            Err(ExecuteError::NotHome) => {
-                settled(Err(Failure::new(Exception::InternalServer, "Internal server error")))
-            }
-            Err(ExecuteError::TooLarge(hold)) => (
-                Err(Failure::validation("Item size has exceeded the maximum allowed size")),
-                hold,
-            ),
-        }
-    }
-
-    /// Parses without the state, executes with it, and writes the reply without it again.
-    pub(crate) fn respond<P, R>(
-        &self,
-        parsed: Result<P, Failure>,
-        execute: impl FnOnce(&mut Transaction<'_>, &P) -> Result<R, Failure>,
-        write: impl FnOnce(P, R) -> Vec<u8>,
-    ) -> Outcome {
-        let parsed = match parsed {
-            Ok(parsed) => parsed,
-            Err(failure) => return settled(Err(failure)),
-        };
-        let (executed, hold) = self.execute(|transaction| execute(transaction, &parsed));
-        (executed.map(|executed| write(parsed, executed)), hold)
-    }
-
-    pub(crate) fn table_arn(&self, table: &str) -> String {
-        format!("arn:aws:dynamodb:{}:{}:table/{table}", self.region, self.account)
     }
 }
