@@ -12,9 +12,11 @@ use quartet_model::LogSequence;
 pub struct LogReport {
     /// Segments, and how many of them were not read because all they hold lies before the checkpoint.
     pub segments: usize,
+    /// How many of these were not read.
     pub segments_unread: usize,
     /// The first record read, and the last. `last` is before `first` if there is none.
     pub first: LogSequence,
+    /// The last record read.
     pub last: LogSequence,
     /// Bytes of all records, read or not.
     pub bytes: u64,
@@ -22,9 +24,12 @@ pub struct LogReport {
     pub unfinished: Option<UnfinishedWrite>,
 }
 
+/// Where a record was begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedWrite {
+    /// The segment.
     pub file: String,
+    /// Its first byte.
     pub offset: u64,
 }
 

@@ -5,6 +5,8 @@ use quartet_model::LogSequence;
 /// What a log of one kind has to say about it, for whoever reads the message.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
+/// Why a log did not do what it was asked to.
+#[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log goes on after another record than the caller believes: another writer has appended, so the caller's term has

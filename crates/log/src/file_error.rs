@@ -5,6 +5,8 @@ use crate::error::Cause;
 use quartet_model::LogSequence;
 use std::io;
 
+/// Why the file log could not be opened, or did not do what it was asked to.
+#[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum FileLogError {
     /// The disk failed. While appending or syncing, it is unknown how much of what was not yet synced is on disk.

@@ -23,6 +23,7 @@ use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::sync::Arc;
 
+/// The log of one directory.
 pub struct FileLog {
     disk: Arc<dyn Disk>,
     options: FileLogOptions,
@@ -358,7 +359,9 @@ fn pieces<'a>(gathered: &'a [u8], apart: &[(usize, &'a [u8])]) -> Vec<&'a [u8]> 
 
 /// Opens the file log of one directory.
 pub struct FileLogOpener {
+    /// The directory.
     pub disk: Arc<dyn Disk>,
+    /// How it is written.
     pub options: FileLogOptions,
 }
 

@@ -7,6 +7,8 @@
 //! What is appended is durable, and may be acknowledged, only up to the sequence that `sync` answers. The log never looks
 //! inside a payload. `conformance` is what every implementation must do.
 
+#![deny(missing_docs)]
+
 mod check;
 pub mod conformance;
 mod error;
@@ -93,7 +95,9 @@ pub type Replay<'a> = dyn FnMut(LogSequence, &[u8]) -> Result<(), Cause> + 'a;
 /// How far opening has come. `bytes_read` grows to `bytes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayProgress {
+    /// So far.
     pub bytes_read: u64,
+    /// In all that is to be read.
     pub bytes_total: u64,
 }
 

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+/// How a file log is written.
 #[derive(Clone, Debug)]
 pub struct FileLogOptions {
     /// A segment takes no record that would make it larger, unless it holds no other.

@@ -24,6 +24,7 @@ use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::segment::{FILL_BYTES_MIN, Segment, segment_name, write_zeros};
 use crate::{FileLogError, LogError, LogRoom};
 
+/// The room that a file log is sure to have.
 pub struct Reserve {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,

@@ -7,20 +7,26 @@
 /// Longest value that [`AtomicOperation::AppendIfFits`] produces.
 pub const APPEND_BYTES_MAX: usize = 100_000;
 
+/// What is computed from a value and an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOperation {
     /// The sum, without what overflows.
     Add,
+    /// Bitwise and.
     And,
+    /// Bitwise or.
     Or,
+    /// Bitwise exclusive or.
     Xor,
     /// Appends the operand, unless the result would be longer than [`APPEND_BYTES_MAX`].
     AppendIfFits,
     /// The larger or smaller of two numbers.
     Max,
+    /// The smaller of two unsigned numbers, little-endian.
     Min,
     /// The larger or smaller of two byte strings.
     ByteMax,
+    /// The first of two strings of bytes.
     ByteMin,
     /// Clears a value that equals the operand.
     CompareAndClear,

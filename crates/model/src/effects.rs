@@ -18,8 +18,14 @@ use crate::Version;
 /// One effect, borrowed from the log payload or on its way into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
+    /// A row has this value now.
+    #[expect(missing_docs, reason = "a key and its value")]
     Set { key: &'a [u8], value: &'a [u8] },
+    /// A row is gone.
+    #[expect(missing_docs, reason = "a key")]
     Clear { key: &'a [u8] },
+    /// All rows from `start` on and before `end` are gone.
+    #[expect(missing_docs, reason = "the bounds of a range")]
     ClearRange { start: &'a [u8], end: &'a [u8] },
 }
 
@@ -56,10 +62,12 @@ struct Mark {
 }
 
 impl Payload {
+    /// In bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.shared_bytes
     }
 
+    /// It holds no transaction.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -108,11 +116,13 @@ pub struct EffectsWriter {
 const HEADER_BYTES: usize = 12;
 
 impl EffectsWriter {
+    /// Opens a transaction.
     pub fn begin(&mut self) {
         self.open = self.payload.mark();
         self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
+    /// Adds to the open transaction that `key` has this value.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         self.payload.bytes.push(0);
         self.bytes(key);
@@ -129,11 +139,13 @@ impl EffectsWriter {
         self.payload.shared.push((self.payload.bytes.len(), value));
     }
 
+    /// Adds to the open transaction that `key` is gone.
     pub fn clear(&mut self, key: &[u8]) {
         self.payload.bytes.push(1);
         self.bytes(key);
     }
 
+    /// Adds to the open transaction that all of `start..end` is gone.
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) {
         self.payload.bytes.push(2);
         self.bytes(start);
@@ -159,10 +171,12 @@ impl EffectsWriter {
         self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
     }
 
+    /// Bytes of all transactions, the open one included.
     pub fn len(&self) -> usize {
         self.payload.len()
     }
 
+    /// There is no transaction, not even an open one.
     pub fn is_empty(&self) -> bool {
         self.payload.is_empty()
     }
@@ -199,6 +213,7 @@ pub struct EffectsReader<'a> {
 }
 
 impl<'a> EffectsReader<'a> {
+    /// Reads the payload of one epoch.
     pub fn new(payload: &'a [u8]) -> EffectsReader<'a> {
         EffectsReader { rest: payload }
     }

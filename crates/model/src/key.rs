@@ -8,11 +8,14 @@ pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 1024;
 /// A half-open interval of keys. Empty when `start >= end`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRange {
+    /// The first key of it.
     pub start: Vec<u8>,
+    /// The first key behind it.
     pub end: Vec<u8>,
 }
 
 impl KeyRange {
+    /// From `start` on, and before `end`.
     pub fn new(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> KeyRange {
         KeyRange {
             start: start.into(),
@@ -39,14 +42,17 @@ impl KeyRange {
         }
     }
 
+    /// `key` lies in it.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && key < self.end.as_slice()
     }
 
+    /// No key lies in it.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
+    /// Some key lies in both.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end && other.start < self.end
     }

@@ -2,6 +2,8 @@
 //!
 //! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
 
+#![deny(missing_docs)]
+
 mod atomic;
 mod effects;
 mod key;
@@ -17,7 +19,9 @@ pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};
 pub struct Version(pub u64);
 
 impl Version {
+    /// Before every commit.
     pub const ZERO: Version = Version(0);
+    /// Behind every commit.
     pub const MAX: Version = Version(u64::MAX);
 }
 
@@ -26,8 +30,10 @@ impl Version {
 pub struct LogSequence(pub u64);
 
 impl LogSequence {
+    /// Before the first epoch.
     pub const ZERO: LogSequence = LogSequence(0);
 
+    /// The one behind it.
     pub fn next(self) -> LogSequence {
         LogSequence(self.0 + 1)
     }
@@ -41,9 +47,14 @@ pub struct DatabaseId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LayerId {
+    /// What the server keeps for itself: the catalogue of databases.
     System = 0,
+    /// Redis.
     Redis = 1,
+    /// FaunaDB.
     Fauna = 2,
+    /// DynamoDB.
     DynamoDb = 3,
+    /// FoundationDB's key-value pairs.
     KeyValue = 4,
 }
