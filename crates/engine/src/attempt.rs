@@ -75,7 +75,9 @@ impl Write {
 /// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has its own placeholder there.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
+    /// Where the eight bytes begin.
     pub offset: usize,
+    /// How the layer spells a version.
     pub bytes: fn(Version) -> [u8; 8],
 }
 

@@ -42,6 +42,7 @@ pub struct BriefWaits {
 }
 
 impl BriefWaits {
+    /// From here on the calling thread waits briefly.
     pub fn begin() -> BriefWaits {
         BriefWaits {
             before: SERVES_CONNECTIONS.replace(true),

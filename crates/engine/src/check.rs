@@ -15,11 +15,13 @@ use crate::{OpenError, OpenProgress};
 pub struct CheckReport {
     /// The newest checkpoint. Older ones, left over by a crash, are not read.
     pub checkpoint: Option<FoundCheckpoint>,
+    /// What is in the log.
     pub log: LogReport,
     /// Transactions in the log after the checkpoint.
     pub transactions: u64,
     /// Of the newest transaction.
     pub version: Version,
+    /// How many rows there are.
     pub rows: u64,
     /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is opened.
     pub state_hash: u128,

@@ -209,6 +209,7 @@ impl Engine {
         quartet_store::state_hash(&snapshot, range.as_ref())
     }
 
+    /// What was counted since the start.
     pub fn statistics(&self) -> &Statistics {
         &self.shared.statistics
     }
@@ -233,6 +234,7 @@ impl Engine {
         self.shared.room.is_short()
     }
 
+    /// The time, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.shared.clock.now_micros()
     }

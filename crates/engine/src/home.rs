@@ -166,6 +166,7 @@ impl<'e> Home<'e> {
         self.state.watches.add_range(range, callback)
     }
 
+    /// Ends a watch.
     pub fn unwatch(&mut self, id: WatchId) {
         self.state.watches.remove(id);
     }

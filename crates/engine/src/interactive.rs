@@ -36,11 +36,13 @@ pub enum CommitError {
 /// An interactive transaction, ready to be judged.
 #[derive(Clone, Debug, Default)]
 pub struct CommitRequest {
+    /// What it read was as of this version.
     pub read_version: Version,
     /// What it read. Empty: it commits unconditionally.
     pub read_conflicts: Vec<KeyRange>,
     /// What others must consider written by it, beyond what its mutations write.
     pub write_conflicts: Vec<KeyRange>,
+    /// What it writes, in order.
     pub mutations: Vec<Mutation>,
     /// A refusal is to name all ranges that changed.
     pub report_conflicts: bool,

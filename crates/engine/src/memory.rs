@@ -50,6 +50,7 @@ impl Memory {
         self.last_resort.store(with_an_eighth(bytes), Ordering::Relaxed);
     }
 
+    /// What the process may take; `None`: as much as there is.
     pub fn budget(&self) -> Option<u64> {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
@@ -71,6 +72,7 @@ impl Memory {
         quartet_store::all_rows_bytes() + self.reserved.load(Ordering::Relaxed)
     }
 
+    /// What is reserved at present.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -109,10 +111,12 @@ pub struct Reserved {
 }
 
 impl Reserved {
+    /// Reserves nothing yet.
     pub fn new(memory: Arc<Memory>) -> Reserved {
         Reserved { memory, bytes: 0 }
     }
 
+    /// What it has reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -6,17 +6,17 @@ use crate::Transaction;
 
 /// A write of an interactive transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the fields are keys, values and where in them something goes"
+)]
 pub enum Mutation {
-    Set {
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
-    Clear {
-        key: Vec<u8>,
-    },
-    ClearRange {
-        range: KeyRange,
-    },
+    /// The key has this value.
+    Set { key: Vec<u8>, value: Vec<u8> },
+    /// The key is gone.
+    Clear { key: Vec<u8> },
+    /// All keys of the range are gone.
+    ClearRange { range: KeyRange },
     /// Computed from the value at commit.
     Atomic {
         operation: AtomicOperation,
@@ -37,6 +37,7 @@ pub enum Mutation {
     },
 }
 
+/// Length of a versionstamp.
 pub const VERSIONSTAMP_BYTES: usize = 10;
 
 /// What a transaction that committed at `version` is known by: the version, big-endian, and its position among the

@@ -18,14 +18,17 @@ pub struct OptimisticTransaction {
 }
 
 impl OptimisticTransaction {
+    /// The version of its snapshot.
     pub fn read_version(&self) -> Version {
         self.attempt.read_version
     }
 
+    /// The time when it began, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.now_micros
     }
 
+    /// The value at `key`: its own, or the snapshot's. A later change of it by somebody else is a conflict.
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         match self.get_row(key)? {
             RowValue::Stored(row) => Some(row.value().to_vec()),
@@ -54,6 +57,7 @@ impl OptimisticTransaction {
         }
     }
 
+    /// Gives `key` this value.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let key = self.full_key(key);
         self.attempt.writes.insert(key, Write::plain(Some(value.to_vec())));
@@ -91,6 +95,7 @@ impl OptimisticTransaction {
         !self.attempt.writes.is_empty()
     }
 
+    /// Removes `key`.
     pub fn clear(&mut self, key: &[u8]) {
         let key = self.full_key(key);
         self.attempt.writes.insert(key, Write::plain(None));

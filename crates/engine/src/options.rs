@@ -16,6 +16,7 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// As settings spell it.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Always => "always",
@@ -24,6 +25,7 @@ impl Durability {
         }
     }
 
+    /// The inverse of [`Durability::name`].
     pub fn parse(name: &str) -> Option<Durability> {
         [Durability::Always, Durability::Interval, Durability::None]
             .into_iter()
@@ -31,6 +33,7 @@ impl Durability {
     }
 }
 
+/// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Room in the log, and as much beside it for a checkpoint, that only transactions may use which make the database
@@ -56,7 +59,11 @@ impl Default for EngineOptions {
 /// How far opening has come.
 #[derive(Clone, Copy, Debug)]
 pub enum OpenProgress {
+    /// So many rows of the checkpoint are read.
+    #[expect(missing_docs, reason = "how many")]
     Checkpoint { rows: u64 },
+    /// So much of the log is replayed.
+    #[expect(missing_docs, reason = "so far, and in all")]
     Log { bytes: u64, bytes_total: u64 },
 }
 
@@ -69,10 +76,13 @@ impl From<ReplayProgress> for OpenProgress {
     }
 }
 
+/// Why a partition could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The log could not be opened.
     #[error("{0}")]
     Log(LogError),
+    /// The store could not be opened.
     #[error("{0}")]
     Store(#[from] StoreOpenError),
 }

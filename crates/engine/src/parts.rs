@@ -9,8 +9,11 @@ use quartet_log::{FileLogOpener, FileLogOptions, LogOpener};
 pub struct Parts {
     /// Where checkpoints are.
     pub disk: Arc<dyn Disk>,
+    /// Opens the log.
     pub log: Box<dyn LogOpener>,
+    /// Where versions come from.
     pub clock: Arc<dyn Clock>,
+    /// Time that passes, threads, randomness.
     pub runtime: Arc<dyn Runtime>,
 }
 

@@ -20,6 +20,7 @@ pub struct Reader {
     pub durable: Version,
     /// What an answer that rests on everything depends on; zero if everything is durable.
     pub hold: Hold,
+    /// The time when it began, in microseconds since the Unix epoch.
     pub now_micros: u64,
 }
 
@@ -70,6 +71,7 @@ impl Readable {
 /// The value of a row, where it lies. Holding it holds the row, but no snapshot.
 #[derive(Clone)]
 pub enum RowValue {
+    /// What the store has.
     Stored(Row),
     /// What a transaction has written itself, so far.
     Written(Vec<u8>),
@@ -96,6 +98,7 @@ impl Reader {
         self.snapshot.has_failed()
     }
 
+    /// The value at `key`.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.get_row(key).map(|value| value.to_vec())
     }
@@ -129,12 +132,14 @@ impl Reader {
 }
 
 impl Engine {
+    /// See [`Home::reader`].
     pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
         Ok(self.home_in_time()?.reader(space))
     }
 }
 
 impl Home<'_> {
+    /// One space at the latest commit.
     pub fn reader(&mut self, space: Space) -> Reader {
         let now_micros = self.now_micros();
         let durable = self.durable();

@@ -10,13 +10,16 @@ pub const SPACE_BYTES: usize = 3;
 /// The prefix below which a transaction reads and writes, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
+    /// Whose it is.
     pub database: DatabaseId,
+    /// Which layer's part.
     pub layer: LayerId,
     /// When writes of this logical database are acknowledged.
     pub durability: Durability,
 }
 
 impl Space {
+    /// What each key in the store begins with.
     pub fn prefix(self) -> [u8; SPACE_BYTES] {
         let [high, low] = self.database.0.to_be_bytes();
         [high, low, self.layer as u8]

@@ -5,15 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 /// Counters for `INFO` and metrics. All count from the start of the process.
 #[derive(Default)]
 pub struct Statistics {
+    /// Transactions executed, those that only read included.
     pub transactions: AtomicU64,
+    /// Epochs appended to the log.
     pub epochs: AtomicU64,
+    /// Bytes of the payloads of these epochs.
     pub epoch_bytes: AtomicU64,
+    /// Syncs of the log.
     pub syncs: AtomicU64,
+    /// Checkpoints written.
     pub checkpoints: AtomicU64,
+    /// A checkpoint is being written.
     pub checkpoint_running: AtomicBool,
+    /// Version of the newest checkpoint.
     pub checkpoint_last_version: AtomicU64,
     /// The last attempt at one failed; the log still holds everything.
     pub checkpoint_failed: AtomicBool,
+    /// Checkpoints that failed.
     pub checkpoints_failed: AtomicU64,
     /// Optimistic attempts and interactive commits that were refused.
     pub conflicts: AtomicU64,

@@ -36,6 +36,7 @@ impl AsRef<[u8]> for ValueOf {
 /// Never given out twice in a space's life: the transaction's version and a counter within it. Sorts by age.
 pub type UniqueId = [u8; 10];
 
+/// A transaction at the latest state. Keys are relative to its space.
 pub struct Transaction<'h> {
     state: &'h mut HomeState,
     space: Space,
@@ -153,6 +154,7 @@ impl<'h> Transaction<'h> {
         self.set_row(row)
     }
 
+    /// Gives `key` this value. Returns the row it replaced.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Row> {
         self.set_parts(key, &[value])
     }
@@ -286,6 +288,7 @@ impl<'h> Transaction<'h> {
         self.state.watches.add_point([&self.prefix, key].concat(), callback)
     }
 
+    /// Ends a watch.
     pub fn unwatch(&mut self, id: WatchId) {
         self.state.watches.remove(id);
     }

@@ -11,6 +11,8 @@
 //! No input panics, and nothing is allocated by a length that a peer announced. No I/O, no knowledge of any command.
 //!
 //! Follows <https://upstash.com/docs/redis/features/restapi> and what `@upstash/redis` 1.38 sends and reads.
+
+#![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod event;

@@ -11,8 +11,10 @@ use quartet_wire_resp::value::{Item, Reader};
 /// How strings in results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
+    /// As they are.
     #[default]
     Text,
+    /// In Base64, if the client asked for it.
     Base64,
 }
 
@@ -21,6 +23,7 @@ pub enum Encoding {
 pub struct Written {
     /// Bytes of the replies that are done with.
     pub consumed: usize,
+    /// The result is an error.
     pub is_error: bool,
 }
 

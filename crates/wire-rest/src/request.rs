@@ -18,21 +18,27 @@ pub struct Commands {
 /// The request cannot be read. The text is the error for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// The body of a command.
     #[error("ERR failed to parse command: a JSON array with the command's name and arguments is expected")]
     Command,
+    /// The body of several commands.
     #[error("ERR failed to parse the request: a JSON array of commands, each an array itself, is expected")]
     Commands,
+    /// A command without a name.
     #[error("ERR empty command")]
     Empty,
+    /// The path.
     #[error("ERR failed to parse the path: malformed percent-encoding")]
     Path,
 }
 
 impl Commands {
+    /// How many requests there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
+    /// There is no request.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
