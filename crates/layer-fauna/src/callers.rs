@@ -63,7 +63,13 @@ impl Fauna {
         at: Option<Timestamp>,
     ) -> Result<Evaluation<'v>> {
         let schema = self.schema(&mut view, caller.database);
-        let mut evaluation = Evaluation::new(self, view, schema, Authorization::of(Rights::Client));
+        let mut evaluation = Evaluation::new(
+            crate::functions::BODIES,
+            self,
+            view,
+            schema,
+            Authorization::of(Rights::Client),
+        );
         evaluation.patience = patience;
         (evaluation.at, evaluation.present) = (at, at);
         let authorization = self.authorization(&mut evaluation, caller)?;

@@ -15,12 +15,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result};
-use crate::evaluation::{Evaluation, wrong_type};
-use crate::functions::Kind;
+use crate::evaluation::Evaluation;
 use crate::permitted::Readable;
 use crate::ranges::Range;
 use crate::sets::{CHUNK_MAX, Element, as_set, part};
+use crate::signature::Kind;
 use crate::value::{Set, Value};
 
 /// Elements of the source of a join.

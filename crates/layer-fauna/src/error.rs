@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::value::{Native, Ref};
+use crate::value::{Native, Ref, Value};
 
 /// One step of the path from the root of a query to a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,6 +264,11 @@ impl Errors {
     pub fn is_only(&self, codes: &[Code]) -> bool {
         self.0.iter().all(|error| codes.contains(&error.code))
     }
+}
+
+/// A value of another type than was expected.
+pub fn wrong_type(expected: &str, value: &Value) -> Errors {
+    Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))
 }
 
 /// Adds to the errors of a result the part in which they arose.

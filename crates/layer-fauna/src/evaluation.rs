@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crate::api_version::ApiVersion;
 use crate::authorization::Authorization;
-use crate::error::{Code, Error, Errors, Result, Within};
+use crate::error::{Code, Error, Errors, Result, Within, wrong_type};
 use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Select};
-use crate::functions::{Body, Function, Kind, refs, select};
+use crate::functions::{refs, select};
 use crate::patience::Patience;
 use crate::rows::View;
 use crate::schema::Schema;
 use crate::service::Fauna;
+use crate::signature::{Kind, SIGNATURES};
 use crate::value::{Closure, Native, Timestamp, Value};
 
 /// Expressions within each other while they are evaluated, through calls of functions too.
@@ -43,6 +44,8 @@ pub struct Cost {
 }
 
 pub struct Evaluation<'a> {
+    /// Who does each function, by its place in the table of signatures.
+    bodies: &'static [(&'static str, Body)],
     pub fauna: &'a Fauna,
     pub view: View<'a>,
     pub schema: Arc<Schema>,
@@ -72,6 +75,9 @@ pub struct Evaluation<'a> {
     depth: usize,
     calls: usize,
 }
+
+/// Who does a function.
+pub type Body = fn(&mut Evaluation<'_>, &Arguments) -> Result<Value>;
 
 /// The arguments of a function, checked against its declaration. Absent optional ones are `None`.
 pub struct Arguments(pub Vec<Option<Value>>);
@@ -119,9 +125,16 @@ impl Arguments {
 }
 
 impl<'a> Evaluation<'a> {
-    pub fn new(fauna: &'a Fauna, view: View<'a>, schema: Arc<Schema>, authorization: Authorization) -> Evaluation<'a> {
+    pub fn new(
+        bodies: &'static [(&'static str, Body)],
+        fauna: &'a Fauna,
+        view: View<'a>,
+        schema: Arc<Schema>,
+        authorization: Authorization,
+    ) -> Evaluation<'a> {
         let now_micros = view.now_micros();
         Evaluation {
+            bodies,
             fauna,
             view,
             schema,
@@ -176,7 +189,7 @@ impl<'a> Evaluation<'a> {
             Expression::OwnRef(collection) => refs::own(self, collection),
             Expression::Select(parts) => self.select(parts),
             Expression::Junction(and, parts) => self.junction(*and, parts),
-            Expression::Call(function, arguments) => self.call(function, arguments),
+            Expression::Call(function, arguments) => self.call(*function, arguments),
         }
     }
 
@@ -407,8 +420,9 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(and))
     }
 
-    fn call(&mut self, function: &'static Function, arguments: &[Option<Expression>]) -> Result<Value> {
+    fn call(&mut self, function: usize, arguments: &[Option<Expression>]) -> Result<Value> {
         self.step(1)?;
+        let (function, body) = (&SIGNATURES[function], self.bodies[function].1);
         if function.effect > self.allowed {
             let effect = if function.effect == Effect::Write {
                 "write"
@@ -429,10 +443,7 @@ impl<'a> Evaluation<'a> {
             };
             values.push(value.within(parameter.key)?);
         }
-        match function.body {
-            Body::Strict(body) => body(self, &Arguments(values)),
-            Body::Form(_) => unreachable!("forms have expressions of their own"),
-        }
+        body(self, &Arguments(values))
     }
 }
 
@@ -471,10 +482,6 @@ fn check(kind: Kind, value: Value) -> Result<Value> {
         single if kind.takes(single) => Ok(value),
         single => Err(kind.wrong(single)),
     }
-}
-
-pub fn wrong_type(expected: &str, value: &Value) -> Errors {
-    Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))
 }
 
 fn too_large() -> Errors {

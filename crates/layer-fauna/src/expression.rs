@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::api_version::ApiVersion;
 use crate::error::Step;
-use crate::functions::Function;
 use crate::json::Json;
 use crate::value::{Ref, Value};
 
@@ -27,8 +26,8 @@ pub enum Expression {
     Select(Box<Select>),
     /// `and` if true, else `or`.
     Junction(bool, Vec<Expression>),
-    /// A function of the table; absent optional arguments are `None`.
-    Call(&'static Function, Vec<Option<Expression>>),
+    /// A function by its place in the table of signatures; absent optional arguments are `None`.
+    Call(usize, Vec<Option<Expression>>),
 }
 
 #[derive(Debug)]

@@ -17,7 +17,8 @@
 //! | `references`     | refs out of JSON                                                  |
 //! | `service`        | one request: which transaction, what reply                        |
 //! | `callers`        | who asks, and what for                                            |
-//! | `functions/`     | the one table of functions, and the functions by family           |
+//! | `signature`      | the one table of functions                                        |
+//! | `functions/`     | who does them, by family                                          |
 //! | `definitions`    | schema objects: databases, collections, indexes, keys, roles …    |
 //! | `documents`      | versions of documents                                             |
 //! | `contents`       | their fields, decoded when somebody looks                         |
@@ -70,6 +71,7 @@ mod schema;
 mod secrets;
 mod service;
 mod sets;
+mod signature;
 mod streams;
 mod sweep;
 mod time;

@@ -113,7 +113,13 @@ impl Fauna {
             view.writing().clear(&build.key);
             return Ok(());
         };
-        let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
+        let mut evaluation = Evaluation::new(
+            crate::functions::BODIES,
+            self,
+            view,
+            schema.clone(),
+            Authorization::of(Rights::Admin),
+        );
         let places = covered_documents(&mut evaluation, &index, &build.done, DOCUMENTS_AT_ONCE);
         for place in &places {
             evaluation.index_document(&index, place)?;

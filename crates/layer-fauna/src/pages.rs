@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use crate::api_version::ApiVersion;
 use crate::documents::{Version, difference};
+use crate::error::wrong_type;
 use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Evaluation, wrong_type};
+use crate::evaluation::Evaluation;
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::order;
 use crate::permitted::Readable;

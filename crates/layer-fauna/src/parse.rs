@@ -11,9 +11,9 @@ use base64::Engine as _;
 use crate::api_version::ApiVersion;
 use crate::error::{Code, Error, Errors, Result, Step};
 use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Query, Select};
-use crate::functions::{self, Body, Form, Function, Kind};
 use crate::json::Json;
 use crate::references::{self, Written};
+use crate::signature::{self, Form, Kind, SIGNATURES, Signature};
 use crate::time::{Date, Time};
 use crate::value::Value;
 
@@ -154,13 +154,14 @@ impl Parser {
     }
 
     fn call(&mut self, json: &Json, fields: &[(Arc<str>, Json)]) -> Expression {
-        let Some(function) = functions::find(fields, self.version) else {
+        let Some(function) = signature::find(fields, self.version) else {
             return self.refuse_form(fields);
         };
-        self.effect = self.effect.max(function.maximal_effect());
-        match function.body {
-            Body::Form(form) => self.form(form, function, json),
-            Body::Strict(_) => Expression::Call(function, self.arguments(function, json)),
+        let signature = &SIGNATURES[function];
+        self.effect = self.effect.max(signature.maximal_effect());
+        match signature.form {
+            Some(form) => self.form(form, signature, json),
+            None => Expression::Call(function, self.arguments(signature, json)),
         }
     }
 
@@ -173,10 +174,10 @@ impl Parser {
     }
 
     /// Parsed until one is refused.
-    fn arguments(&mut self, function: &'static Function, json: &Json) -> Vec<Option<Expression>> {
+    fn arguments(&mut self, signature: &'static Signature, json: &Json) -> Vec<Option<Expression>> {
         let before = self.errors.len();
-        let mut arguments = Vec::with_capacity(function.parameters.len());
-        for parameter in function.parameters {
+        let mut arguments = Vec::with_capacity(signature.parameters.len());
+        for parameter in signature.parameters {
             arguments.push(
                 json.field(parameter.key)
                     .map(|argument| self.key(parameter.key, |parser| parser.argument(argument, parameter.kind))),
@@ -216,8 +217,8 @@ impl Parser {
         }
     }
 
-    fn form(&mut self, form: Form, function: &'static Function, json: &Json) -> Expression {
-        let key = function.parameters[0].key;
+    fn form(&mut self, form: Form, signature: &'static Signature, json: &Json) -> Expression {
+        let key = signature.parameters[0].key;
         let operand = json.field(key).unwrap_or(&Json::Null);
         match form {
             Form::Let => self.let_form(operand, json.field("in").unwrap_or(&Json::Null)),
@@ -229,14 +230,6 @@ impl Parser {
             Form::Quote => self.key(key, |parser| parser.data(operand)),
             Form::Object => self.object(operand),
             Form::Select => self.select(json, key),
-            Form::And | Form::Or if self.version < ApiVersion::V3 => {
-                let strict = if form == Form::And {
-                    &functions::STRICT_AND
-                } else {
-                    &functions::STRICT_OR
-                };
-                Expression::Call(strict, self.arguments(strict, json))
-            }
             Form::And | Form::Or => self.key(key, |parser| parser.junction(form == Form::And, operand)),
         }
     }
@@ -513,15 +506,15 @@ impl Parser {
     /// A set that was shown or stored: its parts are data, its lambdas bare.
     fn stored_set(&mut self, operand: &Json) -> Expression {
         let function = match operand {
-            Json::Object(fields) => functions::find(fields, self.version),
+            Json::Object(fields) => signature::find(fields, self.version),
             _ => None,
         };
-        let Some(function) = function.filter(|function| is_set_form(function)) else {
+        let Some(function) = function.filter(|&function| is_set_form(&SIGNATURES[function])) else {
             return self.refuse("Invalid set.");
         };
         let before = self.errors.len();
         let mut arguments = Vec::new();
-        for parameter in function.parameters {
+        for parameter in SIGNATURES[function].parameters {
             let argument = operand.field(parameter.key).map(|argument| {
                 self.key(parameter.key, |parser| match parameter.kind {
                     Kind::Lambda | Kind::LambdaOrAny if !is_ref_escape(argument) => parser.stored_lambda(argument),
@@ -585,7 +578,7 @@ fn is_ref_escape(json: &Json) -> bool {
 }
 
 /// The functions that a `@set` is written with.
-fn is_set_form(function: &Function) -> bool {
+fn is_set_form(signature: &Signature) -> bool {
     let names = [
         "match",
         "singleton",
@@ -600,7 +593,7 @@ fn is_set_form(function: &Function) -> bool {
         "join",
         "filter",
     ];
-    names.contains(&function.parameters[0].key)
+    names.contains(&signature.parameters[0].key)
 }
 
 fn is_escape(key: &str) -> bool {

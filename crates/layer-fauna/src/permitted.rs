@@ -9,8 +9,9 @@
 use std::sync::Arc;
 
 use crate::authorization::Rights;
+use crate::error::wrong_type;
 use crate::error::{Errors, Result};
-use crate::evaluation::{Evaluation, wrong_type};
+use crate::evaluation::Evaluation;
 use crate::sets::{as_set, part};
 use crate::value::{Ref, Set, Target, Value};
 

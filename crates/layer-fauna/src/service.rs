@@ -28,6 +28,7 @@ use crate::render;
 use crate::rows::{self, DatabaseNumber, Moment, View};
 use crate::schema::Schema;
 use crate::secrets;
+use crate::signature::SIGNATURES;
 use crate::streams::is_stream;
 use crate::sweep::Walk;
 use crate::value::{Timestamp, Value};
@@ -589,7 +590,7 @@ fn is_new(value: &Value) -> bool {
 
 /// The query deletes a document: what makes room, or leaves little behind.
 fn is_deletion(root: &crate::expression::Expression) -> bool {
-    matches!(root, crate::expression::Expression::Call(function, _) if function.parameters[0].key == "delete")
+    matches!(root, crate::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
 }
 
 pub fn parse_body(body: &[u8]) -> Result<json::Json> {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use crate::codec;
 use crate::documents::{Place, native_of};
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result};
-use crate::evaluation::{Evaluation, wrong_type};
+use crate::evaluation::Evaluation;
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::pages::no_history;
 use crate::permitted::Readable;

@@ -12,8 +12,9 @@ use quartet_engine::{Busy, Hold, Home, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
 use crate::documents::{Place, Version, difference, native_of};
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result};
-use crate::evaluation::{Evaluation, wrong_type};
+use crate::evaluation::Evaluation;
 use crate::expression::Effect;
 use crate::headers::{self, RequestHeaders};
 use crate::indexes::{self, entries_prefix, former_prefix};

@@ -67,7 +67,13 @@ impl Fauna {
         let mut view = View::Reader(&moment);
         let database = DatabaseNumber(walk.database);
         let schema = self.schema(&mut view, database);
-        let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
+        let mut evaluation = Evaluation::new(
+            crate::functions::BODIES,
+            self,
+            view,
+            schema.clone(),
+            Authorization::of(Rights::Admin),
+        );
         let found = look(&mut evaluation, &mut walk);
         drop(evaluation);
         if found.is_empty() || moment.reader.is_unreadable() {
@@ -88,7 +94,13 @@ impl Fauna {
     ) -> Result<()> {
         let mut view = View::Transaction(transaction);
         let schema = self.schema(&mut view, database);
-        let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
+        let mut evaluation = Evaluation::new(
+            crate::functions::BODIES,
+            self,
+            view,
+            schema.clone(),
+            Authorization::of(Rights::Admin),
+        );
         for &(collection, id) in &found.expired {
             if let Some(place) = place(&schema, collection, id) {
                 evaluation.end_if_expired(&place)?;

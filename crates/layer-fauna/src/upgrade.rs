@@ -82,7 +82,13 @@ impl Fauna {
     ) -> Result<()> {
         let mut view = View::Transaction(transaction);
         let schema = self.schema(&mut view, database);
-        let mut evaluation = Evaluation::new(self, view, schema.clone(), Authorization::of(Rights::Admin));
+        let mut evaluation = Evaluation::new(
+            crate::functions::BODIES,
+            self,
+            view,
+            schema.clone(),
+            Authorization::of(Rights::Admin),
+        );
         for &(collection, id) in documents {
             // What has lost its name is no longer shown.
             let Some(reference) = reference(&schema, collection, id) else {

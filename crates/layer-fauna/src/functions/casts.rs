@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::is_set as stands_for_set;
 use super::numerals;
 use super::times;
 use crate::api_version::ApiVersion;
+use crate::error::wrong_type;
 use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::number::java_double;
 use crate::render::hyphenated;
+use crate::signature::is_set as stands_for_set;
 use crate::value::{Document, Fields, Native, Target, Value};
 
 fn cannot(value: &Value, to: &str) -> Errors {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use super::casts::fields_of;
 use super::numbers;
 use super::reads::exists_in;
-use super::{Kind, is_set};
+use crate::error::wrong_type;
 use crate::error::{Errors, Result, Step, Within};
-use crate::evaluation::{Arguments, Evaluation, collect, wrong_type};
+use crate::evaluation::{Arguments, Evaluation, collect};
 use crate::expression::Effect;
 use crate::order;
 use crate::sets::as_set;
+use crate::signature::{Kind, is_set};
 use crate::value::{Fields, Items, Origin, Page, Set, Value};
 
 /// The elements of an array or of a page's data.

@@ -4,8 +4,9 @@ use std::str::Chars;
 
 use super::casts::text_of;
 use crate::api_version::ApiVersion;
+use crate::error::wrong_type;
 use crate::error::{Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::number::java_double;
 use crate::time::{Date, Time};
 use crate::value::Value;

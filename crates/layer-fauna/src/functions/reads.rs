@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::refs::named_or_ref;
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result, Step, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::expression::Effect;
 use crate::pages::{Cursor, Request, cursor_of, no_history};
 use crate::permitted::Readable;

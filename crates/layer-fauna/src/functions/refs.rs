@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::references::{member, scope_of_database};
 use crate::value::{Native, Ref, Target, Value};
 

@@ -2,8 +2,9 @@
 
 use super::strings;
 use crate::api_version::ApiVersion;
+use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result, Within};
-use crate::evaluation::{Arguments, Evaluation, wrong_type};
+use crate::evaluation::{Arguments, Evaluation};
 use crate::value::{Fields, Native, Ref, Set, Target, Value};
 
 /// A path is a string, an integer, or an array of them.
