@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use crate::credentials::{credentials_of, token_fields};
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::expression::{Effect, Parameters};
-use crate::functions::authentication::{credentials_of, token_fields};
 use crate::schema::{Grant, Membership, Role};
 use crate::value::{Closure, Native, Ref, Target, Value};
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use crate::authorization::{Authorization, Rights};
+use crate::credentials::token_fields;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
-use crate::functions::authentication::token_fields;
 use crate::jwt::{self, Token};
 use crate::parse;
 use crate::patience::Patience;
@@ -17,6 +17,7 @@ use crate::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::schema::{AccessProvider, Schema};
 use crate::secrets::{self, Claim};
 use crate::service::Fauna;
+use crate::surroundings::Surroundings;
 use crate::value::{Native, Ref, Target, Timestamp, Value};
 
 /// Who asks, as far as the secret alone tells.
@@ -51,6 +52,44 @@ pub fn database_named_by(secret: &str) -> Option<u16> {
 
 fn databases_of(token: &Token) -> Option<(Option<u16>, u64)> {
     secrets::databases_of(&token.audience(secrets::AUDIENCE_PREFIX)?)
+}
+
+impl Surroundings for Fauna {
+    fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
+        Fauna::schema(self, view, database)
+    }
+
+    fn elsewhere(&self) -> Option<u16> {
+        Fauna::elsewhere(self)
+    }
+
+    fn random(&self) -> [u8; 20] {
+        Fauna::random(self)
+    }
+
+    fn new_id(&self, now_micros: u64) -> u64 {
+        Fauna::new_id(self, now_micros)
+    }
+
+    fn now_micros(&self) -> u64 {
+        self.engine.now_micros()
+    }
+
+    fn work_is_left(&self) {
+        Fauna::work_is_left(self);
+    }
+
+    fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool {
+        Fauna::keys_are_ready(self, view, secret)
+    }
+
+    fn make_keys_ready(&self, view: &mut View<'_>, secret: &str) {
+        Fauna::make_keys_ready(self, view, secret);
+    }
+
+    fn database_of(&self, view: &mut View<'_>, secret: &str) -> Option<DatabaseNumber> {
+        Some(self.authenticate(view, secret).ok()?.database)
+    }
 }
 
 impl Fauna {

@@ -19,9 +19,11 @@ use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::permitted::Readable;
+use crate::permitted::part;
 use crate::ranges::Range;
-use crate::sets::{CHUNK_MAX, Element, as_set, part};
+use crate::sets::{CHUNK_MAX, Element};
 use crate::signature::Kind;
+use crate::value::as_set;
 use crate::value::{Set, Value};
 
 /// Elements of the source of a join.

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use crate::authorization::{CHANGE_PASSWORD, Rights};
 use crate::codec::{self, Names, storable};
-use crate::documents::{Place, Version, merge};
-use crate::error::{Code, Errors, Failure, Result, Step, Within};
+use crate::credentials::credentials_key;
+use crate::documents::{Place, Version, merge, shown, shown_new};
+use crate::error::{Code, Errors, Failure, Result, Step, Within, check};
 use crate::evaluation::Evaluation;
 use crate::expression::{Effect, Parameters};
-use crate::functions::writes::{check, shown, shown_new};
-use crate::maintenance::covered_documents;
+use crate::indexes::{covered_documents, note_form};
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::secrets::{self, Secret};
-use crate::upgrade::note_form;
 use crate::value::{Fields, Native, Ref, Target, Timestamp, Value};
 
 /// Indexes over at most so many documents are built in the transaction that makes them.
@@ -592,7 +591,7 @@ fn create_at(
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;
-            let audience = secrets::audience(evaluation.fauna.elsewhere(), place.database().0);
+            let audience = secrets::audience(evaluation.surroundings.elsewhere(), place.database().0);
             (fields.with("audience", Value::string(audience)), None)
         }
     };
@@ -612,7 +611,7 @@ fn schema_changed(evaluation: &mut Evaluation<'_>, native: Native, database: Dat
     let transaction = evaluation.view.writing();
     transaction.set_stamped(&key.0, &[], vec![0xff; 8], vec![rows::stamp(0)]);
     if database == evaluation.schema.database() {
-        evaluation.schema = evaluation.fauna.schema(&mut evaluation.view, database);
+        evaluation.schema = evaluation.surroundings.schema(&mut evaluation.view, database);
     }
 }
 
@@ -656,7 +655,11 @@ fn take_issuer(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) 
 type StoredAndShown = (Fields, Option<Fields>);
 
 fn with_key_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
-    let secret = Secret::key(evaluation.fauna.elsewhere(), place.id, &evaluation.fauna.random());
+    let secret = Secret::key(
+        evaluation.surroundings.elsewhere(),
+        place.id,
+        &evaluation.surroundings.random(),
+    );
     register_key(evaluation, place, &fields, &secret.hash())?;
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
@@ -720,10 +723,10 @@ fn check_instance(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<()
 fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
     check_instance(evaluation, &fields)?;
     let secret = Secret::token(
-        evaluation.fauna.elsewhere(),
+        evaluation.surroundings.elsewhere(),
         place.id,
         place.database().0,
-        &evaluation.fauna.random(),
+        &evaluation.surroundings.random(),
     );
     let row = [&place.database().0.to_be_bytes()[..], &secret.hash()].concat();
     evaluation
@@ -733,13 +736,6 @@ fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fie
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
     Ok((stored, Some(shown)))
-}
-
-/// The row that leads from a document to its credentials.
-pub fn credentials_key(place: &Place) -> Key {
-    Key::of(place.database(), b'C')
-        .number(place.collection)
-        .number(place.id)
 }
 
 /// A document has one password.
@@ -854,7 +850,7 @@ fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -
     } else {
         let key = Key::global(b'B').number(place.database().0).number(place.id);
         evaluation.view.writing().set(&key.0, &[]);
-        evaluation.fauna.work_is_left();
+        evaluation.surroundings.work_is_left();
     }
     Ok(fields)
 }
@@ -1164,7 +1160,7 @@ fn forget_database(evaluation: &mut Evaluation<'_>, database: DatabaseNumber) {
 fn clear_later(evaluation: &mut Evaluation<'_>, prefix: &Key) {
     let key = Key::global(b'X').bytes(&prefix.0);
     evaluation.view.writing().set(&key.0, &[]);
-    evaluation.fauna.work_is_left();
+    evaluation.surroundings.work_is_left();
 }
 
 pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> Result<Value> {
@@ -1185,7 +1181,9 @@ pub fn move_database(evaluation: &mut Evaluation<'_>, from: &Ref, to: &Ref) -> R
         above = parent.map(|row| rows::number_at(&row, 0)).filter(|number| *number != 0);
     }
     evaluation.permit("delete", &Ref::named(Native::Databases, from.id()), &[])?;
-    let schema = evaluation.fauna.schema(&mut evaluation.view, DatabaseNumber(target.id));
+    let schema = evaluation
+        .surroundings
+        .schema(&mut evaluation.view, DatabaseNumber(target.id));
     let moved = Place {
         schema,
         collection: Native::Databases as u64,

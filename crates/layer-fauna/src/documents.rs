@@ -14,7 +14,7 @@ use crate::evaluation::Evaluation;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::schema::{self, Schema};
 use crate::time::Time;
-use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
+use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value, native_of};
 
 /// Every collection keeps this much history, so that what just happened can be read and rewritten.
 pub const HISTORY_MICROS_MIN: u64 = 15 * 60 * 1_000_000;
@@ -61,11 +61,6 @@ impl Place {
     }
 }
 
-/// The built-in collection of that number.
-pub fn native_of(collection: u64) -> Option<Native> {
-    Native::ALL.into_iter().find(|native| *native as u64 == collection)
-}
-
 impl Evaluation<'_> {
     /// The schema of the database that a scope leads to.
     pub fn schema_in(&mut self, scope: &[Arc<str>]) -> Result<Arc<Schema>> {
@@ -73,7 +68,7 @@ impl Evaluation<'_> {
         for name in scope {
             let number = self.number_of(&schema, Native::Databases, name);
             let number = number.ok_or_else(|| Errors::invalid_ref("database", name))?;
-            schema = self.fauna.schema(&mut self.view, DatabaseNumber(number));
+            schema = self.surroundings.schema(&mut self.view, DatabaseNumber(number));
         }
         Ok(schema)
     }
@@ -84,7 +79,7 @@ impl Evaluation<'_> {
         while database != self.schema.database() {
             let row = self.view.get_latest(&Key::global(b'R').number(database.0).0)?;
             let parent = DatabaseNumber(rows::number_at(&row, 0));
-            let schema = self.fauna.schema(&mut self.view, parent);
+            let schema = self.surroundings.schema(&mut self.view, parent);
             names.push(codec::Names::name(schema.as_ref(), Native::Databases, database.0)?);
             database = parent;
         }
@@ -348,7 +343,7 @@ impl Evaluation<'_> {
 
     /// An id that no document of this server has, rising with time.
     pub fn new_id(&mut self) -> u64 {
-        self.fauna.new_id(self.now_micros)
+        self.surroundings.new_id(self.now_micros)
     }
 
     /// The live version that writes see, whatever time is read at.
@@ -472,4 +467,35 @@ pub fn difference(old: &Fields, new: &Fields) -> Fields {
     let removed = old.entries.iter().filter(|(key, _)| new.get(key).is_none());
     entries.extend(removed.map(|(key, _)| (key.clone(), Value::Null)));
     Fields::new(entries)
+}
+
+/// A document as the reply to a write shows it.
+pub fn shown(reference: &Ref, ts: Timestamp, fields: Arc<Fields>) -> Value {
+    Value::Document(Arc::new(Document {
+        reference: reference.clone(),
+        ts,
+        contents: fields.into(),
+        is_new: false,
+    }))
+}
+
+/// A document as the reply to its creation shows it.
+pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
+    Value::Document(Arc::new(Document {
+        reference: reference.clone(),
+        ts: Timestamp::PENDING,
+        contents: fields.into(),
+        is_new: true,
+    }))
+}
+
+/// The ref of a document by numbers; nothing if its collection is gone.
+pub fn reference(schema: &Arc<Schema>, collection: u64, id: u64) -> Option<Ref> {
+    use crate::codec::Names;
+    let target = match native_of(collection) {
+        Some(native) if native.has_names() => Target::Named(native, schema.name(native, id)?),
+        Some(native) => Target::Numbered(native, id as i64),
+        None => Target::Document(schema.collection_of(collection)?.name.clone(), id as i64),
+    };
+    Some(Ref::new(target))
 }

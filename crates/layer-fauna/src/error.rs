@@ -266,6 +266,19 @@ impl Errors {
     }
 }
 
+/// Nothing may be wrong with what is to be written.
+pub fn check(failures: Vec<Failure>) -> Result<()> {
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Errors::validation(failures)),
+    }
+}
+
+/// Of some sets there is no history.
+pub fn no_history() -> Errors {
+    Errors::argument("Set does not support events history.")
+}
+
 /// A value of another type than was expected.
 pub fn wrong_type(expected: &str, value: &Value) -> Errors {
     Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))

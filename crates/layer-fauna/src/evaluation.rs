@@ -8,13 +8,12 @@ use std::sync::Arc;
 use crate::api_version::ApiVersion;
 use crate::authorization::Authorization;
 use crate::error::{Code, Error, Errors, Result, Within, wrong_type};
-use crate::expression::{Binding, Effect, Expression, Lambda, Parameters, Select};
-use crate::functions::{refs, select};
+use crate::expression::{Binding, Effect, Expression, Lambda, Parameters};
 use crate::patience::Patience;
 use crate::rows::View;
 use crate::schema::Schema;
-use crate::service::Fauna;
 use crate::signature::{Kind, SIGNATURES};
+use crate::surroundings::Surroundings;
 use crate::value::{Closure, Native, Timestamp, Value};
 
 /// Expressions within each other while they are evaluated, through calls of functions too.
@@ -46,7 +45,7 @@ pub struct Cost {
 pub struct Evaluation<'a> {
     /// Who does each function, by its place in the table of signatures.
     bodies: &'static [(&'static str, Body)],
-    pub fauna: &'a Fauna,
+    pub surroundings: &'a dyn Surroundings,
     pub view: View<'a>,
     pub schema: Arc<Schema>,
     pub authorization: Authorization,
@@ -127,7 +126,7 @@ impl Arguments {
 impl<'a> Evaluation<'a> {
     pub fn new(
         bodies: &'static [(&'static str, Body)],
-        fauna: &'a Fauna,
+        surroundings: &'a dyn Surroundings,
         view: View<'a>,
         schema: Arc<Schema>,
         authorization: Authorization,
@@ -135,7 +134,7 @@ impl<'a> Evaluation<'a> {
         let now_micros = view.now_micros();
         Evaluation {
             bodies,
-            fauna,
+            surroundings,
             view,
             schema,
             authorization,
@@ -186,8 +185,8 @@ impl<'a> Evaluation<'a> {
             Expression::Do(parts) => self.do_all(parts),
             Expression::At(parts) => self.at_time(parts),
             Expression::Lambda(lambda, version) => Ok(self.close(lambda, *version)),
-            Expression::OwnRef(collection) => refs::own(self, collection),
-            Expression::Select(parts) => self.select(parts),
+            Expression::OwnRef(collection) => self.own_member(collection),
+            Expression::Select(parts) => self.selected(parts),
             Expression::Junction(and, parts) => self.junction(*and, parts),
             Expression::Call(function, arguments) => self.call(*function, arguments),
         }
@@ -375,33 +374,6 @@ impl<'a> Evaluation<'a> {
         }
         self.variables.extend_from_slice(given);
         Ok(())
-    }
-
-    /// A default is for what is not found at the path; what `from` fails with passes.
-    fn select(&mut self, parts: &Select) -> Result<Value> {
-        let path = self.evaluate(&parts.path).within(parts.key)?;
-        let from = self.evaluate(&parts.from).within("from")?;
-        let all = match &parts.all {
-            None => Value::Bool(parts.key != "select"),
-            Some(all) => self.evaluate(all).within("all")?,
-        };
-        let path = select::path(&path).within(parts.key)?;
-        let all = match all {
-            Value::Bool(all) => all,
-            other => return Err(wrong_type("Boolean", &other)).within("all"),
-        };
-        let early = match &parts.default {
-            Some(default) if parts.is_eager => Some(self.evaluate(default).within("default")?),
-            _ => None,
-        };
-        if all {
-            return select::select_all(self, &from, &path);
-        }
-        match (select::select(self, &from, &path)?, early, &parts.default) {
-            (Some(found), _, _) | (None, Some(found), _) => Ok(found),
-            (None, None, Some(default)) => self.evaluate(default).within("default"),
-            (None, None, None) => Err(select::not_found(&path)).within("from"),
-        }
     }
 
     fn junction(&mut self, and: bool, parts: &[Expression]) -> Result<Value> {

@@ -7,20 +7,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::Stamp;
+use quartet_engine::{OptimisticTransaction, Stamp};
 use sha2::{Digest, Sha256};
 
+use crate::casefold::casefold;
 use crate::codec::{self, Encoder};
 use crate::contents::Contents;
-use crate::documents::{Place, Version, expiry_micros};
+use crate::documents::{Place, Version, expiry_micros, reference};
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::expression::Effect;
-use crate::functions::strings;
 use crate::order::KeyWriter;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::schema::{Component, Extract, Index, Schema, Source};
-use crate::value::{Document, Fields, Timestamp, Value};
+use crate::value::{Document, Fields, Native, Timestamp, Value};
 
 /// Longer components are dropped.
 const COMPONENT_BYTES_MAX: u64 = 32_767;
@@ -151,7 +151,7 @@ impl Evaluation<'_> {
         if component.casefold {
             for value in &mut found {
                 if let Value::String(text) = value {
-                    *value = Value::string(strings::casefold(text));
+                    *value = Value::string(casefold(text));
                 }
             }
         }
@@ -531,4 +531,47 @@ fn flatten(value: &Value, found: &mut Vec<Value>) {
         }
         other => found.push(other.clone()),
     }
+}
+
+/// How entries are written, as the row says.
+pub const FORM: &[u8] = &[2];
+
+/// Says that entries are written as by this version.
+pub fn note_form(transaction: &mut OptimisticTransaction) {
+    transaction.set(&Key::global(b'F').0, FORM);
+}
+
+/// The documents that an index covers, after those that are done, by collection and id.
+pub fn covered_documents(evaluation: &mut Evaluation<'_>, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
+    let schema = evaluation.schema.clone();
+    let natives = Native::ALL.into_iter().map(|native| native as u64);
+    let users = schema.collections().map(|collection| collection.number);
+    let mut collections: Vec<u64> = natives.chain(users).filter(|number| index.covers(*number)).collect();
+    collections.sort_unstable();
+    let mut places = Vec::new();
+    for collection in collections {
+        let all = Key::of(schema.database(), b'D');
+        let prefix = all.clone().number(collection);
+        let after = match done.is_empty() {
+            true => Vec::new(),
+            false => all.bytes(done).byte(0).0,
+        };
+        let start = prefix.0.clone().max(after);
+        evaluation.view.scan(&start, &prefix.end(), false, &mut |key, _| {
+            if places.len() == limit {
+                return ControlFlow::Break(());
+            }
+            let id = rows::number_at(key, prefix.0.len());
+            if let Some(reference) = reference(&schema, collection, id) {
+                places.push(Place {
+                    schema: schema.clone(),
+                    collection,
+                    id,
+                    reference,
+                });
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    places
 }

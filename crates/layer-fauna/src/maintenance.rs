@@ -3,7 +3,6 @@
 //! Done a bounded piece at a time, each piece one transaction, so that requests run in between and a crash loses nothing: the
 //! rows that ask for the work go in the transaction that finishes it.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_engine::{Busy, OptimisticTransaction, RunError, Transaction};
@@ -12,10 +11,10 @@ use crate::authorization::{Authorization, Rights};
 use crate::documents::{Place, Version};
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
+use crate::indexes::covered_documents;
 use crate::rows::{self, DatabaseNumber, Key, View};
 use crate::schema::{Index, Schema};
 use crate::service::Fauna;
-use crate::sets::reference;
 use crate::value::{Native, Ref, Value};
 
 /// Documents that one piece of building an index covers.
@@ -133,41 +132,6 @@ impl Fauna {
             _ => activate(&mut evaluation, &schema, &index, &build.key),
         }
     }
-}
-
-/// The documents that an index covers, after those that are done, by collection and id.
-pub fn covered_documents(evaluation: &mut Evaluation<'_>, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
-    let schema = evaluation.schema.clone();
-    let natives = Native::ALL.into_iter().map(|native| native as u64);
-    let users = schema.collections().map(|collection| collection.number);
-    let mut collections: Vec<u64> = natives.chain(users).filter(|number| index.covers(*number)).collect();
-    collections.sort_unstable();
-    let mut places = Vec::new();
-    for collection in collections {
-        let all = Key::of(schema.database(), b'D');
-        let prefix = all.clone().number(collection);
-        let after = match done.is_empty() {
-            true => Vec::new(),
-            false => all.bytes(done).byte(0).0,
-        };
-        let start = prefix.0.clone().max(after);
-        evaluation.view.scan(&start, &prefix.end(), false, &mut |key, _| {
-            if places.len() == limit {
-                return ControlFlow::Break(());
-            }
-            let id = rows::number_at(key, prefix.0.len());
-            if let Some(reference) = reference(&schema, collection, id) {
-                places.push(Place {
-                    schema: schema.clone(),
-                    collection,
-                    id,
-                    reference,
-                });
-            }
-            ControlFlow::Continue(())
-        });
-    }
-    places
 }
 
 fn activate(evaluation: &mut Evaluation<'_>, schema: &Arc<Schema>, index: &Index, build_key: &[u8]) -> Result<()> {

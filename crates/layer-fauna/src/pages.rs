@@ -7,17 +7,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::api_version::ApiVersion;
+use crate::documents::reference;
 use crate::documents::{Version, difference};
 use crate::error::wrong_type;
-use crate::error::{Errors, Result, Within};
+use crate::error::{Errors, Result, Within, no_history};
 use crate::evaluation::Evaluation;
 use crate::indexes::{self, entries_prefix, former_prefix};
 use crate::order;
 use crate::permitted::Readable;
+use crate::ranges::Shape;
 use crate::ranges::{Range, document_key, edge_of};
 use crate::render;
 use crate::rows;
-use crate::sets::{Element, Shape, as_set, reference};
+use crate::sets::Element;
+use crate::value::as_set;
 use crate::value::{Fields, Items, Origin, Page, Ref, Set, Target, Timestamp, Value};
 
 const SIZE_DEFAULT: i64 = 64;
@@ -577,10 +580,6 @@ fn action_in(action: &'static str, version: ApiVersion) -> &'static str {
         (ApiVersion::V2_0, _) => "create",
         (_, action) => action,
     }
-}
-
-pub fn no_history() -> Errors {
-    Errors::argument("Set does not support events history.")
 }
 
 fn data_of(fields: &Fields) -> Fields {

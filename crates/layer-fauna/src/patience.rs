@@ -97,7 +97,7 @@ impl Evaluation<'_> {
                 Code::BadRequest,
                 "Query exceeded the limit of compute operations.",
             )),
-            false => self.patience.check(self.fauna.engine.now_micros()),
+            false => self.patience.check(self.surroundings.now_micros()),
         };
         self.next_look = (steps + STEPS_BETWEEN_LOOKS).min(STEPS_MAX + 1);
         in_time.map_err(|errors| self.interrupt(errors))

@@ -12,8 +12,7 @@ use crate::authorization::Rights;
 use crate::error::wrong_type;
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
-use crate::sets::{as_set, part};
-use crate::value::{Ref, Set, Target, Value};
+use crate::value::{Ref, Set, Target, Value, as_set};
 
 /// A set as far as it may be read.
 #[derive(Clone, Debug)]
@@ -28,6 +27,11 @@ impl Readable {
     pub fn wholly(set: Arc<Set>) -> Readable {
         Readable { set, is_checked: false }
     }
+}
+
+/// A part of a set that must be a set itself.
+pub fn part(value: &Value) -> Result<Arc<Set>> {
+    as_set(value).ok_or_else(|| wrong_type("Set", value))
 }
 
 impl Evaluation<'_> {

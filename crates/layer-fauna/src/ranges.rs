@@ -7,7 +7,6 @@
 use crate::order::{self, KeyWriter};
 use crate::rows::{self, DOCUMENT_BYTES, Key};
 use crate::schema::Schema;
-use crate::sets::Shape;
 use crate::value::{Native, Ref, Target, Value};
 
 /// A place between keys: before all that begin with these bytes, or behind them.
@@ -66,6 +65,33 @@ impl Edge {
                 of_document: 0,
                 is_behind,
             },
+        }
+    }
+}
+
+/// What sets must share to be combined.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// For each value, whether it is in reverse order.
+    pub reversals: Vec<bool>,
+    /// Elements are listed from the last to the first.
+    pub backwards: bool,
+    /// Turned round, and without values: its cursors repeat the ref (observed).
+    pub repeats_ref: bool,
+    /// Its elements are events.
+    pub is_history: bool,
+}
+
+impl Shape {
+    /// Histories are told by time: how many values each event has does not matter.
+    pub fn is_compatible(&self, other: &Shape) -> bool {
+        match self.is_history && other.is_history {
+            true => self
+                .reversals
+                .iter()
+                .zip(&other.reversals)
+                .all(|(one, other)| one == other),
+            false => self == other,
         }
     }
 }

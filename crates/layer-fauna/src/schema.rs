@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::codec::{self, Names};
-use crate::documents::native_of;
 use crate::rows::{self, DatabaseNumber, Key, View};
+use crate::value::native_of;
 use crate::value::{Closure, Fields, Native, Ref, Target, Value};
 
 #[derive(Debug, Default)]

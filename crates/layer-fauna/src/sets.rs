@@ -8,17 +8,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::codec;
-use crate::documents::{Place, native_of};
+use crate::documents::{Place, reference};
 use crate::error::wrong_type;
-use crate::error::{Code, Errors, Result};
+use crate::error::{Code, Errors, Result, no_history};
 use crate::evaluation::Evaluation;
 use crate::indexes::{self, entries_prefix, former_prefix};
-use crate::pages::no_history;
-use crate::permitted::Readable;
-use crate::ranges::{Edge, Range, edge_of};
+use crate::permitted::{Readable, part};
+use crate::ranges::{Edge, Range, Shape, edge_of};
 use crate::rows::{self, DOCUMENT_BYTES, Key};
 use crate::schema::{Index, Schema};
-use crate::value::{Closure, Native, Ref, Set, Target, Timestamp, Value};
+use crate::value::native_of;
+use crate::value::{Closure, Native, Ref, Set, Target, Timestamp, Value, as_set};
 
 /// Elements that derived sets ask of their parts at once.
 const CHUNK: usize = 256;
@@ -63,48 +63,6 @@ impl Element {
             false => &self.key[..self.key.len() - DOCUMENT_BYTES],
         }
     }
-}
-
-/// What sets must share to be combined.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
-    /// For each value, whether it is in reverse order.
-    pub reversals: Vec<bool>,
-    /// Elements are listed from the last to the first.
-    pub backwards: bool,
-    /// Turned round, and without values: its cursors repeat the ref (observed).
-    pub repeats_ref: bool,
-    /// Its elements are events.
-    pub is_history: bool,
-}
-
-impl Shape {
-    /// Histories are told by time: how many values each event has does not matter.
-    fn is_compatible(&self, other: &Shape) -> bool {
-        match self.is_history && other.is_history {
-            true => self
-                .reversals
-                .iter()
-                .zip(&other.reversals)
-                .all(|(one, other)| one == other),
-            false => self == other,
-        }
-    }
-}
-
-/// The set that a value stands for: a set, or the ref of a built-in collection.
-pub fn as_set(value: &Value) -> Option<Arc<Set>> {
-    match value {
-        Value::Set(set) => Some(set.clone()),
-        Value::Ref(reference) if matches!(reference.target, Target::Native(_)) => {
-            Some(Arc::new(Set::Documents(reference.clone())))
-        }
-        _ => None,
-    }
-}
-
-pub fn part(value: &Value) -> Result<Arc<Set>> {
-    as_set(value).ok_or_else(|| wrong_type("Set", value))
 }
 
 impl Evaluation<'_> {
@@ -531,17 +489,6 @@ fn plain_element(collection: u64, id: u64, reference: Ref, added: Timestamp) -> 
         reference,
         added,
     }
-}
-
-/// The ref of a document by numbers; nothing if its collection is gone.
-pub fn reference(schema: &Arc<Schema>, collection: u64, id: u64) -> Option<Ref> {
-    use crate::codec::Names;
-    let target = match native_of(collection) {
-        Some(native) if native.has_names() => Target::Named(native, schema.name(native, id)?),
-        Some(native) => Target::Numbered(native, id as i64),
-        None => Target::Document(schema.collection_of(collection)?.name.clone(), id as i64),
-    };
-    Some(Ref::new(target))
 }
 
 fn document_element(schema: &Arc<Schema>, collection: u64, id: u64, row: &[u8]) -> Option<Element> {

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use quartet_engine::{Busy, Hold, Home, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
-use crate::documents::{Place, Version, difference, native_of};
+use crate::documents::reference;
+use crate::documents::{Place, Version, difference};
 use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
@@ -25,7 +26,8 @@ use crate::render;
 use crate::rows::{self, Key, Moment, Rewritten, View};
 use crate::schema::{Index, Schema};
 use crate::service::{Fauna, Reply, Request, refusal};
-use crate::sets::{as_set, reference};
+use crate::value::as_set;
+use crate::value::native_of;
 use crate::value::{Fields, Native, Ref, Set, Target, Timestamp, Value};
 
 /// What a stream does next.

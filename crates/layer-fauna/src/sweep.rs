@@ -11,14 +11,15 @@ use std::sync::Arc;
 use quartet_engine::OptimisticTransaction;
 
 use crate::authorization::{Authorization, Rights};
-use crate::documents::{HISTORY_MICROS_MIN, Place, native_of};
+use crate::documents::reference;
+use crate::documents::{HISTORY_MICROS_MIN, Place};
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::indexes::is_expired;
 use crate::rows::{self, DatabaseNumber, Key, View};
 use crate::schema::Schema;
 use crate::service::Fauna;
-use crate::sets::reference;
+use crate::value::native_of;
 
 /// Rows that one piece looks at.
 const ROWS_AT_ONCE: usize = 512;

@@ -13,25 +13,19 @@ use quartet_engine::{Busy, OptimisticTransaction, Reader, RunError, Transaction}
 
 use crate::authorization::{Authorization, Rights};
 use crate::documents::Place;
+use crate::documents::reference;
 use crate::error::{Errors, Result};
 use crate::evaluation::Evaluation;
+use crate::indexes::FORM;
 use crate::rows::{DatabaseNumber, Key, ROOT, View, number_at};
 use crate::service::Fauna;
-use crate::sets::reference;
 use crate::value::Native;
 
-/// How entries are written, as the row says.
-const FORM: &[u8] = &[2];
 /// The kinds of rows that earlier versions kept entries in.
 const FORMER_KINDS: [u8; 2] = [b'I', b'J'];
 /// Documents whose entries are written in one transaction.
 const DOCUMENTS_AT_ONCE: usize = 64;
 const ATTEMPTS: u32 = 20;
-
-/// Says that entries are written as by this version.
-pub fn note_form(transaction: &mut OptimisticTransaction) {
-    transaction.set(&Key::global(b'F').0, FORM);
-}
 
 impl Fauna {
     /// Brings the indexes of all databases into the form that this version reads. Nobody may be using them yet.

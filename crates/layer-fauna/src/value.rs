@@ -216,6 +216,11 @@ impl Native {
     }
 }
 
+/// The built-in collection of that number.
+pub fn native_of(collection: u64) -> Option<Native> {
+    Native::ALL.into_iter().find(|native| *native as u64 == collection)
+}
+
 /// Names something that need not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ref {
@@ -329,6 +334,17 @@ pub enum Set {
         from: Value,
         to: Value,
     },
+}
+
+/// The set that a value stands for: a set, or the ref of a built-in collection.
+pub fn as_set(value: &Value) -> Option<Arc<Set>> {
+    match value {
+        Value::Set(set) => Some(set.clone()),
+        Value::Ref(reference) if matches!(reference.target, Target::Native(_)) => {
+            Some(Arc::new(Set::Documents(reference.clone())))
+        }
+        _ => None,
+    }
 }
 
 /// A lambda and the variables it was made among.

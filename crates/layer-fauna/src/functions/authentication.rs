@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::reads::first_element;
 use crate::codec::storable;
-use crate::definitions::{self, credentials_key};
+use crate::credentials::credentials_of;
+use crate::definitions;
 use crate::documents::Place;
 use crate::error::{Code, Errors, Result, Step};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::jwt;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::secrets::{self, Claim};
-use crate::value::{Fields, Native, Ref, Target, Value};
+use crate::value::{Native, Ref, Target, Value};
 
 fn failed() -> Errors {
     Errors::new(
@@ -34,16 +35,6 @@ fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value, key: &'static s
             })
         }
     }
-}
-
-/// The credentials of a document.
-pub fn credentials_of(evaluation: &mut Evaluation<'_>, identity: &Ref) -> Option<Ref> {
-    let place = evaluation.resolve(identity).ok()?;
-    let row = evaluation.view.get_latest(&credentials_key(&place).0)?;
-    Some(Ref::new(Target::Numbered(
-        Native::Credentials,
-        rows::number_at(&row, 0) as i64,
-    )))
 }
 
 /// The document, if this is its password.
@@ -184,15 +175,15 @@ fn no_key(secret: &str) -> Errors {
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::codec::Names;
     let not_found = || no_key(secret);
-    let fauna = evaluation.fauna;
-    if !fauna.keys_are_ready(&mut evaluation.view, secret) {
+    let surroundings = evaluation.surroundings;
+    if !surroundings.keys_are_ready(&mut evaluation.view, secret) {
         evaluation.take_long()?;
-        fauna.make_keys_ready(&mut evaluation.view, secret);
+        surroundings.make_keys_ready(&mut evaluation.view, secret);
     }
-    let caller = fauna
-        .authenticate(&mut evaluation.view, secret)
-        .map_err(|_| not_found())?;
-    let name = evaluation.schema.name(Native::Databases, caller.database.0);
+    let database = surroundings
+        .database_of(&mut evaluation.view, secret)
+        .ok_or_else(not_found)?;
+    let name = evaluation.schema.name(Native::Databases, database.0);
     let database = Ref::named(Native::Databases, name.ok_or_else(not_found)?);
     evaluation.permit("read", &database, &[])?;
     Ok(Value::object(vec![("database".into(), Value::Ref(database))]))
@@ -212,11 +203,4 @@ fn key_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Option<Value> {
     evaluation.permit("read", &reference, &[]).ok()?;
     let place: Place = evaluation.resolve(&reference).ok()?;
     evaluation.document(&place)
-}
-
-/// The fields of a token.
-pub fn token_fields(evaluation: &mut Evaluation<'_>, id: u64) -> Option<Arc<Fields>> {
-    let reference = Ref::new(Target::Numbered(Native::Tokens, id as i64));
-    let place = evaluation.resolve(&reference).ok()?;
-    evaluation.live_fields(&place).map(|(_, fields)| fields)
 }

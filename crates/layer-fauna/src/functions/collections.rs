@@ -14,8 +14,8 @@ use crate::error::{Errors, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation, collect};
 use crate::expression::Effect;
 use crate::order;
-use crate::sets::as_set;
 use crate::signature::{Kind, is_set};
+use crate::value::as_set;
 use crate::value::{Fields, Items, Origin, Page, Set, Value};
 
 /// The elements of an array or of a page's data.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::refs::named_or_ref;
+use crate::error::no_history;
 use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result, Step, Within};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::expression::Effect;
-use crate::pages::{Cursor, Request, cursor_of, no_history};
+use crate::pages::{Cursor, Request, cursor_of};
 use crate::permitted::Readable;
 use crate::ranges::Range;
-use crate::sets::{Element, as_set, inactive};
+use crate::sets::{Element, inactive};
+use crate::value::as_set;
 use crate::value::{Native, Ref, Set, Target, Value};
 
 /// Evaluates as of an optional argument.

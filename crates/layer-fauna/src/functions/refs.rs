@@ -62,20 +62,22 @@ fn collection_of_documents(value: &Value) -> Result<&Ref> {
     }
 }
 
-/// The id `self`: the caller's own document, token or credentials.
-pub fn own(evaluation: &mut Evaluation<'_>, collection: &Ref) -> Result<Value> {
-    let authorization = &evaluation.authorization;
-    let identity = authorization.identity.clone();
-    let own = match &collection.target {
-        Target::Native(Native::Tokens) if identity.is_some() => authorization.token.clone(),
-        Target::Native(Native::Credentials) => identity
-            .and_then(|identity| super::authentication::credentials_of(evaluation, &identity))
-            .map(Value::Ref),
-        _ => identity
-            .filter(|identity| identity.collection().as_ref() == Some(collection))
-            .map(Value::Ref),
-    };
-    own.ok_or_else(|| Errors::new(Code::InvalidExpression, "Invalid ref."))
+impl Evaluation<'_> {
+    /// The id `self`: the caller's own document, token or credentials.
+    pub fn own_member(&mut self, collection: &Ref) -> Result<Value> {
+        let authorization = &self.authorization;
+        let identity = authorization.identity.clone();
+        let own = match &collection.target {
+            Target::Native(Native::Tokens) if identity.is_some() => authorization.token.clone(),
+            Target::Native(Native::Credentials) => identity
+                .and_then(|identity| crate::credentials::credentials_of(self, &identity))
+                .map(Value::Ref),
+            _ => identity
+                .filter(|identity| identity.collection().as_ref() == Some(collection))
+                .map(Value::Ref),
+        };
+        own.ok_or_else(|| Errors::new(Code::InvalidExpression, "Invalid ref."))
+    }
 }
 
 /// The ref that a name stands for.

@@ -5,6 +5,7 @@ use crate::api_version::ApiVersion;
 use crate::error::wrong_type;
 use crate::error::{Code, Errors, Result, Within};
 use crate::evaluation::{Arguments, Evaluation};
+use crate::expression::Select;
 use crate::value::{Fields, Native, Ref, Set, Target, Value};
 
 /// A path is a string, an integer, or an array of them.
@@ -18,6 +19,35 @@ pub fn path(value: &Value) -> Result<Vec<Value>> {
     });
     Errors::unless_empty(errors.flat_map(|errors| errors.0).collect())?;
     Ok(value.one_or_many().to_vec())
+}
+
+impl Evaluation<'_> {
+    /// A default is for what is not found at the path; what `from` fails with passes.
+    pub fn selected(&mut self, parts: &Select) -> Result<Value> {
+        let steps = self.evaluate(&parts.path).within(parts.key)?;
+        let from = self.evaluate(&parts.from).within("from")?;
+        let all = match &parts.all {
+            None => Value::Bool(parts.key != "select"),
+            Some(all) => self.evaluate(all).within("all")?,
+        };
+        let steps = path(&steps).within(parts.key)?;
+        let all = match all {
+            Value::Bool(all) => all,
+            other => return Err(wrong_type("Boolean", &other)).within("all"),
+        };
+        let early = match &parts.default {
+            Some(default) if parts.is_eager => Some(self.evaluate(default).within("default")?),
+            _ => None,
+        };
+        if all {
+            return select_all(self, &from, &steps);
+        }
+        match (select(self, &from, &steps)?, early, &parts.default) {
+            (Some(found), _, _) | (None, Some(found), _) => Ok(found),
+            (None, None, Some(default)) => self.evaluate(default).within("default"),
+            (None, None, None) => Err(not_found(&steps)).within("from"),
+        }
+    }
 }
 
 /// What is at the path, if there is anything. Nothing can be selected from a ref that leads nowhere.

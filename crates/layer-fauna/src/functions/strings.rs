@@ -1,11 +1,12 @@
 //! Strings. Positions and lengths count code points.
 
-use icu_casemap::{CaseMapper, TitlecaseMapper};
+use icu_casemap::TitlecaseMapper;
 use icu_locale_core::LanguageIdentifier;
 use icu_normalizer::{ComposingNormalizer, DecomposingNormalizer};
 
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::casefold::casefold;
 use crate::error::{Errors, Result};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::value::Value;
@@ -42,17 +43,6 @@ pub fn concat(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
     evaluation.make(bytes)?;
     answer(parts.join(separator))
-}
-
-/// Unicode's NFKC_Casefold.
-pub fn casefold(text: &str) -> String {
-    if text.is_ascii() {
-        return text.to_ascii_lowercase();
-    }
-    let normalizer = ComposingNormalizer::new_nfkc();
-    let fold = |text: &str| CaseMapper::new().fold_string(text).into_owned();
-    let once = normalizer.normalize(&fold(text)).into_owned();
-    normalizer.normalize(&fold(&once)).into_owned()
 }
 
 pub fn casefold_function(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

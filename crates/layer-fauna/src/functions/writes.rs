@@ -7,14 +7,13 @@ use super::refs::named_or_ref;
 use crate::codec::storable;
 use crate::contents::Contents;
 use crate::definitions;
-use crate::documents::{Place, Version, merge};
-use crate::error::wrong_type;
-use crate::error::{Code, Errors, Failure, Result, Step, Within};
+use crate::documents::{Place, Version, merge, shown, shown_new};
+use crate::error::{Code, Errors, Failure, Result, Step, Within, check, wrong_type};
 use crate::evaluation::{Arguments, Evaluation};
 use crate::pages;
 use crate::rows::{self, Rewritten};
 use crate::time::Time;
-use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value};
+use crate::value::{Fields, Native, Ref, Target, Timestamp, Value};
 
 /// The parameters of a write.
 fn parameters(arguments: &Arguments, index: usize) -> Arc<Fields> {
@@ -30,26 +29,6 @@ fn reference(arguments: &Arguments) -> Ref {
         Value::Ref(reference) => reference.clone(),
         _ => unreachable!("the declaration asks for a ref"),
     }
-}
-
-/// A document as the reply to a write shows it.
-pub fn shown(reference: &Ref, ts: Timestamp, fields: Arc<Fields>) -> Value {
-    Value::Document(Arc::new(Document {
-        reference: reference.clone(),
-        ts,
-        contents: fields.into(),
-        is_new: false,
-    }))
-}
-
-/// A document as the reply to its creation shows it.
-pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
-    Value::Document(Arc::new(Document {
-        reference: reference.clone(),
-        ts: Timestamp::PENDING,
-        contents: fields.into(),
-        is_new: true,
-    }))
 }
 
 /// What is stored may name only what is there, and nothing of another database.
@@ -237,13 +216,6 @@ fn document_fields(params: &Fields) -> Result<Arc<Fields>> {
         fields = Arc::new(fields.without(&["data"]));
     }
     Ok(fields)
-}
-
-pub fn check(failures: Vec<Failure>) -> Result<()> {
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(Errors::validation(failures)),
-    }
 }
 
 /// The place of an existing document, and its current version.
