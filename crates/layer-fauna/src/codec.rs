@@ -15,13 +15,7 @@ use crate::parse;
 use crate::render;
 use crate::rows;
 use crate::time::{Date, Time};
-use crate::value::{Closure, Fields, Native, Ref, Set, Size, Target, Timestamp, Value};
-
-/// Numbers of named things, and back.
-pub trait Names {
-    fn number(&self, kind: Native, name: &str) -> Option<u64>;
-    fn name(&self, kind: Native, number: u64) -> Option<Arc<str>>;
-}
+use crate::value::{Closure, Fields, Names, Native, Ref, Set, Size, Target, Timestamp, Value};
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::authorization::{CHANGE_PASSWORD, Rights};
-use crate::codec::{self, Names, storable};
+use crate::codec::{self, storable};
 use crate::credentials::credentials_key;
 use crate::documents::{Place, Version, merge, shown, shown_new};
 use crate::error::{Code, Errors, Failure, Result, Step, Within, check};
@@ -15,7 +15,7 @@ use crate::expression::{Effect, Parameters};
 use crate::indexes::{covered_documents, note_form};
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::secrets::{self, Secret};
-use crate::value::{Fields, Native, Ref, Target, Timestamp, Value};
+use crate::value::{Fields, Names, Native, Ref, Target, Timestamp, Value};
 
 /// Indexes over at most so many documents are built in the transaction that makes them.
 const BUILD_AT_ONCE_MAX: usize = 128;

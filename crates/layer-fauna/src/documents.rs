@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::codec;
-use crate::contents::Contents;
+use crate::contents;
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::schema::{self, Schema};
 use crate::time::Time;
-use crate::value::{Document, Fields, Native, Ref, Target, Timestamp, Value, native_of};
+use crate::value::{Contents, Document, Fields, Native, Ref, Target, Timestamp, Value, native_of};
 
 /// Every collection keeps this much history, so that what just happened can be read and rewritten.
 pub const HISTORY_MICROS_MIN: u64 = 15 * 60 * 1_000_000;
@@ -80,7 +80,11 @@ impl Evaluation<'_> {
             let row = self.view.get_latest(&Key::global(b'R').number(database.0).0)?;
             let parent = DatabaseNumber(rows::number_at(&row, 0));
             let schema = self.surroundings.schema(&mut self.view, parent);
-            names.push(codec::Names::name(schema.as_ref(), Native::Databases, database.0)?);
+            names.push(crate::value::Names::name(
+                schema.as_ref(),
+                Native::Databases,
+                database.0,
+            )?);
             database = parent;
         }
         names.reverse();
@@ -160,7 +164,7 @@ impl Evaluation<'_> {
         self.cost.bytes_read += row.len() as u64;
         Some(Version {
             ts: Timestamp(rows::number_at(&row, 0)),
-            contents: Some(Contents::of_row(row, 16, &place.schema)),
+            contents: Some(contents::of_row(row, 16, &place.schema)),
         })
     }
 
@@ -491,7 +495,7 @@ pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
 
 /// The ref of a document by numbers; nothing if its collection is gone.
 pub fn reference(schema: &Arc<Schema>, collection: u64, id: u64) -> Option<Ref> {
-    use crate::codec::Names;
+    use crate::value::Names;
     let target = match native_of(collection) {
         Some(native) if native.has_names() => Target::Named(native, schema.name(native, id)?),
         Some(native) => Target::Numbered(native, id as i64),

@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 
 use crate::casefold::casefold;
 use crate::codec::{self, Encoder};
-use crate::contents::Contents;
 use crate::documents::{Place, Version, expiry_micros, reference};
 use crate::error::{Code, Errors, Result};
 use crate::evaluation::Evaluation;
@@ -20,7 +19,7 @@ use crate::expression::Effect;
 use crate::order::KeyWriter;
 use crate::rows::{self, DatabaseNumber, Key};
 use crate::schema::{Component, Extract, Index, Schema, Source};
-use crate::value::{Document, Fields, Native, Timestamp, Value};
+use crate::value::{Contents, Document, Fields, Native, Timestamp, Value};
 
 /// Longer components are dropped.
 const COMPONENT_BYTES_MAX: u64 = 32_767;

@@ -15,8 +15,7 @@ use quartet_engine::Stamp;
 use quartet_model::Version;
 use sha2::{Digest, Sha256};
 
-use crate::codec::Names;
-use crate::value::{Native, Ref, Target, Value};
+use crate::value::{Names, Native, Ref, Target, Value};
 
 const NUMBER: u8 = 0x10;
 /// A double among terms, where 1 and 1.0 are two.

@@ -231,7 +231,7 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
 
 /// A document as it ends the keys of elements.
 pub fn document_key(reference: &Ref, schema: &Schema) -> [u8; DOCUMENT_BYTES] {
-    use crate::codec::Names;
+    use crate::value::Names;
     let (collection, id) = match &reference.target {
         Target::Document(collection, id) => (schema.number(Native::Collections, collection), *id as u64),
         Target::Numbered(native, id) => (Some(*native as u64), *id as u64),

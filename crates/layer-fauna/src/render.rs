@@ -6,11 +6,10 @@ use base64::Engine as _;
 
 use crate::api_version::ApiVersion;
 use crate::codec::{Decoder, Part, set_parts};
-use crate::contents::Contents;
 use crate::error::{Error, Errors, Step};
 use crate::json::{self, Json, write_string};
 use crate::number::write_double;
-use crate::value::{Closure, Document, Native, Ref, Set, Target, Timestamp, Value};
+use crate::value::{Closure, Contents, Document, Native, Ref, Set, Target, Timestamp, Value};
 
 /// Writes values; what the commit decides is known by now.
 pub struct Renderer {
@@ -213,7 +212,7 @@ impl Renderer {
                     self.value(value);
                 }
             }
-            Contents::Stored(stored) => self.stored_fields(&mut stored.decoder()),
+            Contents::Stored(stored) => self.stored_fields(&mut Decoder::new(stored.bytes(), stored.names())),
         }
         self.out.push('}');
     }

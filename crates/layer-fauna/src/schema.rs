@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::codec::{self, Names};
+use crate::codec;
 use crate::rows::{self, DatabaseNumber, Key, View};
 use crate::value::native_of;
-use crate::value::{Closure, Fields, Native, Ref, Target, Value};
+use crate::value::{Closure, Fields, Names, Native, Ref, Target, Value};
 
 #[derive(Debug, Default)]
 pub struct Schema {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use crate::api_version::ApiVersion;
-use crate::contents::Contents;
 use crate::expression::Lambda;
 use crate::time::{Date, Time};
 
@@ -112,6 +111,64 @@ pub struct Document {
     pub contents: Contents,
     /// A create of this query has made it.
     pub is_new: bool,
+}
+
+/// The fields of a document, as far as anybody has looked at them.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    Known(Arc<Fields>),
+    Stored(Arc<dyn StoredFields>),
+}
+
+/// Fields as they are stored, decoded once somebody wants them.
+pub trait StoredFields: std::fmt::Debug + Send + Sync {
+    fn bytes(&self) -> &[u8];
+
+    /// What names in them are.
+    fn names(&self) -> &dyn Names;
+
+    fn fields(&self) -> &Arc<Fields>;
+
+    /// The field that says when the document ends.
+    fn ttl(&self) -> Option<&Value>;
+
+    fn size(&self) -> Size;
+}
+
+impl Contents {
+    pub fn fields(&self) -> &Arc<Fields> {
+        match self {
+            Contents::Known(fields) => fields,
+            Contents::Stored(stored) => stored.fields(),
+        }
+    }
+
+    /// The field that says when the document ends.
+    pub fn ttl(&self) -> Option<&Value> {
+        match self {
+            Contents::Known(fields) => fields.get("ttl"),
+            Contents::Stored(stored) => stored.ttl(),
+        }
+    }
+
+    pub fn size(&self) -> Size {
+        match self {
+            Contents::Known(fields) => fields.size(),
+            Contents::Stored(stored) => stored.size(),
+        }
+    }
+}
+
+impl From<Arc<Fields>> for Contents {
+    fn from(fields: Arc<Fields>) -> Contents {
+        Contents::Known(fields)
+    }
+}
+
+/// Numbers of named things, and back.
+pub trait Names {
+    fn number(&self, kind: Native, name: &str) -> Option<u64>;
+    fn name(&self, kind: Native, number: u64) -> Option<Arc<str>>;
 }
 
 /// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.

@@ -173,7 +173,7 @@ fn no_key(secret: &str) -> Errors {
 
 /// A JWT is no key; what it opens is told instead, if it is a database of this one.
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
-    use crate::codec::Names;
+    use crate::value::Names;
     let not_found = || no_key(secret);
     let surroundings = evaluation.surroundings;
     if !surroundings.keys_are_ready(&mut evaluation.view, secret) {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::refs::named_or_ref;
 use crate::codec::storable;
-use crate::contents::Contents;
 use crate::definitions;
 use crate::documents::{Place, Version, merge, shown, shown_new};
 use crate::error::{Code, Errors, Failure, Result, Step, Within, check, wrong_type};
@@ -13,7 +12,7 @@ use crate::evaluation::{Arguments, Evaluation};
 use crate::pages;
 use crate::rows::{self, Rewritten};
 use crate::time::Time;
-use crate::value::{Fields, Native, Ref, Target, Timestamp, Value};
+use crate::value::{Contents, Fields, Native, Ref, Target, Timestamp, Value};
 
 /// The parameters of a write.
 fn parameters(arguments: &Arguments, index: usize) -> Arc<Fields> {
