@@ -425,6 +425,17 @@ fn canonical(json: &Json) -> Json {
                 (Some(bindings), Some(body)) if fields.len() == 2 => {
                     Json::object([("let", each(&bindings)), ("in", canonical(body))])
                 }
+                // The original shows whether all are meant before the default.
+                _ if json.field("select").is_some() => {
+                    let place = |key: &str| {
+                        ["select", "from", "all", "default"]
+                            .iter()
+                            .position(|known| *known == key)
+                    };
+                    let mut fields = fields.to_vec();
+                    fields.sort_by_key(|(key, _)| place(key));
+                    each(&fields)
+                }
                 _ => each(fields),
             },
         },
