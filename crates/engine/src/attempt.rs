@@ -98,7 +98,7 @@ impl Attempt {
         if state.last_version() == self.read_version {
             return Ok(());
         }
-        if !state.changes.can_judge(prefix, self.read_version) {
+        if !state.changes.can_certify(prefix, self.read_version) {
             return Err(Changed);
         }
         for key in self.points_read.iter() {

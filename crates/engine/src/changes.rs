@@ -175,7 +175,7 @@ impl RecentChanges {
     }
 
     /// A reader of the space with this prefix, at `version` or later, can be judged.
-    pub fn can_judge(&self, prefix: &[u8], version: Version) -> bool {
+    pub fn can_certify(&self, prefix: &[u8], version: Version) -> bool {
         version >= self.forgotten.max(self.newest_unrecorded(prefix))
     }
 
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(changes.newest_at(b"t--a"), Version::ZERO);
         drop(changes.forget_through(Version(2)));
         assert_eq!(changes.newest_at(b"s--a"), Version(3));
-        assert!(changes.can_judge(b"s--", Version(2)) && !changes.can_judge(b"s--", Version(1)));
+        assert!(changes.can_certify(b"s--", Version(2)) && !changes.can_certify(b"s--", Version(1)));
         drop(changes.forget_through(Version(3)));
         assert!(changes.is_empty());
     }
@@ -315,11 +315,11 @@ mod tests {
         for version in 2..102 {
             changes.add_point(format!("t--{version}").as_bytes(), Version(version));
         }
-        assert!(changes.can_judge(b"t--", Version(1)));
+        assert!(changes.can_certify(b"t--", Version(1)));
         changes.add_point(b"t--too many", Version(102));
-        assert!(!changes.can_judge(b"t--", Version(101)) && changes.can_judge(b"t--", Version(102)));
+        assert!(!changes.can_certify(b"t--", Version(101)) && changes.can_certify(b"t--", Version(102)));
         assert_eq!(changes.newest_at(b"t--never cleared"), Version(102));
-        assert!(changes.can_judge(b"s--", Version(1)));
+        assert!(changes.can_certify(b"s--", Version(1)));
         assert_eq!(
             (changes.newest_at(b"s--a"), changes.newest_at(b"s--b")),
             (Version(1), Version::ZERO)
@@ -343,7 +343,7 @@ mod tests {
             changes.add_point(&[&long[..], &version.to_be_bytes()].concat(), Version(version));
             assert!(changes.young.bytes <= limits.total_bytes);
         }
-        assert!(changes.can_judge(b"s--", Version(1)) && !changes.can_judge(&long, Version(1)));
+        assert!(changes.can_certify(b"s--", Version(1)) && !changes.can_certify(&long, Version(1)));
     }
 
     #[derive(Clone, Debug)]
@@ -429,7 +429,7 @@ mod tests {
             matters(newest_overlapping(&naive.declared, &point).max(unrecorded))
         );
         prop_assert_eq!(
-            changes.can_judge(&probe.start, naive.forgotten),
+            changes.can_certify(&probe.start, naive.forgotten),
             unrecorded <= naive.forgotten
         );
         Ok(())

@@ -54,7 +54,7 @@ impl CommitRequest {
             return Err(CommitError::FutureVersion);
         }
         let names_version = self.read_version > Version::ZERO || !self.read_conflicts.is_empty();
-        if names_version && !state.changes.can_judge(prefix, self.read_version) {
+        if names_version && !state.changes.can_certify(prefix, self.read_version) {
             return Err(CommitError::TooOld);
         }
         let mut changed = self.read_conflicts.iter().enumerate().filter(|(_, range)| {
