@@ -5,7 +5,7 @@
 //! ends.
 
 use crate::disk::{Disk, File, check_name};
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
@@ -212,10 +212,7 @@ impl File for RealFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        allocate(&self.0, bytes)
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
@@ -226,6 +223,21 @@ impl File for RealFile {
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+}
+
+#[cfg(target_os = "linux")]
+fn allocate(file: &fs::File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Other systems are treated as file systems that cannot reserve: a write there may find the disk full.
+#[cfg(not(target_os = "linux"))]
+fn allocate(_: &fs::File, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
