@@ -185,6 +185,7 @@ impl Engine {
     }
 
     /// The state at the latest commit, and the hold of everything read from it.
+    /// It shows every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of its own part.
     pub fn snapshot(&self) -> (PartitionSnapshot, Version, Hold) {
         let state = self.shared.home.borrow();
         let version = state.last_version();

@@ -54,7 +54,7 @@ fn check<D: 'static>(seeds: u64, disk: fn() -> D, open: fn(&D) -> Arc<dyn Disk>,
 #[test]
 fn on_a_real_disk() {
     let open = |folder: &tempfile::TempDir| -> Arc<dyn Disk> { Arc::new(RealDisk::open(folder.path()).unwrap()) };
-    check(3, || tempfile::tempdir().unwrap(), open, |_, _| false);
+    check(1, || tempfile::tempdir().unwrap(), open, |_, _| false);
 }
 
 #[test]
