@@ -1,6 +1,7 @@
 // Everything that the page asks the server: the protocols of the layers, with the session in the place of a credential.
 
 import { fromBase64, percentEncoded } from "./bytes.js";
+import { parsed } from "./exact.js";
 
 const PROOF = "quartet-proof";
 let proof = localStorage.getItem(PROOF) ?? "";
@@ -34,12 +35,6 @@ async function ask(path, { method = "POST", body, headers = {}, signal } = {}) {
   }
   return answer;
 }
-
-// Integers beyond 2^53 keep their digits where the browser tells the source of a number.
-const exact = (_key, value, context) =>
-  typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? BigInt(context.source) : value;
-
-export const parsed = (text) => JSON.parse(text, exact);
 
 async function asJson(answer) {
   const text = await answer.text();

@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
 import { count, size } from "./bytes.js";
+import { Digits, parsed } from "./exact.js";
 import { Busy, Copy, Problem, Text, go, link, useAct, useLoaded } from "./ui.js";
 import { Grid } from "./grid.js";
 
@@ -47,7 +48,7 @@ function plainItem(item) {
 function attributeOf(value) {
   if (value === null) return { NULL: true };
   if (typeof value === "string") return { S: value };
-  if (typeof value === "number" || typeof value === "bigint") return { N: String(value) };
+  if (typeof value === "number" || value instanceof Digits) return { N: String(value) };
   if (typeof value === "boolean") return { BOOL: value };
   if (Array.isArray(value)) return { L: value.map(attributeOf) };
   return { M: Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, attributeOf(inner)])) };
@@ -82,7 +83,7 @@ function Item({ database, table, item, names, onChanged }) {
   const text = edited ?? JSON.stringify(written, null, 2);
   const save = () =>
     act(async () => {
-      const given = api.parsed(text);
+      const given = parsed(text);
       const next = isTyped ? given : itemOf(given);
       if (!isNew && JSON.stringify(keyOf(next, names)) !== JSON.stringify(keyOf(item, names))) throw new Error("the key of an item cannot change: make a new item");
       // A new item must not take the place of one that is there.

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
+import { Digits } from "./exact.js";
 import { shownExpression, shownValue, toWire } from "./fql.js";
 import { Busy, Confirm, Copy, Problem, Text, go, link, noteChange, useAct, useLoaded } from "./ui.js";
 import { Grid } from "./grid.js";
@@ -35,7 +36,7 @@ export async function names(database, path, kind) {
 /** Cursors come back as values and go as expressions. */
 export function expressionOf(value) {
   if (Array.isArray(value)) return value.map(expressionOf);
-  if (value === null || typeof value !== "object") return typeof value === "bigint" ? Number(value) : value;
+  if (value === null || typeof value !== "object" || value instanceof Digits) return value;
   const keys = Object.keys(value);
   if (keys.length === 1 && keys[0].startsWith("@") && keys[0] !== "@obj") return value;
   return object(Object.fromEntries(Object.entries(value["@obj"] ?? value).map(([key, inner]) => [key, expressionOf(inner)])));
@@ -136,9 +137,9 @@ function Collection({ database, path, name, id }) {
   </div>`;
 }
 
-/** The one expression that somebody typed. */
+/** The one expression that somebody typed, with its numbers as they are written. */
 function typed(text) {
-  const statements = toWire(text);
+  const statements = toWire(text, true);
   if (statements.length !== 1) throw new Error("expected one value");
   return statements[0];
 }

@@ -1,6 +1,8 @@
 // FQL as people type it: the driver's functions in JavaScript's notation. It is read by a parser of its own and never run as
 // JavaScript. What comes out is the JSON that goes over the wire.
 
+import { Digits, number } from "./exact.js";
+
 /** Functions by name: the names of their arguments on the wire, in order. `?` may be left out, `*` takes all that are left. */
 const TABLE = `
 Abort abort|Abs abs|AccessProvider access_provider|AccessProviders access_providers?|Acos acos|Add add*|All all|And and*|Any any|Append append collection|Asin asin|At at expr|Atan atan
@@ -185,8 +187,8 @@ class Parser {
     if (token.value === "[") return { kind: "array", elements: this.list("]"), at: token };
     if (token.value === "{") return this.object(token);
     if ((token.value === "-" || token.value === "+") && this.next.kind === "number") {
-      const number = this.operand();
-      return token.value === "-" ? { ...number, value: -number.value, written: "-" + number.written, at: token } : number;
+      const operand = this.operand();
+      return token.value === "-" ? { ...operand, value: -operand.value, written: "-" + operand.written, at: token } : operand;
     }
     return this.fail(`unexpected ${JSON.stringify(token.value)}`, token);
   }
@@ -237,8 +239,9 @@ class Parser {
 // ---- from the tree to the wire
 
 class Writer {
-  constructor(text) {
+  constructor(text, isExact) {
     this.text = text;
+    this.isExact = isExact;
   }
 
   fail(message, node) {
@@ -249,7 +252,7 @@ class Writer {
   wire(node, scope = []) {
     switch (node.kind) {
       case "value":
-        return node.value === undefined ? null : node.value;
+        return this.value(node);
       case "array":
         return node.elements.map((element) => this.wire(element, scope));
       case "object":
@@ -262,6 +265,12 @@ class Writer {
       default:
         return this.call(node, scope);
     }
+  }
+
+  /** JavaScript knows one kind of number, so what is typed as `1.0` is the integer 1 unless it is to be exact. */
+  value({ value, written }) {
+    if (typeof value !== "number") return value ?? null;
+    return this.isExact || Number.isInteger(value) && !Number.isSafeInteger(value) ? number(written, value) : value;
   }
 
   fields(node, scope) {
@@ -364,7 +373,7 @@ class Writer {
 
 function renameVariables(wire, names) {
   if (Array.isArray(wire)) return wire.map((element) => renameVariables(element, names));
-  if (wire === null || typeof wire !== "object") return wire;
+  if (wire === null || typeof wire !== "object" || wire instanceof Digits) return wire;
   if (typeof wire.var === "string" && Object.keys(wire).length === 1) return { var: names[wire.var] ?? wire.var };
   return Object.fromEntries(Object.entries(wire).map(([key, value]) => [key, renameVariables(value, names)]));
 }
@@ -372,8 +381,11 @@ function renameVariables(wire, names) {
 /** The trees of a text's statements. */
 export const parse = (text) => new Parser(text).statements();
 
-/** Each statement of a text as it goes over the wire. A text in the wire's own JSON is taken as it is. */
-export function toWire(text) {
+/**
+ * Each statement of a text as it goes over the wire. A text in the wire's own JSON is taken as it is. Where it is to be exact,
+ * `1.0` is a double, as in what is shown of an answer.
+ */
+export function toWire(text, isExact = false) {
   const trimmed = text.trim();
   if (/^\{\s*"(?:[a-z_@]+)"\s*:/.test(trimmed)) {
     try {
@@ -382,7 +394,7 @@ export function toWire(text) {
       // It is an object of FQL, then.
     }
   }
-  const writer = new Writer(text);
+  const writer = new Writer(text, isExact);
   return parse(text).map((node) => writer.wire(node));
 }
 
@@ -421,7 +433,7 @@ export function shownValue(value, indent = 0) {
     if (value.length === 0) return "[]";
     return `[\n${value.map((element) => `${pad}  ${shownValue(element, indent + 2)}`).join(",\n")}\n${pad}]`;
   }
-  if (typeof value === "bigint") return String(value);
+  if (value instanceof Digits) return String(value);
   if (value === null || typeof value !== "object") return JSON.stringify(value);
   const keys = Object.keys(value);
   if (keys.length === 1) {
@@ -459,7 +471,7 @@ const BY_FIRST = new Map([...FUNCTIONS].map(([name, known]) => [known.parameters
 /** An expression of the wire as FQL. */
 export function shownExpression(wire) {
   if (Array.isArray(wire)) return `[${wire.map(shownExpression).join(", ")}]`;
-  if (wire === null || typeof wire !== "object") return shownValue(wire);
+  if (wire === null || typeof wire !== "object" || wire instanceof Digits) return shownValue(wire);
   const keys = Object.keys(wire);
   const all = (values) => values.map(shownExpression).join(", ");
   const options = (entries) => `{ ${entries.map(([key, value]) => `${/^[A-Za-z_$][\w$]*$/.test(key) ? key : JSON.stringify(key)}: ${shownExpression(value)}`).join(", ")} }`;

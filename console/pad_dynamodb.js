@@ -23,7 +23,7 @@ const total = (consumed) => [consumed ?? []].flat().reduce((sum, each) => sum + 
 
 function outcome(answers, millis) {
   const units = answers.reduce((sum, answer) => sum + total(answer.ConsumedCapacity), 0);
-  const shown = answers.map(({ ConsumedCapacity, ...rest }) => JSON.stringify(rest, (_, value) => (typeof value === "bigint" ? String(value) : value), 2));
+  const shown = answers.map(({ ConsumedCapacity, ...rest }) => JSON.stringify(rest, null, 2));
   return { text: shown.join("\n\n"), isError: false, cost: { "capacity units": units, "ms with the network": millis.toFixed(1) } };
 }
 

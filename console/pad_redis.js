@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { shown, splitLine } from "./bytes.js";
+import { Digits } from "./exact.js";
 
 let known = null;
 
@@ -24,7 +25,7 @@ export function commands(text) {
 /** A reply as redis-cli shows it. */
 export function rendered(reply, depth = 0) {
   if (reply === null) return "(nil)";
-  if (typeof reply === "number" || typeof reply === "bigint") return `(integer) ${reply}`;
+  if (typeof reply === "number" || reply instanceof Digits) return `(integer) ${reply}`;
   if (!Array.isArray(reply)) return reply === "OK" ? reply : JSON.stringify(shown(reply)).replace(/\\\\x/g, "\\x");
   if (reply.length === 0) return "(empty array)";
   const width = String(reply.length).length;

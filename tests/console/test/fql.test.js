@@ -4,8 +4,11 @@ import { test } from "node:test";
 import faunadb from "faunadb";
 import { readFileSync } from "node:fs";
 
-const source = readFileSync(new URL("../../../console/fql.js", import.meta.url), "utf8");
-const { functionNames, shownExpression, shownValue, toWire } = await import("data:text/javascript," + encodeURIComponent(source));
+// Beside the page's modules no package says that they are modules, so they are given to Node by their text.
+const address = (text) => "data:text/javascript," + encodeURIComponent(text);
+const source = (name) => readFileSync(new URL("../../../console/" + name, import.meta.url), "utf8");
+const exact = address(source("exact.js"));
+const { functionNames, shownExpression, shownValue, toWire } = await import(address(source("fql.js").replace("./exact.js", exact)));
 const q = faunadb.query;
 const names = Object.keys(q).filter((name) => /^[A-Z]/.test(name));
 const plain = (value) => JSON.parse(JSON.stringify(value));
@@ -100,6 +103,13 @@ test("what is no FQL is refused with its place, and nothing is run", () => {
     ["(".repeat(5000), /nested too deeply/],
   ])
     assert.throws(() => toWire(text), error, text);
+});
+
+test("numbers that JavaScript would not keep are shown and written with their digits", () => {
+  const shown = toWire("[9007199254740993, 1.0, -2.50, 1e3]", true)[0].map(String);
+  assert.deepEqual(shown, ["9007199254740993", "1.0", "-2.5", "1e3"]);
+  assert.deepEqual(toWire("[9007199254740993, 1.0]")[0].map(String), ["9007199254740993", "1"]);
+  assert.equal(shownValue(toWire("{ a: -9007199254740993 }", true)[0].object), "{\n  a: -9007199254740993\n}");
 });
 
 test("values are shown as the shell shows them", () => {

@@ -73,6 +73,24 @@ test("documents are made, changed, looked at as they were, and put back", async 
   await waitForText(page, "Nothing here.", "section[aria-label=Documents]");
 });
 
+test("a document's numbers survive an edit of something else", async (t) => {
+  await client.query(q.CreateCollection({ name: "exact" }));
+  const ask = async (body) => {
+    const headers = { authorization: `Bearer ${server.key}`, "x-faunadb-api-version": "4" };
+    return (await fetch(server.addresses.fauna, { method: "POST", headers, body })).text();
+  };
+  const data = '{"whole":9007199254740993,"double":1.0,"less":-1.5,"word":"before"}';
+  await ask(`{"create": {"ref": {"collection": "exact"}, "id": "1"}, "params": {"object": {"data": {"object": ${data}}}}}`);
+  const page = await asOperator(t);
+  await go(page, "fauna", "default", "", "collection", "exact", "1");
+  await page.waitForFunction(() => document.querySelector("#document-data")?.value.includes("before"));
+  const text = await page.$eval("#document-data", (field) => field.value);
+  await fill(page, "#document-data", text.replace("before", "after"));
+  await click(page, "#save");
+  await waitForText(page, "after", "#documents");
+  assert.match(await ask('{"get": {"ref": {"collection": "exact"}, "id": "1"}}'), /"data":\{"whole":9007199254740993,"double":1\.0,"less":-1\.5,"word":"after"\}/);
+});
+
 test("documents come page by page, and all of them are counted before they are deleted", async (t) => {
   await client.query(q.CreateCollection({ name: "many" }));
   await client.query(q.Foreach(Array.from({ length: 130 }, (_, index) => index), q.Lambda("n", q.Create(q.Collection("many"), { data: { n: q.Var("n") } }))));

@@ -10,7 +10,7 @@ import { redis, startServer } from "../server.js";
 
 const q = faunadb.query;
 /** Where pictures for the documents go; none are made otherwise. */
-const PICTURES = process.env.CONSOLE_PICTURES;
+const PICTURES = process.env.CONSOLE_PICTURES && new URL(`../../../${process.env.CONSOLE_PICTURES}`, import.meta.url).pathname;
 let server, browser;
 
 before(async () => {

@@ -31,6 +31,7 @@ const ASSETS: &[Asset] = assets![
     "connect.js",
     "databases.js",
     "dynamodb.js",
+    "exact.js",
     "fauna.js",
     "fql.js",
     "grid.js",
@@ -83,8 +84,8 @@ impl Ready {
 
 /// A browser names what it shows; a client of REST never asks for that.
 pub fn is_wanted_by_browser(head: &Head<'_>) -> bool {
-    let accept = head.header("accept").unwrap_or_default();
-    matches!(head.method, "GET" | "HEAD") && accept.contains("text/html")
+    let is_wanted = |accept: &str| accept.contains("text/html");
+    matches!(head.method, "GET" | "HEAD") && head.header("accept").is_some_and(is_wanted)
 }
 
 pub fn answer(head: &Head<'_>) -> Answer {
