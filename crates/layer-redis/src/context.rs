@@ -64,7 +64,7 @@ impl<'c, 't> Context<'c, 't> {
     /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
         let found = self.keys().look_up(name);
-        self.layer.statistics.key_read(found.is_ok());
+        self.layer.observation.statistics.key_read(found.is_ok());
         if matches!(found, Err(Missing::Expired)) {
             self.note_expired(name);
         }
@@ -76,7 +76,7 @@ impl<'c, 't> Context<'c, 't> {
 
     /// A dead key is told of where it was found, unless nothing may expire now.
     fn note_expired(&self, name: &[u8]) {
-        let is_paused = self.layer.pause.holds_back(true, self.now_ms).is_some();
+        let is_paused = self.layer.connections.pause.holds_back(true, self.now_ms).is_some();
         if !is_paused && self.layer.expired.note(self.client.db, name) {
             self.layer.changes.note(self.client.db, name, What::Expired);
         }

@@ -98,7 +98,7 @@ impl Redis {
     /// Asks the gate, if there is one, whether a command may run.
     #[inline]
     pub fn pass_gate(&self, command: &'static Command, request_bytes: usize, now_micros: u64) -> Result<(), Failure> {
-        match &self.gate {
+        match &self.access.gate {
             None => Ok(()),
             Some(gate) => judge(gate.as_ref(), self.table, command, request_bytes, now_micros),
         }

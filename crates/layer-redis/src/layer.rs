@@ -42,63 +42,88 @@ pub struct Redis {
     /// What runs each command, by its number in the table.
     pub handlers: &'static [Handler],
     pub config: Config,
+    pub changes: Changes,
+    pub outbox: Outbox,
+    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
+    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
+    pub reply_bytes_max: AtomicUsize,
+    /// Where MIGRATE may send keys.
+    pub migration_targets: Targets,
+    /// Where iterations of SCAN stand.
+    pub cursors: Mutex<Cursors>,
+    pub random: Random,
+    pub recency: Recency,
+    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
+    pub active_expiry: AtomicBool,
+    /// Keys that a reader has found to be expired.
+    pub expired: FoundExpired,
+    pub connections: Connections,
+    pub access: Access,
+    pub observation: Observation,
+    pub scripting: Scripting,
+    pub process: Process,
+}
+
+/// What is counted and noted of the commands that ran.
+pub struct Observation {
     pub statistics: Statistics,
-    pub clients: Clients,
-    pub blocking: Blocking,
     pub slowlog: Mutex<Slowlog>,
     pub large_requests: Mutex<Slowlog>,
     pub large_replies: Mutex<Slowlog>,
     pub latency: Mutex<LatencyEvents>,
+}
+
+/// What scripts of all connections share.
+pub struct Scripting {
+    /// What EVALSHA finds.
+    pub scripts: Scripts,
+    /// The script that takes long, if one runs.
+    pub long_scripts: Arc<LongScripts>,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
+    pub scripts_call_all: AtomicBool,
+    /// Where `redis.log` of scripts writes. The server supplies it.
+    pub log: Log,
+}
+
+/// Who is connected, what each waits for, listens to and caches.
+pub struct Connections {
+    pub clients: Clients,
+    pub blocking: Blocking,
     pub pause: Pause,
     pub channels: Channels,
-    pub changes: Changes,
-    pub outbox: Outbox,
     pub tracking: Tracking,
+    /// What closed connections leave to be done once a long script has given the lock back.
+    pub left_behind: LeftBehind,
+}
+
+/// Who may do what, and how one comes in.
+pub struct Access {
     pub users: Users,
     /// Where users are kept beyond this process, if anywhere.
     pub user_file: Option<Box<dyn UserFile>>,
-    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
-    pub write_parameters: Option<Box<WriteParameters>>,
-    /// So many hexadecimal digits that nobody can guess. The server supplies them.
-    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
-    pub identity: Identity,
     /// Judges and counts the commands; none around the default database.
     pub gate: Option<Arc<dyn Gate>>,
     /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
     pub realm: Vec<u8>,
     /// Knows which password opens which logical database; none if there is only this one.
     pub directory: Option<Box<dyn Directory>>,
-    /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
-    /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
-    pub reply_bytes_max: AtomicUsize,
     /// Slows down those who try passwords.
     pub login_guard: Arc<LoginGuard>,
-    /// Where MIGRATE may send keys.
-    pub migration_targets: Targets,
-    /// Where iterations of SCAN stand.
-    pub cursors: Mutex<Cursors>,
-    pub random: Random,
-    /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no scripts.
-    pub scripts_call_all: AtomicBool,
-    /// What EVALSHA finds.
-    pub scripts: Scripts,
-    /// The script that takes long, if one runs.
-    pub long_scripts: Arc<LongScripts>,
-    /// What closed connections leave to be done once a long script has given the lock back.
-    pub left_behind: LeftBehind,
-    /// Where `redis.log` of scripts writes. The server supplies it.
-    pub log: Log,
-    pub recency: Recency,
-    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
-    pub active_expiry: AtomicBool,
-    /// Keys that a reader has found to be expired.
-    pub expired: FoundExpired,
+}
+
+/// What the server supplies: the layer asks no operating system and touches no file.
+pub struct Process {
+    pub identity: Identity,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
     pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
     /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
     pub purge: fn(),
+    /// So many hexadecimal digits that nobody can guess. The server supplies them.
+    pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
+    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
+    pub write_parameters: Option<Box<WriteParameters>>,
 }
 
 /// What the process uses of the machine. Zeros where nobody measures.
@@ -134,7 +159,7 @@ pub struct Identity {
 impl Redis {
     /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
     pub fn rewrite_config(&self) -> Result<(), String> {
-        let Some(write) = &self.write_parameters else {
+        let Some(write) = &self.process.write_parameters else {
             return Err("ERR The server is running without a config file".into());
         };
         write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
@@ -143,16 +168,16 @@ impl Redis {
     /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
     /// several, what it holds.
     pub fn used_bytes(&self) -> u64 {
-        match self.gate {
-            None => self.identity.startup_bytes + self.engine.memory().counted_bytes(),
+        match self.access.gate {
+            None => self.process.identity.startup_bytes + self.engine.memory().counted_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
     }
 
     /// The same without the rows that only a snapshot holds.
     pub fn live_bytes(&self) -> u64 {
-        match self.gate {
-            None => self.identity.startup_bytes + self.engine.live_bytes(),
+        match self.access.gate {
+            None => self.process.identity.startup_bytes + self.engine.live_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
     }
@@ -178,7 +203,7 @@ impl Redis {
 
     /// A database that is one of several loses nothing because others need room: it is refused instead.
     fn evicts_for_the_process(&self) -> bool {
-        self.eviction_policy().evicts() && self.gate.is_none()
+        self.eviction_policy().evicts() && self.access.gate.is_none()
     }
 
     fn exceeds_what_the_process_may_take(&self) -> bool {
@@ -196,7 +221,7 @@ impl Redis {
 
     /// What the buffers of all connections hold.
     pub fn client_bytes(&self) -> u64 {
-        let clients = self.clients.list();
+        let clients = self.connections.clients.list();
         let bytes = clients.iter().map(|client| client.buffers.total() as u64);
         bytes.sum()
     }

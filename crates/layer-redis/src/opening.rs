@@ -9,7 +9,7 @@ use crate::acl::Users;
 use crate::commands;
 use crate::config::Config;
 use crate::facts::REPLY_BYTES_MAX;
-use crate::layer::{Identity, Redis, Resources};
+use crate::layer::{Access, Connections, Identity, Observation, Process, Redis, Resources, Scripting};
 use crate::migration::Targets;
 use crate::statistics::Statistics;
 
@@ -25,42 +25,52 @@ impl Redis {
             table: commands::table(),
             handlers: commands::handlers(),
             config,
-            statistics: Statistics::new(commands::table()),
-            clients: Default::default(),
-            blocking: Default::default(),
-            slowlog: Default::default(),
-            large_requests: Default::default(),
-            large_replies: Default::default(),
-            latency: Default::default(),
-            pause: Default::default(),
-            channels: Default::default(),
             changes: Default::default(),
             outbox: Default::default(),
-            tracking: Default::default(),
-            users: Users::new(commands::table()),
-            user_file: None,
-            write_parameters: None,
-            secret_digits: None,
-            identity,
-            gate: None,
-            realm: Vec::new(),
-            directory: None,
-            login_guard: Default::default(),
             migration_targets: Targets::Any,
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
             cursors: Default::default(),
             random: Default::default(),
-            scripts_call_all: AtomicBool::new(false),
-            scripts: Default::default(),
-            long_scripts: Default::default(),
-            left_behind: Default::default(),
-            log: Arc::new(|_, _| {}),
             recency: Default::default(),
             active_expiry: AtomicBool::new(true),
             expired: Default::default(),
-            shutdown,
-            resources: Box::new(Resources::default),
-            purge: || {},
+            observation: Observation {
+                statistics: Statistics::new(commands::table()),
+                slowlog: Default::default(),
+                large_requests: Default::default(),
+                large_replies: Default::default(),
+                latency: Default::default(),
+            },
+            scripting: Scripting {
+                scripts: Default::default(),
+                long_scripts: Default::default(),
+                scripts_call_all: AtomicBool::new(false),
+                log: Arc::new(|_, _| {}),
+            },
+            connections: Connections {
+                clients: Default::default(),
+                blocking: Default::default(),
+                pause: Default::default(),
+                channels: Default::default(),
+                tracking: Default::default(),
+                left_behind: Default::default(),
+            },
+            access: Access {
+                users: Users::new(commands::table()),
+                user_file: None,
+                gate: None,
+                realm: Vec::new(),
+                directory: None,
+                login_guard: Default::default(),
+            },
+            process: Process {
+                identity,
+                shutdown,
+                resources: Box::new(Resources::default),
+                purge: || {},
+                secret_digits: None,
+                write_parameters: None,
+            },
         }
     }
 }

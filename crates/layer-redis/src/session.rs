@@ -3,6 +3,9 @@
 //! The owner of the socket feeds it bytes with [`Session::receive`] and writes what it answers once the returned hold is
 //! durable. A session that [`is_blocked`](Session::is_blocked) takes no more requests until its mailbox brings the reply.
 
+mod admission;
+mod while_busy;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -80,9 +83,13 @@ const BUSY_RETRY_MS: u64 = 100;
 
 impl Session {
     pub fn new(layer: Arc<Redis>, client: Arc<Client>) -> Session {
-        let authenticated = layer.users.are_all_welcome();
-        let user = layer.users.default_user().clone();
-        layer.statistics.connections_received.fetch_add(1, Ordering::Relaxed);
+        let authenticated = layer.access.users.are_all_welcome();
+        let user = layer.access.users.default_user().clone();
+        layer
+            .observation
+            .statistics
+            .connections_received
+            .fetch_add(1, Ordering::Relaxed);
         Session {
             layer,
             client: ClientState::new(client, authenticated, user),
@@ -158,7 +165,7 @@ impl Session {
             received.after = there.after;
             received.is_busy = there.is_busy;
         }
-        if let Some(gate) = &self.layer.gate {
+        if let Some(gate) = &self.layer.access.gate {
             gate.transferred(received.consumed, out.len().saturating_sub(start));
         }
         received
@@ -191,13 +198,13 @@ impl Session {
                     if home.is_none() {
                         home = layer.home_in_time().ok();
                     }
-                    if home.is_none() && !layer.long_scripts.is_busy() {
+                    if home.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
                         self.parser = parser;
                         break;
                     }
                     let arguments = parser.arguments(rest);
-                    if layer.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
+                    if layer.connections.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
                         break;
                     }
                     match &mut home {
@@ -212,7 +219,7 @@ impl Session {
                 }
                 Err(error) => {
                     let text = format!("ERR {error}");
-                    layer.statistics.error_sent(text.as_bytes());
+                    layer.observation.statistics.error_sent(text.as_bytes());
                     Reply::new(out, self.client.protocol).error(&text);
                     received.consumed = input.len();
                     received.close = true;
@@ -227,7 +234,7 @@ impl Session {
     /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
     fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> Result<bool, Busy> {
         let here = self.layer.clone();
-        let there = match &here.directory {
+        let there = match &here.access.directory {
             Some(directory) => directory.open(door.database)?,
             None => None,
         };
@@ -235,18 +242,23 @@ impl Session {
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return Ok(false);
         };
-        if there.users.authenticate(&door.user, &door.password).is_none() {
+        if there.access.users.authenticate(&door.user, &door.password).is_none() {
             let peer = peer_of(&self.client.shared.address);
-            here.login_guard.failed(peer, &door.name, here.engine.now_micros());
+            here.access
+                .login_guard
+                .failed(peer, &door.name, here.engine.now_micros());
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return Ok(false);
         }
-        let open = there.clients.count();
-        if let Some(Err(refusal)) = there.gate.as_ref().map(|gate| gate.check_connections(open)) {
+        let open = there.connections.clients.count();
+        if let Some(Err(refusal)) = there.access.gate.as_ref().map(|gate| gate.check_connections(open)) {
             self.error(&here, &refusal, out.len(), out);
             return Ok(false);
         }
-        let client = there.clients.admit(self.client(), there.engine.now_micros());
+        let client = there
+            .connections
+            .clients
+            .admit(self.client(), there.engine.now_micros());
         let mut session = Session::new(there, client);
         session.client.protocol = self.client.protocol;
         *self = session;
@@ -270,7 +282,7 @@ impl Session {
         self.resume_if_over();
         let start = out.len();
         let taken = self.client.shared.take_mail(out, bytes_max);
-        if let Some(gate) = &self.layer.gate {
+        if let Some(gate) = &self.layer.access.gate {
             gate.transferred(0, out.len() - start);
         }
         if taken.unblocked {
@@ -301,9 +313,9 @@ impl Session {
         self.resume();
         self.forget_watches();
         self.leave_behind();
-        self.layer.tracking.disable(&self.client.shared);
+        self.layer.connections.tracking.disable(&self.client.shared);
         self.layer.decide_on_changes();
-        self.layer.clients.disconnect(&self.client.shared);
+        self.layer.connections.clients.disconnect(&self.client.shared);
     }
 
     fn forget_watches(&mut self) {
@@ -331,52 +343,13 @@ impl Session {
         self.client.shared.resp.store(3, Ordering::Relaxed);
     }
 
-    /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
-    fn pause(
-        &mut self,
-        layer: &Redis,
-        home: Option<&mut Home<'_>>,
-        arguments: Arguments<'_>,
-        request_bytes: usize,
-    ) -> bool {
-        let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
-            return false;
-        };
-        let writes = self.may_write(layer, home, command, arguments);
-        self.paused_until_ms = layer.pause.holds_back(writes, layer.engine.now_micros() / 1000);
-        let is_paused = self.paused_until_ms.is_some();
-        if is_paused {
-            layer.pause.waiting.fetch_add(1, Ordering::Relaxed);
-            self.client.shared.blocked.store(true, Ordering::SeqCst);
-        }
-        is_paused
-    }
-
-    /// Without the lock (`home`), while a script keeps it, nobody knows what a function declares.
-    fn may_write(
-        &self,
-        layer: &Redis,
-        home: Option<&mut Home<'_>>,
-        command: &Command,
-        arguments: Arguments<'_>,
-    ) -> bool {
-        let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, home, command, arguments) || self.executes_writes(command)
-    }
-
-    /// The command is EXEC, and something in its queue may write.
-    fn executes_writes(&self, command: &Command) -> bool {
-        let queue = self.client.multi.as_ref();
-        command.name == "exec" && queue.is_some_and(|queue| queue.writes)
-    }
-
     /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
     fn resume_if_over(&mut self) {
         if self.paused_until_ms.is_none() {
             return;
         }
         let now_ms = self.layer.engine.now_micros() / 1000;
-        match self.layer.pause.holds_back(true, now_ms) {
+        match self.layer.connections.pause.holds_back(true, now_ms) {
             Some(until_ms) => self.paused_until_ms = Some(until_ms),
             None => self.resume(),
         }
@@ -384,14 +357,9 @@ impl Session {
 
     fn resume(&mut self) {
         if self.paused_until_ms.take().is_some() {
-            self.layer.pause.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.layer.connections.pause.waiting.fetch_sub(1, Ordering::Relaxed);
             self.client.shared.blocked.store(false, Ordering::SeqCst);
         }
-    }
-
-    /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
-    fn may_run_unauthenticated(&self, command: &Command) -> bool {
-        self.client.authenticated || command.has(NO_AUTH) || self.layer.users.are_all_welcome()
     }
 
     fn limits(&self) -> Limits {
@@ -536,106 +504,14 @@ impl Session {
         Some(hold.max(own_mail.hold))
     }
 
-    /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
-    fn request_while_busy(
-        &mut self,
-        layer: &Redis,
-        arguments: Arguments<'_>,
-        request_bytes: usize,
-        out: &mut Vec<u8>,
-        received: &mut Received,
-    ) {
-        let start = out.len();
-        let admitted = self.admissible(layer, arguments, request_bytes).and_then(|command| {
-            layer.pass_gate(command, request_bytes, layer.engine.now_micros())?;
-            Ok(command)
-        });
-        let answered = match admitted {
-            Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
-            Err(refused) => Err(refused),
-        };
-        let text = match answered {
-            Ok(()) => return self.mute(start, false, out),
-            Err(Failure::Error(text)) => text.to_owned(),
-            Err(Failure::Message(text)) => text,
-            Err(Failure::Elsewhere(door)) => {
-                out.truncate(start);
-                self.door = Some(door);
-                return;
-            }
-            Err(Failure::TooSoon { micros }) => {
-                out.truncate(start);
-                return self.hold_back(layer, micros);
-            }
-            Err(other) => unreachable!("{other:?} needs the lock"),
-        };
-        let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
-            self.forget_transaction();
-            discarded_because_of(&text)
-        } else {
-            text
-        };
-        if let Some(queue) = &mut self.client.multi {
-            queue.refused = true;
-        }
-        self.error(layer, &text, start, out);
-        self.mute(start, false, out);
-    }
-
     /// The request is looked at again after so long.
     fn hold_back(&mut self, layer: &Redis, micros: u64) {
         self.held_until_ms = Some((layer.engine.now_micros() + micros).div_ceil(1000));
     }
 
-    /// Leaves MULTI without the lock.
-    fn forget_transaction(&mut self) {
-        transactions::end(&mut self.client);
-        self.forget_watches();
-    }
-
-    fn answer_while_busy(
-        &mut self,
-        layer: &Redis,
-        command: &Command,
-        arguments: Arguments<'_>,
-        out: &mut Vec<u8>,
-        received: &mut Received,
-    ) -> Result<(), Failure> {
-        let is_queued = self.client.multi.is_some() && !transactions::runs_inside_multi(command);
-        if !command.has(ALLOW_BUSY) || is_queued {
-            return Err(scripting::busy(layer).into());
-        }
-        let mut reply = Reply::new(out, self.client.protocol);
-        match command.name {
-            "script|kill" => scripting::kill(layer, false)?,
-            "function|kill" => scripting::kill(layer, true)?,
-            "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
-            "auth" => return connection::log_in(layer, &mut self.client, &mut reply, arguments),
-            "hello" => return connection::greet(layer, &mut self.client, &mut reply, arguments),
-            "reset" => {
-                self.forget_transaction();
-                self.leave_behind();
-                connection::begin_anew(layer, &mut self.client, &mut reply);
-                return Ok(());
-            }
-            "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
-            "discard" if self.client.multi.is_some() => self.forget_transaction(),
-            "watch" => transactions::watch_blindly(&mut self.client)?,
-            "unwatch" => self.forget_watches(),
-            "quit" => received.close = true,
-            "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
-                layer.long_scripts.abandon();
-                received.after = Some(After::Deferred(Deferred::Shutdown));
-            }
-            _ => return Err(scripting::busy(layer).into()),
-        }
-        reply.ok();
-        Ok(())
-    }
-
     fn error(&mut self, layer: &Redis, text: &str, replies_start: usize, out: &mut Vec<u8>) {
         out.truncate(replies_start);
-        layer.statistics.error_sent(text.as_bytes());
+        layer.observation.statistics.error_sent(text.as_bytes());
         Reply::new(out, self.client.protocol).error(text);
     }
 
@@ -680,106 +556,6 @@ impl Session {
         }
     }
 
-    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with an error of its own.
-    fn refuse(&mut self, home: &mut Home<'_>, arguments: Arguments<'_>, refused: Failure) -> Failure {
-        if is_http(&arguments[0]) {
-            self.client.close_without_reply = true;
-        }
-        if arguments[0].eq_ignore_ascii_case(b"exec") {
-            transactions::forget(home, &mut self.client);
-            let text = match refused {
-                Failure::Error(text) => text.to_string(),
-                Failure::Message(text) => text,
-                other => return other,
-            };
-            return discarded_because_of(&text).into();
-        }
-        if let Some(queue) = &mut self.client.multi {
-            queue.refused = true;
-        }
-        refused
-    }
-
-    /// The command, or a refusal, which is counted.
-    fn admit(
-        &self,
-        layer: &Redis,
-        arguments: Arguments<'_>,
-        request_bytes: usize,
-    ) -> Result<&'static Command, Failure> {
-        let admitted = self.admissible(layer, arguments, request_bytes);
-        if admitted.is_err()
-            && let Ok(command) = layer.table.find_of(arguments)
-        {
-            count_rejected(layer, command);
-            if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
-                self.log_denial(layer, command, arguments);
-            }
-        }
-        admitted
-    }
-
-    fn log_denial(&self, layer: &Redis, command: &'static Command, arguments: Arguments<'_>) {
-        if let Err(denial) = self.client.user.check(command, arguments) {
-            let place = if self.client.multi.is_some() {
-                "multi"
-            } else {
-                "toplevel"
-            };
-            self.client.shared.note_command(layer.table.index(command));
-            layer.log_denial(&self.client, &denial, command, arguments, place);
-        }
-    }
-
-    /// Finds the command and checks everything that needs no key's value.
-    fn admissible(
-        &self,
-        layer: &Redis,
-        arguments: Arguments<'_>,
-        request_bytes: usize,
-    ) -> Result<&'static Command, Failure> {
-        let command = layer.table.find_of(arguments)?;
-        if !command.accepts(arguments.len()) {
-            return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
-        }
-        if !self.may_run_unauthenticated(command) {
-            return Err("NOAUTH Authentication required.".into());
-        }
-        if self.is_listening() && !is_allowed_while_subscribed(command) {
-            return Err(only_pubsub(command));
-        }
-        if self.client.multi.is_some() && command.has(NO_MULTI) {
-            return Err("ERR Command not allowed inside a transaction".into());
-        }
-        if let Err(denial) = self.client.user.check(command, arguments) {
-            return Err(denial.text(command).into());
-        }
-        if layer.is_out_of_memory() && self.may_need_memory(command) {
-            return Err(errors::OUT_OF_MEMORY.into());
-        }
-        if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
-            return Err("NOREPLICAS Not enough good replicas to write.".into());
-        }
-        if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
-            return Err(errors::KEY_TOO_LARGE.into());
-        }
-        Ok(command)
-    }
-
-    /// RESP2 cannot tell a reply from a message, so a connection that listens may do little else.
-    fn is_listening(&self) -> bool {
-        self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
-    }
-
-    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
-    fn may_need_memory(&self, command: &Command) -> bool {
-        match &self.client.multi {
-            Some(queue) if command.name == "exec" => queue.may_need_memory,
-            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
-            None => command.has(DENYOOM),
-        }
-    }
-
     fn enqueue(
         &mut self,
         home: &mut Home<'_>,
@@ -815,23 +591,4 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn only_pubsub(command: &Command) -> Failure {
-    let name = command.name;
-    format!(
-        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
-    )
-    .into()
-}
-
-/// What a refused EXEC answers.
-fn discarded_because_of(text: &str) -> String {
-    let reason = text.strip_prefix("ERR ").unwrap_or(text);
-    format!("EXECABORT Transaction discarded because of: {reason}")
-}
-
-/// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

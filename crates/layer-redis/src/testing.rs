@@ -72,15 +72,16 @@ impl Fixture {
     pub fn of_several() -> Fixture {
         let mut fixture = Fixture::new();
         let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
-        layer.gate = Some(Arc::new(OpenGate));
+        layer.access.gate = Some(Arc::new(OpenGate));
         fixture
     }
 
     pub fn connect(&self) -> Connection {
-        let client = self
-            .layer
-            .clients
-            .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
+        let client =
+            self.layer
+                .connections
+                .clients
+                .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
         Connection {
             session: Session::new(self.layer.clone(), client),
         }

@@ -52,7 +52,10 @@ const REST_AFTER: Duration = Duration::from_secs(2);
 pub fn tidy(layer: &Redis) {
     let rest_micros = REST_AFTER.as_micros() as u64;
     let now_micros = layer.engine.now_micros();
-    layer.clients.wake_idle(now_micros.saturating_sub(rest_micros));
+    layer
+        .connections
+        .clients
+        .wake_idle(now_micros.saturating_sub(rest_micros));
     layer.enforce_soft_limits();
 }
 
@@ -114,20 +117,24 @@ impl Dealer {
             }
         }
         // Nobody new arrives; everybody who is there looks at `stop` when woken.
-        self.layer.clients.wake_all();
+        self.layer.connections.clients.wake_all();
         self.tenants.wake_all();
     }
 
     async fn deal(&mut self, socket: TcpStream) -> io::Result<()> {
         let layer = &self.layer;
-        let connections = layer.clients.count() + self.tenants.redis_connections();
+        let connections = layer.connections.clients.count() + self.tenants.redis_connections();
         let has_room = connections < layer.config.maxclients.load(Ordering::Relaxed) as usize;
         let permit = match has_room {
             true => self.limit.admit(Place::Any).await,
             false => None,
         };
         let Some(permit) = permit else {
-            layer.statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
+            layer
+                .observation
+                .statistics
+                .connections_rejected
+                .fetch_add(1, Ordering::Relaxed);
             // The peer may not be reading; it is told if its socket takes it at once.
             let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
             return Ok(());
@@ -166,9 +173,10 @@ fn accepted(
     let ring = bell.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
+        .connections
         .clients
         .connect(address, local, now_micros, Arc::new(move || ring.ring()));
-    if !layer.users.are_all_welcome() {
+    if !layer.access.users.are_all_welcome() {
         let client = client.clone();
         permit.is_of_stranger(move || client.kill());
     }
@@ -248,7 +256,7 @@ impl Connection {
         let session = Session::new(layer.clone(), accepted.client);
         let socket = TcpStream::from_std(accepted.socket)?;
         let bell = accepted.bell;
-        let memory = Counted::new(layer.clients.memory.clone(), 0);
+        let memory = Counted::new(layer.connections.clients.memory.clone(), 0);
         Ok(Connection {
             socket,
             session,
@@ -368,7 +376,7 @@ impl Connection {
     }
 
     fn note_input(&self, count: usize) {
-        let statistics = &self.layer.statistics;
+        let statistics = &self.layer.observation.statistics;
         statistics.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
         statistics.reads.fetch_add(1, Ordering::Relaxed);
         // Every command notes when it ran; only a limit on silence needs to know of parts of commands.
@@ -521,7 +529,7 @@ impl Connection {
         if sent < self.output.len() {
             self.send_slowly(sent).await?;
         }
-        let statistics = &self.layer.statistics;
+        let statistics = &self.layer.observation.statistics;
         let written = self.output.len() as u64;
         statistics.bytes_written.fetch_add(written, Ordering::Relaxed);
         statistics.writes.fetch_add(1, Ordering::Relaxed);
@@ -587,7 +595,7 @@ impl Connection {
                     self.replace_ok_by(&text);
                 }
             }
-            After::Deferred(Deferred::Shutdown) => (self.layer.shutdown)(),
+            After::Deferred(Deferred::Shutdown) => (self.layer.process.shutdown)(),
             After::LongRun(mut run) => {
                 let long_turn = self.player.begin_long().await;
                 let turn = self.player.begin();

@@ -57,7 +57,7 @@ impl LayerMaker {
     /// The layer of the default database, which is the operator's.
     pub fn default_redis(&self, directory: Box<dyn Directory>) -> Result<Redis> {
         let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());
-        layer.directory = Some(directory);
+        layer.access.directory = Some(directory);
         self.settings.tell(&layer.config);
         if let Some(file) = self.settings.config_file.clone() {
             for (name, value) in &file.parameters {
@@ -65,13 +65,13 @@ impl LayerMaker {
                 started.map_err(|reason| anyhow::anyhow!("{}: redis.{name}: {reason}", file.path.display()))?;
             }
             layer.decide_on_changes();
-            layer.write_parameters = Some(Box::new(move |parameters| (file.write)(&file.path, parameters)));
+            layer.process.write_parameters = Some(Box::new(move |parameters| (file.write)(&file.path, parameters)));
         }
         if let Some(folder) = self.settings.data.folder() {
             read_users(&mut layer, folder)?;
         }
         if let Credentials::Key { sha256 } = self.settings.credentials {
-            layer.users.require_password(Some(sha256));
+            layer.access.users.require_password(Some(sha256));
         }
         Ok(layer)
     }
@@ -85,12 +85,12 @@ impl LayerMaker {
             ..self.identity.clone()
         };
         let mut layer = self.redis(database.space(LayerId::Redis), identity);
-        layer.directory = Some(directory);
-        layer.realm = format!("{}/", database.definition().name).into();
-        layer.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
+        layer.access.directory = Some(directory);
+        layer.access.realm = format!("{}/", database.definition().name).into();
+        layer.access.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
         let kept = UsersInDatabase::new(self.engine.clone(), database.space(LayerId::System));
         let has_users = kept.has_users()?;
-        layer.user_file = Some(Box::new(kept));
+        layer.access.user_file = Some(Box::new(kept));
         if has_users && let Err(error) = layer.load_users() {
             tracing::error!(
                 database = database.definition().name,
@@ -106,16 +106,16 @@ impl LayerMaker {
         let stop = self.stop.clone();
         let mut layer = Redis::new(self.engine.clone(), space, identity, Box::new(move || stop.request()));
         let budget_source = self.budget_source;
-        layer.resources = Box::new(move || quartet_layer_redis::Resources {
+        layer.process.resources = Box::new(move || quartet_layer_redis::Resources {
             budget_source,
             ..resources::used()
         });
-        layer.purge = self.settings.purge;
-        layer.secret_digits = Some(Box::new(resources::random_hexadecimal));
-        layer.log = Arc::new(log_of_scripts);
-        layer.long_scripts = self.long_scripts.clone();
-        layer.clients.memory = self.client_memory.clone();
-        layer.login_guard = self.login_guard.clone();
+        layer.process.purge = self.settings.purge;
+        layer.process.secret_digits = Some(Box::new(resources::random_hexadecimal));
+        layer.scripting.log = Arc::new(log_of_scripts);
+        layer.scripting.long_scripts = self.long_scripts.clone();
+        layer.connections.clients.memory = self.client_memory.clone();
+        layer.access.login_guard = self.login_guard.clone();
         layer.migration_targets = self.settings.migration_targets.clone();
         layer
     }
@@ -184,7 +184,7 @@ fn read_users(layer: &mut Redis, folder: &Path) -> Result<()> {
     let file = UsersInDirectory::new(folder);
     layer.config.start_with("aclfile", file.path().display().to_string());
     let has_users = file.path().exists();
-    layer.user_file = Some(Box::new(file));
+    layer.access.user_file = Some(Box::new(file));
     if has_users && let Err(error) = layer.load_users() {
         bail!("the file of users: {error}");
     }
@@ -194,8 +194,12 @@ fn read_users(layer: &mut Redis, folder: &Path) -> Result<()> {
 /// Makes a layer follow what is decided about its database.
 pub fn configure(layer: &Redis, database: &Database) {
     let definition = database.definition();
-    layer.users.require_password(Some(definition.credentials.token.0));
     layer
+        .access
+        .users
+        .require_password(Some(definition.credentials.token.0));
+    layer
+        .access
         .users
         .admit_reader(READER, definition.credentials.read_only_token.0);
     let config = &layer.config;

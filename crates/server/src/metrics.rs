@@ -15,7 +15,7 @@ use crate::tenants::Tenants;
 pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> String {
     let mut text = String::new();
     let engine = layer.engine.statistics();
-    let redis = &layer.statistics;
+    let redis = &layer.observation.statistics;
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
@@ -84,13 +84,13 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
             "quartet_redis_connections",
             "gauge",
             "Open Redis connections.",
-            layer.clients.count() as f64,
+            layer.connections.clients.count() as f64,
         ),
         (
             "quartet_redis_blocked_clients",
             "gauge",
             "Connections waiting in a blocking command.",
-            layer.blocking.counts().clients as f64,
+            layer.connections.blocking.counts().clients as f64,
         ),
         (
             "quartet_redis_connections_total",
@@ -271,7 +271,7 @@ fn commands(layer: &Redis, text: &mut String) {
         text,
         "# HELP quartet_redis_commands_total Calls of each command.\n# TYPE quartet_redis_commands_total counter"
     );
-    for (index, counter) in layer.statistics.commands.0.iter().enumerate() {
+    for (index, counter) in layer.observation.statistics.commands.0.iter().enumerate() {
         let calls = counter.calls.load(Ordering::Relaxed);
         if calls > 0 {
             let _ = writeln!(

@@ -198,7 +198,7 @@ impl Migration {
                 return hold;
             }
         };
-        layer.statistics.error_sent(text.as_bytes());
+        layer.observation.statistics.error_sent(text.as_bytes());
         reply.error(&text);
         hold
     }

@@ -190,7 +190,7 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
         });
     }
     let bounds = layer.long_bounds();
-    let outer = layer.long_scripts.begin(RunningScript {
+    let outer = layer.scripting.long_scripts.begin(RunningScript {
         database: layer.space.database,
         name: "exec".to_owned(),
         is_function: false,
@@ -198,8 +198,10 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue) -> Option<Stop> {
         started_micros: layer.engine.now_micros(),
         library_counts: libraries::count(context.tx),
     });
-    let stopped = run_each(context, queue, &|micros| layer.long_scripts.look(micros, &bounds));
-    layer.long_scripts.end(outer);
+    let stopped = run_each(context, queue, &|micros| {
+        layer.scripting.long_scripts.look(micros, &bounds)
+    });
+    layer.scripting.long_scripts.end(outer);
     stopped
 }
 

@@ -21,12 +21,14 @@ impl Redis {
         request: Vec<u8>,
         block: Block,
     ) {
-        self.blocking.add(home, self.space, client, command, request, block);
+        self.connections
+            .blocking
+            .add(home, self.space, client, command, request, block);
     }
 
     /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
     pub fn end_wait(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
-        let Some(waiter) = self.blocking.remove(home, client_id) else {
+        let Some(waiter) = self.connections.blocking.remove(home, client_id) else {
             return false;
         };
         let mut bytes = Vec::new();
@@ -35,7 +37,9 @@ impl Redis {
             Some(error) => reply.error(error),
             None => reply.null_array(),
         }
-        self.statistics.wait_ended(self.table.index(waiter.command), error);
+        self.observation
+            .statistics
+            .wait_ended(self.table.index(waiter.command), error);
         // That there was nothing to take may rest on what is not durable yet.
         waiter.client.post(&bytes, home.latest_hold(self.space), true);
         true
@@ -44,11 +48,13 @@ impl Redis {
     /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
     #[inline]
     pub fn serve_blocked(&self, home: &mut Home<'_>) {
-        while self.blocking.has_work() {
-            for (client_id, error) in self.blocking.take_ends() {
+        while self.connections.blocking.has_work() {
+            for (client_id, error) in self.connections.blocking.take_ends() {
                 self.end_wait(home, client_id, error);
             }
-            let Some(row) = self.blocking.next_row() else { return };
+            let Some(row) = self.connections.blocking.next_row() else {
+                return;
+            };
             self.serve_key(home, &row);
         }
     }
@@ -58,19 +64,20 @@ impl Redis {
         for Place {
             client_id,
             even_if_gone,
-        } in self.blocking.places(row)
+        } in self.connections.blocking.places(row)
         {
             is_there = is_there && exists(home, self, row);
             if !is_there && !even_if_gone {
                 continue;
             }
-            let Some((command, request, client)) = self.blocking.waiting(&self.users, client_id) else {
+            let Some((command, request, client)) = self.connections.blocking.waiting(&self.access.users, client_id)
+            else {
                 continue;
             };
             let mut bytes = Vec::new();
             let changed = (&row[2..], even_if_gone);
             if let Some(hold) = retry(home, self, command, &request, changed, client, &mut bytes)
-                && let Some(waiter) = self.blocking.remove(home, client_id)
+                && let Some(waiter) = self.connections.blocking.remove(home, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
                 self.send_outbox();
@@ -98,7 +105,7 @@ fn retry(
     // The rules may have changed while it waited.
     if let Err(denial) = client.user.check(command, arguments) {
         let text = denial.text(command);
-        layer.statistics.error_sent(text.as_bytes());
+        layer.observation.statistics.error_sent(text.as_bytes());
         Reply::new(bytes, client.protocol).error(&text);
         return Some(quartet_engine::Hold::ZERO);
     }
@@ -116,7 +123,7 @@ fn retry(
         Err(Failure::Error(text)) => text.to_owned(),
         Err(Failure::Message(text)) => text,
     };
-    layer.statistics.error_sent(text.as_bytes());
+    layer.observation.statistics.error_sent(text.as_bytes());
     Reply::new(bytes, client.protocol).error(&text);
     Some(client.failure_hold)
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// The key changed by the hand of `writer`: gathers who is to be told.
 pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
-    let mut table = layer.tracking.table.lock();
+    let mut table = layer.connections.tracking.table.lock();
     for (prefix, broadcast) in &mut table.prefixes {
         if name.starts_with(prefix) {
             broadcast.changed.insert(name.to_vec(), writer);
@@ -30,14 +30,14 @@ pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
 
 /// All keys are gone: everybody who tracks is told.
 pub fn flushed(layer: &Redis) {
-    let mut table = layer.tracking.table.lock();
+    let mut table = layer.connections.tracking.table.lock();
     table.keys.clear();
     table.item_count = 0;
     drop(table);
-    if !layer.tracking.is_on() {
+    if !layer.connections.tracking.is_on() {
         return;
     }
-    for client in layer.clients.list() {
+    for client in layer.connections.clients.list() {
         if client.tracking.lock().is_some() {
             layer.outbox.add(Item::Invalidation { client, name: None });
         }
@@ -48,7 +48,7 @@ pub fn flushed(layer: &Redis) {
 fn trim(layer: &Redis) {
     let keys_max = layer.config.tracking_table_max_keys.load(Ordering::Relaxed) as usize;
     loop {
-        let mut table = layer.tracking.table.lock();
+        let mut table = layer.connections.tracking.table.lock();
         let over = keys_max > 0 && table.keys.len() > keys_max;
         let Some(name) = over.then(|| table.keys.keys().next().cloned()).flatten() else {
             return;
@@ -61,12 +61,16 @@ fn trim(layer: &Redis) {
 
 /// Tells the broadcast changes: one message for each prefix and connection.
 pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
-    let mut table = layer.tracking.table.lock();
+    let mut table = layer.connections.tracking.table.lock();
     let mut told: Vec<(u64, Vec<Vec<u8>>)> = Vec::new();
     for broadcast in table.prefixes.values_mut() {
         let changed = std::mem::take(&mut broadcast.changed);
         for id in broadcast.clients.iter().filter(|_| !changed.is_empty()) {
-            let no_loop = layer.clients.find(*id).is_some_and(|client| does_not_loop(&client));
+            let no_loop = layer
+                .connections
+                .clients
+                .find(*id)
+                .is_some_and(|client| does_not_loop(&client));
             let is_told = |writer: &Option<u64>| !(no_loop && *writer == Some(*id));
             let names = changed.iter().filter(|(_, writer)| is_told(writer));
             told.push((*id, names.map(|(name, _)| name.clone()).collect()));
@@ -74,7 +78,7 @@ pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
     }
     drop(table);
     for (id, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
-        if let Some(client) = layer.clients.find(id) {
+        if let Some(client) = layer.connections.clients.find(id) {
             send(layer, &client, Some(&names), delivery);
         }
     }
@@ -83,7 +87,7 @@ pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
 impl Redis {
     /// Gathers who is to be told of these changes, made by the connection `writer` or by time.
     pub fn invalidate(&self, writer: Option<u64>, changes: &[Change]) {
-        if self.tracking.is_on() {
+        if self.connections.tracking.is_on() {
             let changes = changes.iter().filter(|change| change.what.changes_key());
             changes.for_each(|change| changed(self, &change.name, writer));
         }
@@ -93,7 +97,7 @@ impl Redis {
     /// Called with the lock held.
     #[inline]
     pub fn trim_tracking(&self) {
-        if self.tracking.is_on() {
+        if self.connections.tracking.is_on() {
             trim(self);
             self.outbox.commit(Hold::ZERO);
             self.send_outbox();
@@ -103,7 +107,7 @@ impl Redis {
     /// Changes are noted while anybody wants to hear of them.
     pub fn decide_on_changes(&self) {
         let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
-        self.changes.want(notifies || self.tracking.is_on());
+        self.changes.want(notifies || self.connections.tracking.is_on());
     }
 }
 
@@ -115,7 +119,7 @@ fn does_not_loop(client: &Client) -> bool {
 fn tell(layer: &Redis, clients: FxHashSet<u64>, name: &[u8], writer: Option<u64>) {
     let mut clients: Vec<u64> = clients.into_iter().collect();
     clients.sort_unstable();
-    for client in clients.into_iter().filter_map(|id| layer.clients.find(id)) {
+    for client in clients.into_iter().filter_map(|id| layer.connections.clients.find(id)) {
         let is_told = match &*client.tracking.lock() {
             Some(mode) => !(mode.broadcast || mode.no_loop && writer == Some(client.id)),
             None => false,
@@ -132,7 +136,11 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
     if remembers(context, command) {
         for position in command.keys.positions(arguments) {
             let name = &arguments[position];
-            context.layer.tracking.remember(context.client.shared.id, name);
+            context
+                .layer
+                .connections
+                .tracking
+                .remember(context.client.shared.id, name);
         }
     }
 }
@@ -142,7 +150,11 @@ pub fn remember(context: &Context<'_, '_>, command: &Command, arguments: Argumen
 pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
     if remembers(context, command) {
         for name in declared {
-            context.layer.tracking.remember(context.client.shared.id, name);
+            context
+                .layer
+                .connections
+                .tracking
+                .remember(context.client.shared.id, name);
         }
     }
 }
@@ -150,7 +162,7 @@ pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared:
 /// The connection wants to be told of changes to what this command reads. A script reads by its commands.
 fn remembers(context: &Context<'_, '_>, command: &Command) -> bool {
     let reads = command.has(READONLY) && !command.has(PUBSUB) && command.group != Group::Scripting;
-    if !context.layer.tracking.is_on() || !reads {
+    if !context.layer.connections.tracking.is_on() || !reads {
         return false;
     }
     match &*context.client.shared.tracking.lock() {
@@ -167,7 +179,7 @@ pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, deli
     let redirect = client.tracking.lock().as_ref().and_then(|mode| mode.redirect);
     let target = match redirect {
         None => client.clone(),
-        Some(id) => match layer.clients.find(id) {
+        Some(id) => match layer.connections.clients.find(id) {
             Some(target) => target,
             None => return redirect_is_broken(client, id, delivery),
         },

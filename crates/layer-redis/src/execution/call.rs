@@ -142,7 +142,7 @@ fn handle(
 
 fn answer_kept(layer: &Redis, reply: &mut Reply<'_>, text: &str, counted: bool) {
     if !counted {
-        layer.statistics.error_sent(text.as_bytes());
+        layer.observation.statistics.error_sent(text.as_bytes());
     }
     reply.error(text);
 }
@@ -203,7 +203,11 @@ pub fn call_queued(
     match outcome {
         // Of EXEC nothing stays. What a script has done stays, as after any error of it.
         Ok(()) if context.client.is_script && context.reply.is_full() => {
-            context.layer.statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
+            context
+                .layer
+                .observation
+                .statistics
+                .error_sent(errors::REPLY_TOO_LARGE.as_bytes());
             context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
         }
         Ok(()) => {}
@@ -217,11 +221,11 @@ pub fn call_queued(
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),
         Err(Failure::Overrun) => unreachable!("answered above"),
         Err(Failure::Error(text)) => {
-            context.layer.statistics.error_sent(text.as_bytes());
+            context.layer.observation.statistics.error_sent(text.as_bytes());
             context.reply.error(text);
         }
         Err(Failure::Message(text)) => {
-            context.layer.statistics.error_sent(text.as_bytes());
+            context.layer.observation.statistics.error_sent(text.as_bytes());
             context.reply.error(&text);
         }
     }
@@ -238,7 +242,7 @@ fn pass_gate_again(context: &Context<'_, '_>, command: &'static Command) -> Resu
 
 /// A command was refused before it ran.
 pub fn count_rejected(layer: &Redis, command: &'static Command) {
-    let counter = &layer.statistics.commands.0[layer.table.index(command)];
+    let counter = &layer.observation.statistics.commands.0[layer.table.index(command)];
     counter.rejected.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -253,20 +257,24 @@ fn account(
 ) {
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
-    let counter = &layer.statistics.commands.0[index];
+    let counter = &layer.observation.statistics.commands.0[index];
     counter.calls.fetch_add(1, Ordering::Relaxed);
     counter.micros.fetch_add(micros, Ordering::Relaxed);
     if failed {
         counter.failed.fetch_add(1, Ordering::Relaxed);
     }
-    layer.statistics.commands_processed.fetch_add(1, Ordering::Relaxed);
+    layer
+        .observation
+        .statistics
+        .commands_processed
+        .fetch_add(1, Ordering::Relaxed);
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
         let entry = slow_command(layer, client, (command, arguments), micros);
         let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
-        layer.slowlog.lock().add(entry, length_max);
+        layer.observation.slowlog.lock().add(entry, length_max);
     }
 }
 

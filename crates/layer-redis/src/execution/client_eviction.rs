@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 /// To be called often. Closes connections until the rest take no more than the limit, those that take most first. `operators` is the layer whose
 /// `maxmemory-clients` counts, and whose clients may be exempt by CLIENT NO-EVICT; it is the first of `layers`.
 pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
-    let memory = &operators.clients.memory;
+    let memory = &operators.connections.clients.memory;
     let limit = operators.config.client_bytes_max();
     let limit = limit.unwrap_or(memory.process_limit);
     if memory.used() <= limit {
@@ -17,8 +17,8 @@ pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
     }
     let mut largest: Vec<(usize, &Redis, Arc<Client>)> = Vec::new();
     for layer in layers {
-        let clients = layer.clients.list().into_iter();
-        let clients = clients.filter(|client| layer.gate.is_some() || !client.no_evict.load(Ordering::Relaxed));
+        let clients = layer.connections.clients.list().into_iter();
+        let clients = clients.filter(|client| layer.access.gate.is_some() || !client.no_evict.load(Ordering::Relaxed));
         largest.extend(clients.map(|client| (client.buffers.total(), &**layer, client)));
     }
     largest.sort_by_key(|(bytes, _, client)| (Reverse(*bytes), client.id));
@@ -30,7 +30,11 @@ pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
         }
         client.empty_mailbox();
         ending_bytes += client.buffers.total();
-        layer.clients.kill(&client);
-        layer.statistics.evicted_clients.fetch_add(1, Ordering::Relaxed);
+        layer.connections.clients.kill(&client);
+        layer
+            .observation
+            .statistics
+            .evicted_clients
+            .fetch_add(1, Ordering::Relaxed);
     }
 }

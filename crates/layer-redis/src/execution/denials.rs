@@ -41,7 +41,7 @@ impl Redis {
         arguments: Arguments<'_>,
         context: &'static str,
     ) {
-        self.statistics.denied(reason);
+        self.observation.statistics.denied(reason);
         let now_ms = self.engine.now_micros() / 1000;
         let entry = Entry {
             id: 0,
@@ -55,6 +55,6 @@ impl Redis {
             client: describe(self, client.shared.id, &client.shared, request_bytes(arguments)),
         };
         let length_max = self.config.acllog_max_len.load(Ordering::Relaxed) as usize;
-        self.users.log.lock().add(entry, length_max);
+        self.access.users.log.lock().add(entry, length_max);
     }
 }

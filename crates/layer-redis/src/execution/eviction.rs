@@ -33,7 +33,11 @@ impl Redis {
     /// the lock held, before a command, when memory is short.
     pub fn make_room(&self, home: &mut Home<'_>) {
         let policy = self.eviction_policy();
-        let is_paused = self.pause.holds_back(true, home.now_micros() / 1000).is_some();
+        let is_paused = self
+            .connections
+            .pause
+            .holds_back(true, home.now_micros() / 1000)
+            .is_some();
         if !policy.evicts() || is_paused {
             return;
         }
@@ -61,7 +65,7 @@ impl Redis {
         };
         if evicted {
             home.free_cleared();
-            self.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);
+            self.observation.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);
             self.tell_removed(hold);
         }
         evicted
@@ -220,7 +224,12 @@ mod tests {
             let gone: Vec<usize> = (0..20).filter(|number| !left.contains(number)).collect();
             assert!((4..=6).contains(&gone.len()), "{policy}: {gone:?}");
             assert!(gone.iter().all(|number| may_go.contains(number)), "{policy}: {gone:?}");
-            let evicted = fixture.layer.statistics.evicted_keys.load(Ordering::Relaxed);
+            let evicted = fixture
+                .layer
+                .observation
+                .statistics
+                .evicted_keys
+                .load(Ordering::Relaxed);
             assert_eq!(evicted, gone.len() as u64);
         }
     }

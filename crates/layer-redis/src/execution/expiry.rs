@@ -26,7 +26,7 @@ impl Redis {
 
     fn expire_these(&self, home: &mut Home<'_>, found: &[(u8, Vec<u8>)]) {
         let now_ms = home.now_micros() / 1000;
-        if self.pause.holds_back(true, now_ms).is_some() {
+        if self.connections.pause.holds_back(true, now_ms).is_some() {
             return;
         }
         let removed = home.execute(self.space, |tx| -> Result<u64, ()> {
@@ -41,7 +41,10 @@ impl Redis {
             Ok(removed)
         });
         let (removed, _) = removed.unwrap_or_default();
-        self.statistics.expired_keys.fetch_add(removed, Ordering::Relaxed);
+        self.observation
+            .statistics
+            .expired_keys
+            .fetch_add(removed, Ordering::Relaxed);
         // The command that found them has told of them.
         self.changes.take();
     }
@@ -69,14 +72,14 @@ impl Redis {
     /// Removes what is due. Call it about ten times a second.
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
-        self.statistics.sample_rate(now_micros);
-        self.statistics.used_peak(self.used_bytes());
-        if self.tracking.is_on()
+        self.observation.statistics.sample_rate(now_micros);
+        self.observation.statistics.used_peak(self.used_bytes());
+        if self.connections.tracking.is_on()
             && let Ok(_home) = self.home_in_time()
         {
             self.trim_tracking();
         }
-        let is_paused = self.pause.holds_back(true, now_micros / 1000).is_some();
+        let is_paused = self.connections.pause.holds_back(true, now_micros / 1000).is_some();
         if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
             return;
         }
@@ -108,7 +111,8 @@ impl Redis {
         let Ok((removed, hold)) = removed else {
             return self.removed_nothing();
         };
-        self.statistics
+        self.observation
+            .statistics
             .expired_keys
             .fetch_add(removed as u64, Ordering::Relaxed);
         self.tell_removed(hold);
@@ -134,7 +138,10 @@ impl Redis {
         let Ok(((hashes, fields), hold)) = removed else {
             return self.removed_nothing();
         };
-        self.statistics.expired_fields.fetch_add(fields, Ordering::Relaxed);
+        self.observation
+            .statistics
+            .expired_fields
+            .fetch_add(fields, Ordering::Relaxed);
         if self.changes.are_wanted() {
             let changes = self.changes.take();
             self.notify_expired_fields(&changes);
@@ -167,6 +174,14 @@ mod tests {
              EXISTS c => 0
              DBSIZE => 1",
         );
-        assert_eq!(fixture.layer.statistics.expired_keys.load(super::Ordering::Relaxed), 3);
+        assert_eq!(
+            fixture
+                .layer
+                .observation
+                .statistics
+                .expired_keys
+                .load(super::Ordering::Relaxed),
+            3
+        );
     }
 }

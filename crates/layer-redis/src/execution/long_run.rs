@@ -56,7 +56,7 @@ impl LongRun {
         if let Some(text) = text {
             self.hold = std::mem::take(&mut self.client.failure_hold);
             self.reply.clear();
-            layer.statistics.error_sent(text.as_bytes());
+            layer.observation.statistics.error_sent(text.as_bytes());
             Reply::new(&mut self.reply, self.client.protocol).error(&text);
         }
         layer.expire_found(&mut home);
@@ -95,14 +95,14 @@ impl Redis {
         let threshold_ms = self.config.busy_reply_threshold.load(Ordering::Relaxed);
         Bounds {
             busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
-            micros_max: self.gate.as_ref().map(|gate| gate.script_micros_max()),
+            micros_max: self.access.gate.as_ref().map(|gate| gate.script_micros_max()),
         }
     }
 
     /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may wait, or a script has kept it
     /// for longer than `busy-reply-threshold`.
     pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
-        if self.long_scripts.is_busy() {
+        if self.scripting.long_scripts.is_busy() {
             return Err(Busy);
         }
         let mut home = self.engine.home_in_time()?;
@@ -112,18 +112,18 @@ impl Redis {
 
     /// Unregisters what a connection no longer wants: now, or once the lock is free.
     pub fn leave_behind(&self, abandoned: Abandoned) {
-        self.left_behind.of_clients.lock().push(abandoned);
-        self.left_behind.any.store(true, Ordering::SeqCst);
+        self.connections.left_behind.of_clients.lock().push(abandoned);
+        self.connections.left_behind.any.store(true, Ordering::SeqCst);
         drop(self.home_in_time());
     }
 
     fn clear_left_behind(&self, home: &mut Home<'_>) {
-        if !self.left_behind.any.swap(false, Ordering::SeqCst) {
+        if !self.connections.left_behind.any.swap(false, Ordering::SeqCst) {
             return;
         }
-        for mut abandoned in std::mem::take(&mut *self.left_behind.of_clients.lock()) {
+        for mut abandoned in std::mem::take(&mut *self.connections.left_behind.of_clients.lock()) {
             if abandoned.has_waited {
-                self.blocking.forget(home, abandoned.client.id);
+                self.connections.blocking.forget(home, abandoned.client.id);
             }
             leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
         }

@@ -16,7 +16,7 @@ pub fn tell_monitors(
     now_micros: u64,
     arguments: Arguments<'_>,
 ) {
-    if !layer.clients.has_monitors() || command.has(SKIP_MONITOR | ADMIN) {
+    if !layer.connections.clients.has_monitors() || command.has(SKIP_MONITOR | ADMIN) {
         return;
     }
     write_to_monitors(layer, client, command, now_micros, arguments);
@@ -24,7 +24,7 @@ pub fn tell_monitors(
 
 /// A script's own line stands before those of its commands, so it is written when the script begins.
 pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
-    if context.layer.clients.has_monitors()
+    if context.layer.connections.clients.has_monitors()
         && let Ok(command) = context.layer.table.find_of(arguments)
     {
         let now_micros = context.tx.now_micros();
@@ -58,7 +58,10 @@ fn write_to_monitors(
         quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
     }
     line.extend_from_slice(b"\r\n");
-    layer.clients.tell_monitors(&line, layer.config.output_bytes_max());
+    layer
+        .connections
+        .clients
+        .tell_monitors(&line, layer.config.output_bytes_max());
 }
 
 /// A byte string in double quotes, with escapes for what is not printable.

@@ -230,7 +230,11 @@ impl Teller<'_> {
     }
 
     fn publish(&self, channel: &[u8], payload: &[u8]) {
-        let (message, _) = self.layer.channels.message(Scope::Channel, channel, payload);
+        let (message, _) = self
+            .layer
+            .connections
+            .channels
+            .message(Scope::Channel, channel, payload);
         if message.has_receivers() {
             self.layer.outbox.add(Item::Message(message));
         }

@@ -22,7 +22,7 @@ impl Redis {
         for (item, hold) in items {
             delivery.hold = delivery.hold.max(hold);
             match item {
-                Item::Message(message) => message.send(&self.clients.memory, &delivery),
+                Item::Message(message) => message.send(&self.connections.clients.memory, &delivery),
                 Item::Invalidation { client, name } => {
                     let names = name.map(|name| [name]);
                     caching::send(self, &client, names.as_ref().map(<[_; 1]>::as_slice), &delivery);
@@ -37,7 +37,7 @@ impl Redis {
 
     /// Closes listeners that have been over their soft limit for too long. Called about once a second.
     pub fn enforce_soft_limits(&self) {
-        self.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
+        self.connections.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
     }
 
     /// How pushes are left that wait for `hold`.

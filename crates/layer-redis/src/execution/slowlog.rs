@@ -47,13 +47,15 @@ impl Redis {
         let entry = |bytes: usize| slow_command(self, client, (command, arguments), bytes as u64);
         if is_large_request {
             let length_max = config.commandlog_large_request_max_len.load(Ordering::Relaxed);
-            self.large_requests
+            self.observation
+                .large_requests
                 .lock()
                 .add(entry(request_bytes), length_max.max(0) as usize);
         }
         if is_large_reply {
             let length_max = config.commandlog_large_reply_max_len.load(Ordering::Relaxed);
-            self.large_replies
+            self.observation
+                .large_replies
                 .lock()
                 .add(entry(reply_bytes), length_max.max(0) as usize);
         }

@@ -11,7 +11,7 @@ use crate::subscriptions::Subscriptions;
 pub fn leave_all(layer: &Redis, subscriptions: &mut Subscriptions, client: &Arc<Client>) {
     for scope in [Scope::Channel, Scope::Pattern, Scope::Shard] {
         for name in std::mem::take(subscriptions.of_mut(scope)) {
-            layer.channels.unsubscribe(scope, &name, client.id);
+            layer.connections.channels.unsubscribe(scope, &name, client.id);
         }
     }
     subscriptions.tell(client);

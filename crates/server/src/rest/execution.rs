@@ -62,8 +62,10 @@ impl Sessions {
 
     /// Refuses one listener more than the database may have, with the text of the error.
     pub fn check_room(&self) -> Result<(), String> {
-        let gate = self.layer.gate.as_ref();
-        gate.map_or(Ok(()), |gate| gate.check_connections(self.layer.clients.count()))
+        let gate = self.layer.access.gate.as_ref();
+        gate.map_or(Ok(()), |gate| {
+            gate.check_connections(self.layer.connections.clients.count())
+        })
     }
 
     /// A session of this user's that hears what it is sent.
@@ -71,6 +73,7 @@ impl Sessions {
         let now_micros = self.layer.engine.now_micros();
         let client = self
             .layer
+            .connections
             .clients
             .connect(ADDRESS.into(), ADDRESS.into(), now_micros, wake);
         let mut session = Session::new(self.layer.clone(), client);
@@ -243,7 +246,7 @@ impl Execution {
                     self.replace_ok_by(&text);
                 }
             }
-            After::Deferred(Deferred::Shutdown) => (layer.shutdown)(),
+            After::Deferred(Deferred::Shutdown) => (layer.process.shutdown)(),
             After::LongRun(mut run) => {
                 run.run();
                 let session = self.session.as_mut().expect("lent until the end");

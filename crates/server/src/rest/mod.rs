@@ -137,7 +137,7 @@ impl Rest {
         }
         let layer = self.sessions.layer();
         // A script that has taken too long is told of at once.
-        if layer.engine.is_busy() && !layer.long_scripts.is_busy() {
+        if layer.engine.is_busy() && !layer.scripting.long_scripts.is_busy() {
             return Soon::Busy;
         }
         match self.authorized(head) {

@@ -56,7 +56,7 @@ impl Tokens {
             return Ok((None, self.read_only.clone()));
         }
         if hash.is_some() && hash == self.given.standard {
-            return Ok((None, layer.users.default_user().clone()));
+            return Ok((None, layer.access.users.default_user().clone()));
         }
         if let Some(token) = &token
             && let Some(door) = door_of(layer, token.as_bytes())
@@ -70,7 +70,7 @@ impl Tokens {
     }
 
     fn user_here(&self, layer: &Redis, head: &Head<'_>, token: Option<String>) -> Result<Arc<User>, &'static str> {
-        let users = &layer.users;
+        let users = &layer.access.users;
         if let Some(user) = token.as_ref().and_then(|token| users.of_token(token.as_bytes())) {
             return Ok(user);
         }
@@ -91,7 +91,7 @@ impl Tokens {
 
 /// The way into another logical database that a token opens, if its secret is right.
 fn door_of(layer: &Redis, token: &[u8]) -> Option<Door> {
-    let directory = layer.directory.as_ref()?;
+    let directory = layer.access.directory.as_ref()?;
     let plain = directory.find(DEFAULT_USER, token);
     plain.or_else(|| {
         let (name, password) = parts(token)?;
@@ -104,12 +104,12 @@ type Guest = (Arc<Redis>, Arc<User>);
 
 /// As of_token, one of ACL GENTOKEN may itself have been made the password.
 fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Result<Option<Guest>, Busy> {
-    let there = match &layer.directory {
+    let there = match &layer.access.directory {
         Some(directory) => directory.open(door.database)?,
         None => None,
     };
     Ok(there.and_then(|there| {
-        let users = &there.users;
+        let users = &there.access.users;
         let user = users.authenticate(&door.user, &door.password);
         let user = user.or_else(|| users.authenticate(&door.user, token))?;
         Some((there, user))

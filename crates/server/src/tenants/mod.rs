@@ -160,7 +160,7 @@ impl Tenants {
     /// Wakes every connection: what it waits for may be over.
     pub fn wake_all(&self) {
         for open in self.list_open() {
-            open.redis.get().inspect(|layer| layer.clients.wake_all());
+            open.redis.get().inspect(|layer| layer.connections.clients.wake_all());
         }
     }
 
@@ -293,7 +293,7 @@ impl Tenants {
 
 /// Users that changed are written down.
 fn save_users(layer: &Redis) {
-    if layer.users.is_changed.load(Ordering::SeqCst)
+    if layer.access.users.is_changed.load(Ordering::SeqCst)
         && let Err(error) = layer.save_users()
     {
         tracing::warn!(error, "saving the users of a database");
@@ -301,12 +301,12 @@ fn save_users(layer: &Redis) {
 }
 
 fn kill_all(layer: &Redis) {
-    layer.clients.list().iter().for_each(|client| client.kill());
+    layer.connections.clients.list().iter().for_each(|client| client.kill());
 }
 
 impl OpenDatabase {
     fn connections(&self) -> usize {
-        self.redis.get().map_or(0, |layer| layer.clients.count())
+        self.redis.get().map_or(0, |layer| layer.connections.clients.count())
     }
 
     /// Nobody holds any layer.

@@ -118,7 +118,7 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
         Some(clients) => clients,
         None => {
             let filters = Filters::parse(context, arguments.tail(2), false)?;
-            let mut clients = context.layer.clients.list();
+            let mut clients = context.layer.connections.clients.list();
             clients.retain(|client| filters.match_client(context, client));
             clients
         }
@@ -141,7 +141,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
     for (position, id) in ids.iter().enumerate() {
         let is_id = parse::integer(id).filter(|id| *id > 0);
         match is_id {
-            Some(id) => clients.extend(context.layer.clients.find(id as u64)),
+            Some(id) => clients.extend(context.layer.connections.clients.find(id as u64)),
             None if position > 0 && parse::integer(id).is_none() => return Ok(None),
             None => return Err("ERR Invalid client ID".into()),
         }
@@ -164,7 +164,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
     }
     let filters = Filters::parse(context, arguments.tail(2), true)?;
     let mut killed = 0;
-    for client in context.layer.clients.list() {
+    for client in context.layer.connections.clients.list() {
         if filters.match_client(context, &client) {
             kill_one(context, &client);
             killed += 1;
@@ -176,7 +176,7 @@ fn kill(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 
 /// The form of old clients: one address, their own included.
 fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Failure> {
-    let mut clients = context.layer.clients.list().into_iter();
+    let mut clients = context.layer.connections.clients.list().into_iter();
     let client = clients.find(|client| client.address.as_bytes() == address);
     kill_one(context, &client.ok_or("ERR No such client")?);
     context.reply.ok();
@@ -187,9 +187,9 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Fai
 pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;
-        context.layer.clients.disconnect(client);
+        context.layer.connections.clients.disconnect(client);
     } else {
-        context.layer.clients.kill(client);
+        context.layer.connections.clients.kill(client);
     }
 }
 
@@ -202,7 +202,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         Some(_) => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
     };
     let id = parse::required_integer(&arguments[2])?;
-    let waits = u64::try_from(id).is_ok_and(|id| context.layer.blocking.end_soon(id, error));
+    let waits = u64::try_from(id).is_ok_and(|id| context.layer.connections.blocking.end_soon(id, error));
     context.reply.integer(waits.into());
     Ok(())
 }
@@ -222,14 +222,14 @@ fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         .checked_add(timeout_ms)
         .filter(|until_ms| *until_ms <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
-    context.layer.pause.start(until_ms, of_all, context.now_ms);
+    context.layer.connections.pause.start(until_ms, of_all, context.now_ms);
     context.reply.ok();
     Ok(())
 }
 
 fn unpause(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.pause.end();
-    context.layer.clients.wake_all();
+    context.layer.connections.pause.end();
+    context.layer.connections.clients.wake_all();
     context.reply.ok();
     Ok(())
 }

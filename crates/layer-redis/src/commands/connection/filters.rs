@@ -142,7 +142,7 @@ impl Test {
             "type" => Test::Type(ClientType::parse(value)?),
             "user" => {
                 let no_such = || format!("ERR No such user '{}'", String::from_utf8_lossy(value));
-                Test::User(context.layer.users.find(value).ok_or_else(no_such)?)
+                Test::User(context.layer.access.users.find(value).ok_or_else(no_such)?)
             }
             "name" => Test::Name(value.to_vec()),
             "lib-name" => Test::LibraryName(value.to_vec()),
@@ -170,7 +170,7 @@ impl Test {
             Test::LocalAddress(address) => client.local_address.as_bytes() == address,
             Test::Ip(ip) => ip_of(&client.address).as_bytes() == ip,
             Test::Type(kind) => *kind == ClientType::of(client),
-            Test::User(user) => Arc::ptr_eq(user, &context.layer.users.of(client)),
+            Test::User(user) => Arc::ptr_eq(user, &context.layer.access.users.of(client)),
             Test::Name(name) => details.name.as_bytes() == name,
             Test::LibraryName(name) => details.library_name.as_bytes() == name,
             Test::LibraryVersion(version) => details.library_version.as_bytes() == version,

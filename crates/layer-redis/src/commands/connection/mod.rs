@@ -115,14 +115,15 @@ pub fn log_in(
 }
 
 fn is_no_password_needed(layer: &Redis, password: &[u8]) -> bool {
-    let elsewhere = layer.directory.as_ref();
-    layer.users.default_user().rules().any_password
+    let elsewhere = layer.access.directory.as_ref();
+    layer.access.users.default_user().rules().any_password
         && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
 }
 
 /// The user's name in this logical database; or the way to the one that the password opens.
 fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Failure> {
     match layer
+        .access
         .directory
         .as_ref()
         .and_then(|directory| directory.find(name, password))
@@ -141,16 +142,16 @@ fn authenticate(
 ) -> Result<(), Failure> {
     let peer = peer_of(&client.shared.address);
     let now_micros = layer.engine.now_micros();
-    if let Some(micros) = layer.login_guard.wait_micros(peer, name, password, now_micros) {
+    if let Some(micros) = layer.access.login_guard.wait_micros(peer, name, password, now_micros) {
         return Err(Failure::TooSoon { micros });
     }
     let name_here = &user_here(layer, name, password)?;
-    let Some(user) = layer.users.authenticate(name_here, password) else {
-        layer.login_guard.failed(peer, name, now_micros);
+    let Some(user) = layer.access.users.authenticate(name_here, password) else {
+        layer.access.login_guard.failed(peer, name, now_micros);
         layer.log_failed_authentication(client, name_here, arguments);
         return Err(errors::WRONG_PASSWORD.into());
     };
-    layer.login_guard.succeeded(peer, name, password);
+    layer.access.login_guard.succeeded(peer, name, password);
     client.become_user(user);
     client.authenticated = true;
     Ok(())
@@ -179,7 +180,7 @@ pub fn greet(
     if let Some(credentials) = greeting.credentials {
         authenticate(layer, client, credentials, arguments)?;
     }
-    if !client.authenticated && !layer.users.are_all_welcome() {
+    if !client.authenticated && !layer.access.users.are_all_welcome() {
         return Err(HELLO_UNAUTHENTICATED.into());
     }
     if let Some(name) = greeting.name {
@@ -262,14 +263,14 @@ pub fn begin_anew(layer: &Redis, client: &mut ClientState, reply: &mut Reply<'_>
     client.select(0);
     set_protocol(client, reply, Protocol::Resp2);
     let shared = client.shared.clone();
-    layer.clients.set_monitor(&shared, false);
+    layer.connections.clients.set_monitor(&shared, false);
     tracking::forget(layer, client);
     shared.no_evict.store(false, Ordering::Relaxed);
     shared.no_touch.store(false, Ordering::Relaxed);
     shared.details.lock().name.clear();
     client.reply_mode = ReplyMode::On;
-    client.authenticated = layer.users.are_all_welcome();
-    client.become_user(layer.users.default_user().clone());
+    client.authenticated = layer.access.users.are_all_welcome();
+    client.become_user(layer.access.users.default_user().clone());
     reply.simple("RESET");
 }
 

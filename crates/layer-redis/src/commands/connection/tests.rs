@@ -155,7 +155,7 @@ fn a_pause_holds_writes_back() {
     assert!(writer.bytes(&["GET", "a"]).is_empty());
     // A second pause makes the first one longer, for those who wait already too.
     let end_ms = writer.session.deadline_ms().unwrap();
-    fixture.layer.pause.start(end_ms + 500, true, end_ms - 1);
+    fixture.layer.connections.pause.start(end_ms + 500, true, end_ms - 1);
     fixture.advance_ms(1000);
     writer.session.time_out();
     assert_eq!(writer.session.deadline_ms(), Some(end_ms + 500));

@@ -16,9 +16,9 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         on if parse::is(on, "on") => {
             let old = context.client.shared.tracking.lock().clone();
             check(&mode, &prefixes, old.as_ref())?;
-            context.layer.tracking.enable(&context.client.shared, mode);
+            context.layer.connections.tracking.enable(&context.client.shared, mode);
         }
-        off if parse::is(off, "off") => context.layer.tracking.disable(&context.client.shared),
+        off if parse::is(off, "off") => context.layer.connections.tracking.disable(&context.client.shared),
         _ => return Err(errors::SYNTAX.into()),
     }
     context.layer.decide_on_changes();
@@ -60,7 +60,7 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
     let id = parse::required_integer(id)?;
     let target = u64::try_from(id)
         .ok()
-        .filter(|id| context.layer.clients.find(*id).is_some());
+        .filter(|id| context.layer.connections.clients.find(*id).is_some());
     match target {
         None => Err("ERR The client ID you want redirect to does not exist".into()),
         target => Ok(target),
@@ -186,7 +186,7 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
 
 /// Turns tracking off: RESET.
 pub fn forget(layer: &Redis, client: &mut ClientState) {
-    layer.tracking.disable(&client.shared);
+    layer.connections.tracking.disable(&client.shared);
     layer.decide_on_changes();
     client.caching = None;
 }

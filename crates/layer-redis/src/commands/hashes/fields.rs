@@ -2,8 +2,10 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
+use super::edits::{Change, Deadline, Edits};
 use super::limits;
-use super::value::{self, Change, Deadline, Edits, FIELD_BYTES_MAX, Field, Outcome};
+use super::value::{self, FIELD_BYTES_MAX, Field};
+use super::writing::{self, Outcome};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};
@@ -57,7 +59,7 @@ fn check_field(field: &[u8]) -> Result<(), Failure> {
 
 pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, edits: Edits<'_>) -> Outcome {
     let limits = limits(context.layer);
-    value::apply(&mut context.keys(), name, entry, edits, limits)
+    writing::apply(&mut context.keys(), name, entry, edits, limits)
 }
 
 pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -5,8 +5,9 @@
 
 use quartet_wire_resp::Arguments;
 
+use super::edits::{Change, Deadline, Edits};
 use super::fields::{add_pairs, apply, reply_value};
-use super::value::{self, Change, Deadline, Edits};
+use super::value;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Kind};

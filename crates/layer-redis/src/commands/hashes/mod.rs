@@ -1,12 +1,14 @@
 //! Hashes: the table of their commands.
 //!
-//! [`value`] is a hash as rows, [`fields`] the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
+//! [`value`] is a hash as rows, [`edits`] are changes to it, [`writing`] applies them; [`fields`] has the commands on fields and values, [`fields_expiry`] those on fields' deadlines.
 
+mod edits;
 mod fields;
 mod fields_expiry;
 #[cfg(test)]
 mod tests;
 mod value;
+mod writing;
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +16,10 @@ use crate::definition::*;
 use crate::keyspace::{Entry, FLAG_A, FLAG_B};
 use crate::layer::Redis;
 
+pub use edits::{Change, Deadline, Edits};
 pub use fields::apply;
-pub use value::{Change, Deadline, Edits, FIELD_BYTES_MAX, each, expire_fields, find};
+pub use value::{FIELD_BYTES_MAX, each, find};
+pub use writing::expire_fields;
 
 /// What OBJECT ENCODING answers.
 pub fn encoding(entry: &Entry) -> &'static str {
@@ -28,8 +32,8 @@ pub fn encoding(entry: &Entry) -> &'static str {
     }
 }
 
-fn limits(layer: &Redis) -> value::Limits {
-    value::Limits {
+fn limits(layer: &Redis) -> writing::Limits {
+    writing::Limits {
         entries_max: layer.config.hash_max_listpack_entries.load(Ordering::Relaxed).max(0) as u64,
         value_bytes_max: layer.config.hash_max_listpack_value.load(Ordering::Relaxed).max(0) as usize,
     }

@@ -129,7 +129,7 @@ fn nothing_is_given_to_a_closed_connection() {
         "RPUSH a 1 => 1
          LRANGE a 0 -1 => [1]",
     );
-    assert_eq!(fixture.layer.blocking.counts().clients, 0);
+    assert_eq!(fixture.layer.connections.blocking.counts().clients, 0);
 }
 
 #[test]

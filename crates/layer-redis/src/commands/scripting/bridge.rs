@@ -104,7 +104,7 @@ impl Bridge<'_, '_, '_> {
 
     /// A refusal, counted as an error reply already.
     fn refusal(&self, text: &str) -> mlua::Result<Value> {
-        self.layer.statistics.error_sent(text.as_bytes());
+        self.layer.observation.statistics.error_sent(text.as_bytes());
         let text = text.to_owned();
         Err(mlua::Error::external(Raised { text, counted: true }))
     }
@@ -172,7 +172,8 @@ impl Bridge<'_, '_, '_> {
         if !command.accepts(arguments.len()) {
             return Some("ERR Wrong number of args calling Redis command from script");
         }
-        let may_call_all = self.layer.scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
+        let may_call_all =
+            self.layer.scripting.scripts_call_all.load(Ordering::Relaxed) && command.group != Group::Scripting;
         if command.has(NOSCRIPT) && !may_call_all {
             return Some("ERR This Redis command is not allowed from script");
         }

@@ -310,13 +310,13 @@ fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(),
 
 /// FUNCTION STATS while a long script holds the lock.
 pub fn write_stats_of_running(layer: &Redis, reply: &mut Reply<'_>) -> Result<(), Failure> {
-    let running = layer.long_scripts.running(layer.space.database);
+    let running = layer.scripting.long_scripts.running(layer.space.database);
     let counts = running.map_or((0, 0), |script| script.library_counts);
     write_stats(layer, counts, reply)
 }
 
 fn write_stats(layer: &Redis, (libraries, functions): (u64, u64), reply: &mut Reply<'_>) -> Result<(), Failure> {
-    let running = layer.long_scripts.running(layer.space.database);
+    let running = layer.scripting.long_scripts.running(layer.space.database);
     if running.as_ref().is_some_and(|script| !script.is_function) {
         return Err(super::busy(layer).into());
     }

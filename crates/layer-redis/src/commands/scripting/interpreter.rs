@@ -134,10 +134,10 @@ pub struct Host<'a> {
 
 impl Host<'_> {
     pub fn of(layer: &Redis) -> Host<'_> {
-        let gate = layer.gate.as_ref();
+        let gate = layer.access.gate.as_ref();
         Host {
             engine: &layer.engine,
-            log: &layer.log,
+            log: &layer.scripting.log,
             seed: layer.random.next(),
             bytes_max: gate.map_or(SCRIPT_BYTES_MAX, |gate| gate.script_bytes_max()),
         }

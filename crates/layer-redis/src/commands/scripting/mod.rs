@@ -182,12 +182,12 @@ fn evalsha_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 fn find_cached(layer: &Redis, digest: &[u8]) -> Result<Arc<Script>, Failure> {
-    let script = parse_digest(digest).and_then(|digest| layer.scripts.find(&digest));
+    let script = parse_digest(digest).and_then(|digest| layer.scripting.scripts.find(&digest));
     script.ok_or(Failure::Error("NOSCRIPT No matching script. Please use EVAL."))
 }
 
 fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
-    match layer.scripts.find_body(body) {
+    match layer.scripting.scripts.find_body(body) {
         Some(script) => Ok(script),
         None => add(layer, body, false),
     }
@@ -196,13 +196,14 @@ fn find_or_add(layer: &Redis, body: &[u8]) -> Result<Arc<Script>, Failure> {
 /// Compiles and keeps a script, unless it is there.
 fn add(layer: &Redis, body: &[u8], loaded: bool) -> Result<Arc<Script>, Failure> {
     let digest = sha1(body);
-    let script = match layer.scripts.find(&digest) {
+    let script = match layer.scripting.scripts.find(&digest) {
         Some(script) if !loaded => return Ok(script),
         _ => Script::new(digest, body).map_err(|error| format!("ERR {error}"))?,
     };
     with_interpreter(|interpreter| interpreter.compile(&digest, script.source()))
         .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
     layer
+        .scripting
         .scripts
         .add(script, loaded, Host::of(layer).bytes_max)
         .map_err(|error| format!("ERR {error}").into())
@@ -308,7 +309,7 @@ impl Run<'_> {
             let slept_micros = bridge.client.sleep_micros;
             context.client.sleep_micros += slept_micros;
             if let Some(outer) = outer {
-                layer.long_scripts.end(outer);
+                layer.scripting.long_scripts.end(outer);
             }
             self.answer(context, interpreter, outcome, protocol)
         })
@@ -320,7 +321,7 @@ impl Run<'_> {
         if !context.client.may_take_long {
             return (Limit::Short, None);
         }
-        let scripts = layer.long_scripts.clone();
+        let scripts = layer.scripting.long_scripts.clone();
         let outer = scripts.begin(RunningScript {
             database: layer.space.database,
             name: chunk.name(),
@@ -345,7 +346,10 @@ impl Run<'_> {
         Bridge {
             read_only: self.read_only || declares && self.has(NO_WRITES),
             out_of_memory: !(declares && self.has(ALLOW_OOM)) && context.layer.is_out_of_memory(),
-            long: context.client.may_take_long.then(|| context.layer.long_scripts.clone()),
+            long: context
+                .client
+                .may_take_long
+                .then(|| context.layer.scripting.long_scripts.clone()),
             layer: context.layer,
             client,
             now_ms: context.now_ms,
@@ -395,7 +399,7 @@ impl Run<'_> {
         };
         let written = writer.value(&value, 0);
         for error in writer.errors {
-            context.layer.statistics.error_sent(&error);
+            context.layer.observation.statistics.error_sent(&error);
         }
         written.map_err(|error| Failure::Kept {
             text: format!("ERR {}", one_line(&error.to_string())),
@@ -432,7 +436,7 @@ fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     if !is_flush_mode(arguments) {
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
-    context.layer.scripts.flush();
+    context.layer.scripting.scripts.flush();
     context.reply.ok();
     Ok(())
 }
@@ -452,7 +456,7 @@ fn script_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fa
 
 /// Ends the long script, if that may be. Needs no lock: the script holds it.
 pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
-    layer.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
+    layer.scripting.long_scripts.kill(layer.space.database, is_function).map_err(|why| match why {
         NotKilled::NotBusy => "NOTBUSY No scripts in execution right now.".into(),
         NotKilled::HasWritten => "UNKILLABLE Sorry the script already executed write commands against the dataset. \
              You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
@@ -463,7 +467,7 @@ pub fn kill(layer: &Redis, is_function: bool) -> Result<(), Failure> {
 
 /// What everybody is told while a script runs for too long.
 pub fn busy(layer: &Redis) -> &'static str {
-    let running = layer.long_scripts.running(layer.space.database);
+    let running = layer.scripting.long_scripts.running(layer.space.database);
     if running.is_some_and(|script| script.is_function) {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
     } else {
@@ -492,7 +496,7 @@ pub fn declares_no_writes(
     arguments: Arguments<'_>,
 ) -> bool {
     let flags = match command.name {
-        "eval" => match layer.scripts.find_body(&arguments[1]) {
+        "eval" => match layer.scripting.scripts.find_body(&arguments[1]) {
             Some(script) => Some(script.flags),
             None => Script::new(Digest::default(), &arguments[1])
                 .ok()

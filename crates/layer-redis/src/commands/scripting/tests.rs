@@ -237,7 +237,7 @@ fn a_long_script_is_killed() {
         let (mut was_busy, mut killed) = (false, false);
         let layer = fixture.layer.clone();
         let poke = || {
-            if layer.long_scripts.is_busy() && !killed {
+            if layer.scripting.long_scripts.is_busy() && !killed {
                 was_busy |= show(&other.run(&["GET", "a"])).starts_with("!BUSY Redis is busy");
                 killed = show(&other.run(&["SCRIPT", "KILL"])) == "OK";
                 // go-redis' own suite flushes right behind a kill, and was told BUSY when the machine was slow.
@@ -291,7 +291,7 @@ fn a_long_script_takes_effect_once() {
     let layer = fixture.layer.clone();
     let mut answers = Vec::new();
     let poke = || {
-        if layer.long_scripts.is_busy() && answers.is_empty() {
+        if layer.scripting.long_scripts.is_busy() && answers.is_empty() {
             answers.push(show(&other.run(&["SCRIPT", "KILL"])));
         }
     };
@@ -303,7 +303,7 @@ fn a_long_script_takes_effect_once() {
     connection.session.take_back(*run, &mut out);
     assert_eq!(out, b"*1\r\n:2\r\n");
     assert!(answers[0].starts_with("!UNKILLABLE"), "{answers:?}");
-    assert!(!layer.scripts_call_all.load(Ordering::Relaxed));
+    assert!(!layer.scripting.scripts_call_all.load(Ordering::Relaxed));
 }
 
 /// A transaction whose reads are heavy: 60 of them take far longer than the clock needs to pass every bound.
@@ -374,7 +374,7 @@ fn a_long_transaction_takes_effect_once() {
         String::from_utf8_lossy(&out)
     );
     other.check("GET count => 1\nSELECT 3 => OK\nGET count => 1");
-    assert!(!fixture.layer.long_scripts.is_busy());
+    assert!(!fixture.layer.scripting.long_scripts.is_busy());
     connection.check("PING => PONG\nEXEC => !ERR EXEC without MULTI");
 }
 
@@ -391,7 +391,7 @@ fn a_long_transaction_is_killed() {
     let (mut told, mut killed) = (String::new(), String::new());
     let layer = fixture.layer.clone();
     let poke = || {
-        if layer.long_scripts.is_busy() && killed.is_empty() {
+        if layer.scripting.long_scripts.is_busy() && killed.is_empty() {
             told = show(&other.run(&["GET", "count"]));
             killed = show(&other.run(&["SCRIPT", "KILL"]));
         }

@@ -91,14 +91,14 @@ fn who_am_i(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
 }
 
 fn users(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let users = context.layer.users.list();
+    let users = context.layer.access.users.list();
     context.reply.array(users.len());
     users.iter().for_each(|user| context.reply.bulk(&user.name));
     Ok(())
 }
 
 fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let users = context.layer.users.list();
+    let users = context.layer.access.users.list();
     context.reply.array(users.len());
     users
         .iter()
@@ -107,7 +107,7 @@ fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 }
 
 fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    let Some(user) = context.layer.users.find(&arguments[2]) else {
+    let Some(user) = context.layer.access.users.find(&arguments[2]) else {
         context.reply.null();
         return Ok(());
     };
@@ -148,7 +148,7 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
     let all_channels = are_channels_free(context.layer);
-    let found = context.layer.users.find(name);
+    let found = context.layer.access.users.find(name);
     let old = found.as_ref().map_or_else(
         || Arc::new(Rules::new(context.layer.table, all_channels)),
         |user| user.rules(),
@@ -163,7 +163,7 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if let Some(user) = &found {
         kill_listeners(context, user, &rules);
     }
-    context.layer.users.set(name, rules);
+    context.layer.access.users.set(name, rules);
     context.reply.ok();
     Ok(())
 }
@@ -174,15 +174,15 @@ fn are_channels_free(layer: &Redis) -> bool {
 }
 
 fn connections_of(layer: &Redis, user: &Arc<User>) -> Vec<Arc<Client>> {
-    let mut clients = layer.clients.list();
-    clients.retain(|client| Arc::ptr_eq(&layer.users.of(client), user));
+    let mut clients = layer.connections.clients.list();
+    clients.retain(|client| Arc::ptr_eq(&layer.access.users.of(client), user));
     clients
 }
 
 /// Closes the user's connections that listen to something which the new rules do not allow.
 fn kill_listeners(context: &mut Context<'_, '_>, user: &Arc<User>, rules: &Rules) {
     for client in connections_of(context.layer, user) {
-        let listens_to = context.layer.channels.subscriptions_of(client.id);
+        let listens_to = context.layer.connections.channels.subscriptions_of(client.id);
         let is_allowed = |(scope, name): &(Scope, Vec<u8>)| {
             let mut selectors = rules.selectors.iter();
             selectors.any(|selector| selector.allows_channel(name, *scope == Scope::Pattern))
@@ -199,7 +199,7 @@ fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     }
     let mut count = 0;
     for name in arguments.iter().skip(2) {
-        if let Some(user) = context.layer.users.remove(name) {
+        if let Some(user) = context.layer.access.users.remove(name) {
             kill_connections(context, &user);
             count += 1;
         }
@@ -216,7 +216,7 @@ fn kill_connections(context: &mut Context<'_, '_>, user: &Arc<User>) {
 
 fn dry_run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let show = |position: usize| String::from_utf8_lossy(&arguments[position]).into_owned();
-    let user = context.layer.users.find(&arguments[2]);
+    let user = context.layer.access.users.find(&arguments[2]);
     let user = user.ok_or_else(|| format!("ERR User '{}' not found", show(2)))?;
     let request = arguments.tail(3);
     let command = match context.layer.table.find_of(request) {
@@ -249,7 +249,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     if !(1..=4096).contains(&bits) {
         return Err(PASSWORD_BITS.into());
     }
-    let source = context.layer.secret_digits.as_ref();
+    let source = context.layer.process.secret_digits.as_ref();
     let digits = source.ok_or(NO_RANDOMNESS)?;
     context.reply.bulk(digits((bits as usize).div_ceil(4)).as_bytes());
     Ok(())
@@ -261,11 +261,11 @@ fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         Some(_) if arguments.len() > 4 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         Some(password) => password.to_vec(),
         None => {
-            let source = context.layer.secret_digits.as_ref();
+            let source = context.layer.process.secret_digits.as_ref();
             source.ok_or(NO_RANDOMNESS)?(64).into_bytes()
         }
     };
-    let name = [&context.layer.realm, &arguments[2]].concat();
+    let name = [&context.layer.access.realm, &arguments[2]].concat();
     context.reply.bulk(token(&name, &password).as_bytes());
     Ok(())
 }
@@ -273,10 +273,14 @@ fn generate_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 fn rest_token(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let (name, password) = (&arguments[2], &arguments[3]);
     let layer = context.layer;
-    let token = layer.users.token_of(&layer.realm, name, password).ok_or_else(|| {
-        let name = String::from_utf8_lossy(name);
-        format!("ERR Wrong password or user \"{name}\" does not exist")
-    })?;
+    let token = layer
+        .access
+        .users
+        .token_of(&layer.access.realm, name, password)
+        .ok_or_else(|| {
+            let name = String::from_utf8_lossy(name);
+            format!("ERR Wrong password or user \"{name}\" does not exist")
+        })?;
     context.reply.bulk(token.as_bytes());
     Ok(())
 }
@@ -292,14 +296,14 @@ fn show_log(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
         None => 10,
         Some(word) if parse::is(word, "reset") => {
-            context.layer.users.log.lock().entries.clear();
+            context.layer.access.users.log.lock().entries.clear();
             context.reply.ok();
             return Ok(());
         }
         Some(count) => parse::required_integer(count)?.max(0),
     };
     let entries: Vec<log::Entry> = {
-        let log = context.layer.users.log.lock();
+        let log = context.layer.access.users.log.lock();
         log.entries.iter().take(count as usize).cloned().collect()
     };
     context.reply.array(entries.len());
@@ -342,7 +346,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
 
 /// Writing a file takes long: it is done behind the lock.
 fn save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    match context.layer.user_file {
+    match context.layer.access.user_file {
         None => Err(NO_FILE.into()),
         Some(_) => Err(Failure::Deferred(Deferred::SaveUsers)),
     }
@@ -359,11 +363,11 @@ fn load(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
 impl Redis {
     /// Writes all users to the file, as they are now. Not to be called with the partition's lock held. The error is a reply.
     pub fn save_users(&self) -> Result<(), String> {
-        let file = self.user_file.as_ref().ok_or(NO_FILE)?;
-        let _one_at_a_time = self.users.saving.lock();
-        self.users.is_changed.store(false, Ordering::SeqCst);
+        let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
+        let _one_at_a_time = self.access.users.saving.lock();
+        self.access.users.is_changed.store(false, Ordering::SeqCst);
         let mut text = Vec::new();
-        for user in self.users.list() {
+        for user in self.access.users.list() {
             text.extend_from_slice(&user.rules().line(&user.name));
             text.push(b'\n');
         }
@@ -374,7 +378,7 @@ impl Redis {
 
     /// Replaces the users by those of the file. Returns those that are no longer there, or no longer the same.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
-        let file = self.user_file.as_ref().ok_or(NO_FILE)?;
+        let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let text = file
             .read()
             .map_err(|error| format!("ERR The ACL file cannot be read: {error}"))?;
@@ -387,6 +391,6 @@ impl Redis {
         let of_default = users
             .remove(DEFAULT_USER)
             .unwrap_or_else(|| Rules::of_default_user(self.table));
-        Ok(self.users.replace(users, of_default))
+        Ok(self.access.users.replace(users, of_default))
     }
 }

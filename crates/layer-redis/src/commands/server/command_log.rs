@@ -50,9 +50,9 @@ const fn row(
 
 fn log_of<'l>(layer: &'l Redis, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, Failure> {
     match kind {
-        kind if parse::is(kind, "slow") => Ok(&layer.slowlog),
-        kind if parse::is(kind, "large-request") => Ok(&layer.large_requests),
-        kind if parse::is(kind, "large-reply") => Ok(&layer.large_replies),
+        kind if parse::is(kind, "slow") => Ok(&layer.observation.slowlog),
+        kind if parse::is(kind, "large-request") => Ok(&layer.observation.large_requests),
+        kind if parse::is(kind, "large-reply") => Ok(&layer.observation.large_replies),
         _ => Err("ERR type should be one of the following: slow, large-request, large-reply".into()),
     }
 }

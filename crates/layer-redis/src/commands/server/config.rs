@@ -75,7 +75,7 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if arguments[position].eq_ignore_ascii_case(b"requirepass") {
             let password = &arguments[position + 1];
             let hash = (!password.is_empty()).then(|| password_hash(password));
-            context.layer.users.require_password(hash);
+            context.layer.access.users.require_password(hash);
         }
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
@@ -83,7 +83,7 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     context.layer.decide_on_changes();
     if sets_timeout {
         // Each connection reckons anew when its silence ends.
-        context.layer.clients.wake_all();
+        context.layer.connections.clients.wake_all();
     }
     context.reply.ok();
     Ok(())
@@ -101,7 +101,7 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
         }) {
             return Err(failed(&name, "duplicate parameter"));
         }
-        let is_free = context.layer.gate.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        let is_free = context.layer.access.gate.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
         if !is_free {
             return Err(failed(&name, "can't set protected config"));
         }
@@ -122,13 +122,13 @@ fn failed(name: &str, reason: &str) -> Failure {
 }
 
 fn reset_statistics(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.statistics.reset();
+    context.layer.observation.statistics.reset();
     context.reply.ok();
     Ok(())
 }
 
 fn rewrite(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    if context.layer.write_parameters.is_none() {
+    if context.layer.process.write_parameters.is_none() {
         return Err("ERR The server is running without a config file".into());
     }
     Err(Failure::Deferred(Deferred::RewriteConfig))

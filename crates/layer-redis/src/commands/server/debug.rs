@@ -141,7 +141,7 @@ const LRU_CLOCK_SECONDS: u64 = 1 << 24;
 
 fn set_disable_deny_scripts(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     let on = parse::required_integer(&arguments[2])? != 0;
-    let scripts_call_all = &context.layer.scripts_call_all;
+    let scripts_call_all = &context.layer.scripting.scripts_call_all;
     scripts_call_all.store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();
     Ok(())
@@ -252,11 +252,12 @@ mod tests {
     fn debug_is_refused_from_elsewhere() {
         let fixture = Fixture::new();
         fixture.layer.config.start_with("enable-debug-command", "local".into());
-        let elsewhere =
-            fixture
-                .layer
-                .clients
-                .connect("10.0.0.1:1".into(), String::new(), 0, std::sync::Arc::new(|| {}));
+        let elsewhere = fixture.layer.connections.clients.connect(
+            "10.0.0.1:1".into(),
+            String::new(),
+            0,
+            std::sync::Arc::new(|| {}),
+        );
         let mut connection = fixture.connect();
         connection.check("DEBUG CHANGE-REPL-ID => OK");
         connection.session = crate::Session::new(fixture.layer.clone(), elsewhere);

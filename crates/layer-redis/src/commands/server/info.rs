@@ -77,7 +77,7 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 fn server(context: &mut Context<'_, '_>, out: &mut String) {
-    let identity = &context.layer.identity;
+    let identity = &context.layer.process.identity;
     let now_micros = context.layer.engine.now_micros();
     let uptime_seconds = now_micros.saturating_sub(identity.started_micros) / 1_000_000;
     line(out, "redis_version", REDIS_VERSION);
@@ -111,9 +111,9 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
 
 fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     let layer = context.layer;
-    let waiting = layer.blocking.counts();
-    let blocked = waiting.clients + layer.pause.waiting.load(Ordering::Relaxed);
-    let all = layer.clients.list();
+    let waiting = layer.connections.blocking.counts();
+    let blocked = waiting.clients + layer.connections.pause.waiting.load(Ordering::Relaxed);
+    let all = layer.connections.clients.list();
     let (watching, watched_keys) = watched(&all);
     let listening = all.iter().filter(|client| client.subscriptions.any()).count();
     line(out, "connected_clients", all.len());
@@ -122,7 +122,7 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "client_recent_max_input_buffer", 0);
     line(out, "client_recent_max_output_buffer", 0);
     line(out, "blocked_clients", blocked);
-    line(out, "tracking_clients", layer.tracking.counts().clients);
+    line(out, "tracking_clients", layer.connections.tracking.counts().clients);
     line(out, "pubsub_clients", listening);
     line(out, "watching_clients", watching);
     line(out, "clients_in_timeout_table", 0);
@@ -145,12 +145,12 @@ fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
 
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let layer = context.layer;
-    let resources = (layer.resources)();
+    let resources = (layer.process.resources)();
     let used = layer.used_bytes();
-    let startup = layer.identity.startup_bytes;
-    let (script_count, script_bytes) = layer.scripts.size();
+    let startup = layer.process.identity.startup_bytes;
+    let (script_count, script_bytes) = layer.scripting.scripts.size();
     let (libraries, functions) = libraries::count(context.tx);
-    let peak = layer.statistics.used_peak(used);
+    let peak = layer.observation.statistics.used_peak(used);
     let maxmemory = layer.config.maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
         ("used_memory", used),
@@ -170,7 +170,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         "used_memory_peak_perc",
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
-    if layer.gate.is_none() {
+    if layer.access.gate.is_none() {
         let memory = layer.engine.memory();
         line(out, "memory_budget", memory.budget().unwrap_or(0));
         line(out, "memory_budget_source", resources.budget_source);
@@ -285,13 +285,16 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn stats(context: &mut Context<'_, '_>, out: &mut String) {
-    let statistics = &context.layer.statistics;
+    let statistics = &context.layer.observation.statistics;
     let [commands, bytes_read, bytes_written] = statistics.rate.lock().per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kilobytes(bytes_read));
     line(out, "instantaneous_output_kbps", kilobytes(bytes_written));
     line(out, "expired_stale_perc", "0.00");
-    let (channels, tracked) = (&context.layer.channels, context.layer.tracking.counts());
+    let (channels, tracked) = (
+        &context.layer.connections.channels,
+        context.layer.connections.tracking.counts(),
+    );
     lines(
         out,
         &[
@@ -346,7 +349,7 @@ fn replication(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "role", "master");
     line(out, "connected_slaves", 0);
     line(out, "master_failover_state", "no-failover");
-    line(out, "master_replid", &context.layer.identity.run_id);
+    line(out, "master_replid", &context.layer.process.identity.run_id);
     line(out, "master_replid2", "0".repeat(40));
     line(out, "master_repl_offset", 0);
     line(out, "second_repl_offset", -1);
@@ -361,7 +364,7 @@ fn replication(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
-    let resources = (context.layer.resources)();
+    let resources = (context.layer.process.resources)();
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     line(out, "used_cpu_sys", seconds(resources.cpu_system_micros));
     line(out, "used_cpu_user", seconds(resources.cpu_user_micros));
@@ -372,7 +375,7 @@ fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
 /// The commands that were called or refused, with their counters.
 fn used_commands<'c>(context: &Context<'c, '_>) -> impl Iterator<Item = (&'static str, &'c CommandCounter)> {
     let table = context.layer.table;
-    let counters = context.layer.statistics.commands.0.iter().enumerate();
+    let counters = context.layer.observation.statistics.commands.0.iter().enumerate();
     counters.map(|(index, counter)| (table.at(index).name, counter))
 }
 
@@ -393,7 +396,7 @@ fn command_stats(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn error_stats(context: &mut Context<'_, '_>, out: &mut String) {
-    for (code, count) in context.layer.statistics.errors.lock().iter() {
+    for (code, count) in context.layer.observation.statistics.errors.lock().iter() {
         line(out, &format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }

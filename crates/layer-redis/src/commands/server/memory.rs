@@ -102,13 +102,13 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
 }
 
 fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let resources = (context.layer.resources)();
+    let resources = (context.layer.process.resources)();
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
     let used = context.layer.used_bytes();
-    let startup = context.layer.identity.startup_bytes;
+    let startup = context.layer.process.identity.startup_bytes;
     let client_bytes = context.layer.client_bytes();
     let figures = [
-        ("peak.allocated", context.layer.statistics.used_peak(used)),
+        ("peak.allocated", context.layer.observation.statistics.used_peak(used)),
         ("total.allocated", used),
         ("startup.allocated", startup),
         ("replication.backlog", 0),
@@ -130,7 +130,7 @@ fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure>
 }
 
 fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let resources = (context.layer.resources)();
+    let resources = (context.layer.process.resources)();
     let text = format!(
         "{} bytes are in use and {} bytes are resident. No problem is known.\n",
         context.layer.used_bytes(),
@@ -148,7 +148,7 @@ fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fail
 }
 
 fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    (context.layer.purge)();
+    (context.layer.process.purge)();
     context.reply.ok();
     Ok(())
 }

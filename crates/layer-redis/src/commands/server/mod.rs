@@ -157,13 +157,17 @@ fn monitor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failur
     if context.in_exec {
         return Err("ERR MONITOR isn't allowed for DENY BLOCKING client".into());
     }
-    context.layer.clients.set_monitor(&context.client.shared, true);
+    context
+        .layer
+        .connections
+        .clients
+        .set_monitor(&context.client.shared, true);
     context.reply.ok();
     Ok(())
 }
 
 fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    let quartet_version = &context.layer.identity.quartet_version;
+    let quartet_version = &context.layer.process.identity.quartet_version;
     let text = format!("Redis ver. {REDIS_VERSION}\nQuartet ver. {quartet_version}\n");
     context.reply.verbatim(b"txt", text.as_bytes());
     Ok(())

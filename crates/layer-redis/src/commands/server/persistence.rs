@@ -70,7 +70,7 @@ pub fn last_save_seconds(layer: &Redis) -> u64 {
         .checkpoint_last_version
         .load(Ordering::Relaxed);
     let micros = if version == 0 {
-        layer.identity.started_micros
+        layer.process.identity.started_micros
     } else {
         version
     };

@@ -46,7 +46,7 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Fa
         None => 10,
         Some(count) => parse::integer(count).filter(|count| *count >= -1).ok_or(RANGE)?,
     };
-    write_entries(&mut context.reply, &context.layer.slowlog.lock(), count);
+    write_entries(&mut context.reply, &context.layer.observation.slowlog.lock(), count);
     Ok(())
 }
 
@@ -67,12 +67,14 @@ pub fn write_entries(reply: &mut Reply<'_>, log: &Slowlog, count: i64) {
 }
 
 fn len(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.integer(context.layer.slowlog.lock().entries.len() as i64);
+    context
+        .reply
+        .integer(context.layer.observation.slowlog.lock().entries.len() as i64);
     Ok(())
 }
 
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.layer.slowlog.lock().entries.clear();
+    context.layer.observation.slowlog.lock().entries.clear();
     context.reply.ok();
     Ok(())
 }

@@ -1,0 +1,193 @@
+//! Whether a request may run now: what is looked at before a command sees it.
+
+use super::Session;
+use crate::acl::User;
+use crate::after::After;
+use crate::clients::{Client, ClientState, ReplyMode};
+use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
+use crate::commands::connection;
+use crate::commands::{scripting, transactions};
+use crate::errors;
+use crate::execution::call::{call, count_rejected, has_long_key};
+use crate::execution::long_run::LongRun;
+use crate::execution::monitor::tell_monitors;
+use crate::failure::{Deferred, Door, Failure};
+use crate::keyspace::NAME_BYTES_MAX;
+use crate::layer::Redis;
+use crate::left_behind::Abandoned;
+use crate::login_guard::peer_of;
+use crate::migration::{Broken, Migration};
+use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
+use quartet_engine::{Busy, Hold, Home};
+use quartet_model::Version;
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    /// Holds the request back if CLIENT PAUSE says so. One that will be refused is refused at once.
+    pub(super) fn pause(
+        &mut self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> bool {
+        let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
+            return false;
+        };
+        let writes = self.may_write(layer, home, command, arguments);
+        self.paused_until_ms = layer
+            .connections
+            .pause
+            .holds_back(writes, layer.engine.now_micros() / 1000);
+        let is_paused = self.paused_until_ms.is_some();
+        if is_paused {
+            layer.connections.pause.waiting.fetch_add(1, Ordering::Relaxed);
+            self.client.shared.blocked.store(true, Ordering::SeqCst);
+        }
+        is_paused
+    }
+
+    /// Without the lock (`home`), while a script keeps it, nobody knows what a function declares.
+    pub(super) fn may_write(
+        &self,
+        layer: &Redis,
+        home: Option<&mut Home<'_>>,
+        command: &Command,
+        arguments: Arguments<'_>,
+    ) -> bool {
+        let writes = transactions::writes_or_publishes(command);
+        writes && !scripting::declares_no_writes(layer, home, command, arguments) || self.executes_writes(command)
+    }
+
+    /// The command is EXEC, and something in its queue may write.
+    pub(super) fn executes_writes(&self, command: &Command) -> bool {
+        let queue = self.client.multi.as_ref();
+        command.name == "exec" && queue.is_some_and(|queue| queue.writes)
+    }
+
+    /// A connection that was made before a password was set, or that gave it, needs none; nor does any while there is none.
+    pub(super) fn may_run_unauthenticated(&self, command: &Command) -> bool {
+        self.client.authenticated || command.has(NO_AUTH) || self.layer.access.users.are_all_welcome()
+    }
+
+    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with an error of its own.
+    pub(super) fn refuse(&mut self, home: &mut Home<'_>, arguments: Arguments<'_>, refused: Failure) -> Failure {
+        if is_http(&arguments[0]) {
+            self.client.close_without_reply = true;
+        }
+        if arguments[0].eq_ignore_ascii_case(b"exec") {
+            transactions::forget(home, &mut self.client);
+            let text = match refused {
+                Failure::Error(text) => text.to_string(),
+                Failure::Message(text) => text,
+                other => return other,
+            };
+            return discarded_because_of(&text).into();
+        }
+        if let Some(queue) = &mut self.client.multi {
+            queue.refused = true;
+        }
+        refused
+    }
+
+    /// The command, or a refusal, which is counted.
+    pub(super) fn admit(
+        &self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> Result<&'static Command, Failure> {
+        let admitted = self.admissible(layer, arguments, request_bytes);
+        if admitted.is_err()
+            && let Ok(command) = layer.table.find_of(arguments)
+        {
+            count_rejected(layer, command);
+            if matches!(&admitted, Err(Failure::Message(text)) if text.starts_with("NOPERM")) {
+                self.log_denial(layer, command, arguments);
+            }
+        }
+        admitted
+    }
+
+    pub(super) fn log_denial(&self, layer: &Redis, command: &'static Command, arguments: Arguments<'_>) {
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            let place = if self.client.multi.is_some() {
+                "multi"
+            } else {
+                "toplevel"
+            };
+            self.client.shared.note_command(layer.table.index(command));
+            layer.log_denial(&self.client, &denial, command, arguments, place);
+        }
+    }
+
+    /// Finds the command and checks everything that needs no key's value.
+    pub(super) fn admissible(
+        &self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+    ) -> Result<&'static Command, Failure> {
+        let command = layer.table.find_of(arguments)?;
+        if !command.accepts(arguments.len()) {
+            return Err(format!("ERR wrong number of arguments for '{}' command", command.name).into());
+        }
+        if !self.may_run_unauthenticated(command) {
+            return Err("NOAUTH Authentication required.".into());
+        }
+        if self.is_listening() && !is_allowed_while_subscribed(command) {
+            return Err(only_pubsub(command));
+        }
+        if self.client.multi.is_some() && command.has(NO_MULTI) {
+            return Err("ERR Command not allowed inside a transaction".into());
+        }
+        if let Err(denial) = self.client.user.check(command, arguments) {
+            return Err(denial.text(command).into());
+        }
+        if layer.is_out_of_memory() && self.may_need_memory(command) {
+            return Err(errors::OUT_OF_MEMORY.into());
+        }
+        if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
+            return Err("NOREPLICAS Not enough good replicas to write.".into());
+        }
+        if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
+            return Err(errors::KEY_TOO_LARGE.into());
+        }
+        Ok(command)
+    }
+
+    /// RESP2 cannot tell a reply from a message, so a connection that listens may do little else.
+    pub(super) fn is_listening(&self) -> bool {
+        self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
+    }
+
+    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its commands need.
+    pub(super) fn may_need_memory(&self, command: &Command) -> bool {
+        match &self.client.multi {
+            Some(queue) if command.name == "exec" => queue.may_need_memory,
+            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
+            None => command.has(DENYOOM),
+        }
+    }
+}
+
+fn only_pubsub(command: &Command) -> Failure {
+    let name = command.name;
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )
+    .into()
+}
+
+/// The start of an HTTP request or of its second line: a browser was made to talk to this port. Redis hangs up as well.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// What a refused EXEC answers.
+pub(super) fn discarded_because_of(text: &str) -> String {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    format!("EXECABORT Transaction discarded because of: {reason}")
+}

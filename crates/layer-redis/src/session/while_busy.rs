@@ -1,0 +1,120 @@
+//! Requests that come while a script keeps the lock: what needs no lock is answered, everything else is told to wait.
+
+use super::Session;
+use super::admission::discarded_because_of;
+use crate::acl::User;
+use crate::after::After;
+use crate::clients::{Client, ClientState, ReplyMode};
+use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
+use crate::commands::connection;
+use crate::commands::{scripting, transactions};
+use crate::errors;
+use crate::execution::call::{call, count_rejected, has_long_key};
+use crate::execution::long_run::LongRun;
+use crate::execution::monitor::tell_monitors;
+use crate::failure::{Deferred, Door, Failure};
+use crate::keyspace::NAME_BYTES_MAX;
+use crate::layer::Redis;
+use crate::left_behind::Abandoned;
+use crate::login_guard::peer_of;
+use crate::migration::{Broken, Migration};
+use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
+use quartet_engine::{Busy, Hold, Home};
+use quartet_model::Version;
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    /// A script has held the lock for too long: what needs no lock is answered, everything else refused.
+    pub(super) fn request_while_busy(
+        &mut self,
+        layer: &Redis,
+        arguments: Arguments<'_>,
+        request_bytes: usize,
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) {
+        let start = out.len();
+        let admitted = self.admissible(layer, arguments, request_bytes).and_then(|command| {
+            layer.pass_gate(command, request_bytes, layer.engine.now_micros())?;
+            Ok(command)
+        });
+        let answered = match admitted {
+            Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
+            Err(refused) => Err(refused),
+        };
+        let text = match answered {
+            Ok(()) => return self.mute(start, false, out),
+            Err(Failure::Error(text)) => text.to_owned(),
+            Err(Failure::Message(text)) => text,
+            Err(Failure::Elsewhere(door)) => {
+                out.truncate(start);
+                self.door = Some(door);
+                return;
+            }
+            Err(Failure::TooSoon { micros }) => {
+                out.truncate(start);
+                return self.hold_back(layer, micros);
+            }
+            Err(other) => unreachable!("{other:?} needs the lock"),
+        };
+        let text = if arguments[0].eq_ignore_ascii_case(b"exec") {
+            self.forget_transaction();
+            discarded_because_of(&text)
+        } else {
+            text
+        };
+        if let Some(queue) = &mut self.client.multi {
+            queue.refused = true;
+        }
+        self.error(layer, &text, start, out);
+        self.mute(start, false, out);
+    }
+
+    /// Leaves MULTI without the lock.
+    pub(super) fn forget_transaction(&mut self) {
+        transactions::end(&mut self.client);
+        self.forget_watches();
+    }
+
+    pub(super) fn answer_while_busy(
+        &mut self,
+        layer: &Redis,
+        command: &Command,
+        arguments: Arguments<'_>,
+        out: &mut Vec<u8>,
+        received: &mut Received,
+    ) -> Result<(), Failure> {
+        let is_queued = self.client.multi.is_some() && !transactions::runs_inside_multi(command);
+        if !command.has(ALLOW_BUSY) || is_queued {
+            return Err(scripting::busy(layer).into());
+        }
+        let mut reply = Reply::new(out, self.client.protocol);
+        match command.name {
+            "script|kill" => scripting::kill(layer, false)?,
+            "function|kill" => scripting::kill(layer, true)?,
+            "function|stats" => return scripting::functions::write_stats_of_running(layer, &mut reply),
+            "auth" => return connection::log_in(layer, &mut self.client, &mut reply, arguments),
+            "hello" => return connection::greet(layer, &mut self.client, &mut reply, arguments),
+            "reset" => {
+                self.forget_transaction();
+                self.leave_behind();
+                connection::begin_anew(layer, &mut self.client, &mut reply);
+                return Ok(());
+            }
+            "multi" if self.client.multi.is_none() => transactions::begin(&mut self.client),
+            "discard" if self.client.multi.is_some() => self.forget_transaction(),
+            "watch" => transactions::watch_blindly(&mut self.client)?,
+            "unwatch" => self.forget_watches(),
+            "quit" => received.close = true,
+            "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
+                layer.scripting.long_scripts.abandon();
+                received.after = Some(After::Deferred(Deferred::Shutdown));
+            }
+            _ => return Err(scripting::busy(layer).into()),
+        }
+        reply.ok();
+        Ok(())
+    }
+}
