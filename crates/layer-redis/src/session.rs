@@ -11,25 +11,23 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::{Busy, Hold, Home};
 use quartet_model::Version;
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
 
 use crate::acl::User;
 use crate::after::After;
 use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
-use crate::commands::connection;
-use crate::commands::{scripting, transactions};
+use crate::command::{Command, DENYOOM};
+use crate::commands::transactions;
 use crate::errors;
-use crate::execution::call::{call, count_rejected, has_long_key};
+use crate::execution::call::call;
 use crate::execution::long_run::LongRun;
 use crate::execution::monitor::tell_monitors;
 use crate::failure::{Deferred, Door, Failure};
-use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::left_behind::Abandoned;
 use crate::login_guard::peer_of;
 use crate::migration::{Broken, Migration};
-use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
+use crate::subscriptions::changes_subscriptions;
 
 /// What a call of [`Session::receive`] did.
 #[derive(Debug, Default)]
@@ -339,8 +337,7 @@ impl Session {
     /// For tests of replies' shapes, without HELLO.
     #[cfg(test)]
     pub fn speak_resp3(&mut self) {
-        self.client.protocol = Protocol::Resp3;
-        self.client.shared.resp.store(3, Ordering::Relaxed);
+        self.client.speak(quartet_wire_resp::Protocol::Resp3);
     }
 
     /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.

@@ -285,7 +285,7 @@ impl Admin {
 
     /// Nobody meters the default database: what is known of it is what INFO shows.
     fn show_default(&self) -> Value {
-        let statistics = &self.default.statistics;
+        let statistics = &self.default.observation.statistics;
         json!({
             "name": "default",
             "id": DEFAULT_DATABASE.0,
@@ -298,7 +298,7 @@ impl Admin {
                 "bytes_in": statistics.bytes_read.load(Ordering::Relaxed),
                 "bytes_out": statistics.bytes_written.load(Ordering::Relaxed),
                 "stored_bytes": self.tenants.maker.engine.stored_bytes(DEFAULT_DATABASE),
-                "connections": self.default.clients.count(),
+                "connections": self.default.connections.clients.count(),
             },
         })
     }

@@ -1,27 +1,16 @@
 //! Whether a request may run now: what is looked at before a command sees it.
 
 use super::Session;
-use crate::acl::User;
-use crate::after::After;
-use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
-use crate::commands::connection;
+use crate::command::{Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
 use crate::commands::{scripting, transactions};
 use crate::errors;
-use crate::execution::call::{call, count_rejected, has_long_key};
-use crate::execution::long_run::LongRun;
-use crate::execution::monitor::tell_monitors;
-use crate::failure::{Deferred, Door, Failure};
+use crate::execution::call::{count_rejected, has_long_key};
+use crate::failure::Failure;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
-use crate::left_behind::Abandoned;
-use crate::login_guard::peer_of;
-use crate::migration::{Broken, Migration};
-use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
-use quartet_engine::{Busy, Hold, Home};
-use quartet_model::Version;
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
-use std::sync::Arc;
+use crate::subscriptions::is_allowed_while_subscribed;
+use quartet_engine::Home;
+use quartet_wire_resp::{Arguments, Protocol};
 use std::sync::atomic::Ordering;
 
 impl Session {

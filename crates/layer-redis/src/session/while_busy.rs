@@ -1,29 +1,14 @@
 //! Requests that come while a script keeps the lock: what needs no lock is answered, everything else is told to wait.
 
-use super::Session;
 use super::admission::discarded_because_of;
-use crate::acl::User;
+use super::{Received, Session};
 use crate::after::After;
-use crate::clients::{Client, ClientState, ReplyMode};
-use crate::command::{ALLOW_BUSY, Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
+use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
 use crate::commands::{scripting, transactions};
-use crate::errors;
-use crate::execution::call::{call, count_rejected, has_long_key};
-use crate::execution::long_run::LongRun;
-use crate::execution::monitor::tell_monitors;
-use crate::failure::{Deferred, Door, Failure};
-use crate::keyspace::NAME_BYTES_MAX;
+use crate::failure::{Deferred, Failure};
 use crate::layer::Redis;
-use crate::left_behind::Abandoned;
-use crate::login_guard::peer_of;
-use crate::migration::{Broken, Migration};
-use crate::subscriptions::{changes_subscriptions, is_allowed_while_subscribed};
-use quartet_engine::{Busy, Hold, Home};
-use quartet_model::Version;
-use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol, Reply, Value};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use quartet_wire_resp::{Arguments, Reply};
 
 impl Session {
     /// A script has held the lock for too long: what needs no lock is answered, everything else refused.

@@ -19,13 +19,11 @@
 //! Invariants: a hash has at least one row; the number in a large hash's row is that of its element rows; the deadline rows
 //! are those of the element rows with a deadline; the first deadline, expired or not, stands in the index of the expiry cycle.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use quartet_store::Row;
-use smallvec::SmallVec;
 
-use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, LARGE, NO_DEADLINE};
+use crate::keyspace::{Elements, Entry, FLAG_B, Keyspace};
 use crate::{packed, scan};
 
 /// Longest field: its element's key must fit into the store.

@@ -6,14 +6,10 @@ use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, Header, Keyspace, Kind, L
 use crate::{packed, scan};
 use quartet_store::Row;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::edits::{Change, Deadline, Edit, Edits};
-use super::value::{
-    Field, deadline_key, deadline_of, decode_row, expired_count, fields, first_deadline_row, packed_fields, row_count,
-    row_field,
-};
+use super::value::{deadline_key, decode_row, fields, first_deadline_row, packed_fields, row_count};
 
 /// Expired fields of a large hash that the cycle removes at a time.
 const EXPIRED_AT_A_TIME: usize = 10_000;
