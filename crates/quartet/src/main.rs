@@ -9,6 +9,7 @@ mod cluster_file;
 mod config_file;
 mod credential_file;
 mod healthcheck;
+mod keyvalue_shell;
 mod root_key;
 mod serve;
 mod settings;
@@ -41,6 +42,8 @@ enum Command {
     Healthcheck(healthcheck::HealthcheckArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
     Bench(quartet_bench::BenchArguments),
+    /// Reads and writes keys of the key-value layer, interactively or with --exec; its commands are those of fdbcli.
+    Kv(keyvalue_shell::KeyValueArguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -50,6 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
+        Command::Kv(arguments) => return keyvalue_shell::run(arguments),
     }
     Ok(ExitCode::SUCCESS)
 }
