@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use quartet_wire_keyvalue::ErrorCode;
 
 const DEFAULT_FILES: [&str; 2] = ["fdb.cluster", "/etc/foundationdb/fdb.cluster"];
+/// Behind every address or none.
+const TLS_SUFFIX: &str = ":tls";
 const VARIABLE: &str = "FDB_CLUSTER_FILE";
 
 /// Where the server is, and what to show it.
@@ -19,6 +21,8 @@ pub struct Cluster {
     pub credential: String,
     /// `host:port` of each server, in the order to try them.
     pub addresses: Vec<String>,
+    /// The servers speak TLS.
+    pub tls: bool,
 }
 
 impl Cluster {
@@ -62,16 +66,22 @@ fn parse_line(line: &str) -> Option<Cluster> {
     if !is_word(description) || !is_word(credential) {
         return None;
     }
-    let addresses = addresses.split(',').map(parse_address);
+    let addresses: Vec<&str> = addresses.split(',').collect();
+    let tls = addresses.iter().all(|address| address.ends_with(TLS_SUFFIX));
+    let addresses = addresses.iter().map(|address| match tls {
+        true => parse_address(address.strip_suffix(TLS_SUFFIX)?),
+        false => parse_address(address),
+    });
     Some(Cluster {
         path: None,
         connection_string: line.to_owned(),
         credential: credential.to_owned(),
         addresses: addresses.collect::<Option<_>>()?,
+        tls,
     })
 }
 
-/// `host:port`, where an IPv6 address stands in brackets. TLS, which is asked for by a suffix, is refused.
+/// `host:port`, where an IPv6 address stands in brackets.
 fn parse_address(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     port.parse::<u16>().ok()?;
@@ -89,6 +99,10 @@ mod tests {
         let cluster = Cluster::parse("# a comment\nquartet:qk_1@127.0.0.1:4500,[::1]:4501\n").unwrap();
         assert_eq!(cluster.credential, "qk_1");
         assert_eq!(cluster.addresses, ["127.0.0.1:4500", "[::1]:4501"]);
+        assert!(!cluster.tls);
+        let cluster = Cluster::parse("quartet:qk_1@127.0.0.1:4500:tls,[::1]:4501:tls").unwrap();
+        assert_eq!(cluster.addresses, ["127.0.0.1:4500", "[::1]:4501"]);
+        assert!(cluster.tls);
     }
 
     #[test]
@@ -102,7 +116,7 @@ mod tests {
             "a:b@host:x",
             "a-b:c@1.2.3.4:5",
             "a:b@1.2.3.4:5\na:b@1.2.3.4:5",
-            "a:b@1.2.3.4:5:tls",
+            "a:b@1.2.3.4:5:tls,1.2.3.4:6",
         ] {
             assert_eq!(
                 Cluster::parse(text),

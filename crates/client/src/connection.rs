@@ -5,6 +5,9 @@
 //!
 //! What was under way when a connection is lost fails with `CONNECTION_FAILED`, except read versions, which wait for the next
 //! connection. Versions belong to a connection: the generation counts them.
+//!
+//! All connections of a client have one session. The server lets a new one in when it has ended the one before, so whoever
+//! waits until there is a connection again knows that what was under way has been decided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +17,13 @@ use quartet_wire_keyvalue::{
     ErrorCode, FRAME_BYTES_MAX, Hello, Malformed, PREAMBLE, PROTOCOL_VERSION, Reply, Request, Welcome, next_frame,
 };
 use rustc_hash::FxHashMap;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot, watch};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use crate::Cluster;
+use crate::{Cluster, TlsSettings, tls};
 
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -65,6 +70,8 @@ pub(crate) struct Connection {
     /// The number of the connection that is up, or of the last one; and whether it is up.
     up: watch::Sender<(u64, bool)>,
     pub cluster: Cluster,
+    tls: TlsSettings,
+    session: [u8; 16],
 }
 
 #[derive(Default)]
@@ -102,12 +109,17 @@ enum Pending {
 }
 
 impl Connection {
-    pub fn new(cluster: Cluster) -> Arc<Connection> {
+    pub fn new(cluster: Cluster, tls: TlsSettings) -> Arc<Connection> {
+        let mut session = [0; 16];
+        // Without randomness there is no session, and a lost connection may be served a moment longer.
+        let _ = getrandom::fill(&mut session);
         Arc::new(Connection {
             state: Mutex::default(),
             wake: Notify::new(),
             up: watch::Sender::new((0, false)),
             cluster,
+            tls,
+            session,
         })
     }
 
@@ -253,15 +265,37 @@ impl Connection {
     pub async fn drive(self: Arc<Connection>) {
         let mut pause = RETRY_MIN;
         let mut turn = 0;
+        let connector = match self.cluster.tls {
+            true => self
+                .tls
+                .clone()
+                .or_environment()
+                .and_then(|tls| tls.connector())
+                .map(Some),
+            false => Ok(None),
+        };
         while !self.state.lock().is_closed {
             let address = &self.cluster.addresses[turn % self.cluster.addresses.len()];
             turn += 1;
-            match tokio::time::timeout(CONNECT_TIMEOUT, connect(address, &self.cluster.credential)).await {
-                Ok(Ok((socket, input))) => {
+            let connecting = async {
+                let connector = connector.as_ref().map_err(|code| NoConnection::Refused(*code))?;
+                self.connect(address, connector.as_ref()).await
+            };
+            match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+                Ok(Ok((transport, input))) => {
                     pause = RETRY_MIN;
                     self.came_up();
                     // Whatever ended it, the next connection follows.
-                    let _ = self.serve(socket, input).await;
+                    let _ = match transport {
+                        Transport::Clear(mut socket) => {
+                            let (reader, writer) = socket.split();
+                            self.serve(reader, writer, input).await
+                        }
+                        Transport::Encrypted(stream) => {
+                            let (reader, writer) = tokio::io::split(stream);
+                            self.serve(reader, writer, input).await
+                        }
+                    };
                     self.went_down();
                 }
                 Ok(Err(NoConnection::Refused(code))) => {
@@ -326,9 +360,15 @@ impl Connection {
         refuse_all(parked, code);
     }
 
-    async fn serve(self: &Arc<Connection>, mut socket: TcpStream, mut input: Vec<u8>) -> std::io::Result<()> {
+    async fn serve(
+        self: &Arc<Connection>,
+        mut reader: impl AsyncRead + Unpin,
+        mut writer: impl AsyncWrite + Unpin,
+        mut input: Vec<u8>,
+    ) -> std::io::Result<()> {
         let (mut sending, mut sent) = (Vec::with_capacity(BUFFER_BYTES), 0);
-        let (mut reader, mut writer) = socket.split();
+        // TLS keeps a part of what was written until it is told to send it.
+        let mut is_flushed = true;
         loop {
             let consumed = self.hand_out(&input).map_err(|_| std::io::ErrorKind::InvalidData)?;
             input.drain(..consumed);
@@ -345,9 +385,20 @@ impl Connection {
             if input.capacity() - input.len() < BUFFER_BYTES / 4 {
                 input.reserve(BUFFER_BYTES.max(input.len()));
             }
+            let may_write = sent < sending.len() || !is_flushed;
+            let writing = async {
+                match sent < sending.len() {
+                    true => writer.write(&sending[sent..]).await,
+                    false => writer.flush().await.map(|()| 0),
+                }
+            };
             tokio::select! {
                 biased;
-                written = writer.write(&sending[sent..]), if sent < sending.len() => sent += written?,
+                written = writing, if may_write => {
+                    let written = written?;
+                    sent += written;
+                    is_flushed = !self.cluster.tls || written == 0;
+                }
                 read = reader.read_buf(&mut input) => {
                     if read? == 0 {
                         return Ok(());
@@ -446,31 +497,55 @@ impl From<Malformed> for NoConnection {
     }
 }
 
-/// Connects and greets. Also returns what arrived behind the answer.
-async fn connect(address: &str, credential: &str) -> Result<(TcpStream, Vec<u8>), NoConnection> {
-    let mut socket = TcpStream::connect(address).await?;
-    socket.set_nodelay(true)?;
-    let mut greeting = PREAMBLE.to_vec();
-    let hello = Hello {
-        protocol_version: PROTOCOL_VERSION,
-        token: credential.as_bytes(),
-    };
-    Request::Hello(hello).put(0, &mut greeting);
-    socket.write_all(&greeting).await?;
-    let mut input = Vec::with_capacity(BUFFER_BYTES);
-    loop {
-        if socket.read_buf(&mut input).await? == 0 {
-            return Err(NoConnection::Lost);
+enum Transport {
+    Clear(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    /// Connects and greets. Also returns what arrived behind the answer.
+    async fn connect(
+        &self,
+        address: &str,
+        connector: Option<&TlsConnector>,
+    ) -> Result<(Transport, Vec<u8>), NoConnection> {
+        let mut socket = TcpStream::connect(address).await?;
+        socket.set_nodelay(true)?;
+        let Some(connector) = connector else {
+            let input = self.greet(&mut socket).await?;
+            return Ok((Transport::Clear(socket), input));
+        };
+        let name = tls::server_name(address).ok_or(NoConnection::Refused(ErrorCode::TLS_ERROR))?;
+        let mut stream = Box::new(connector.connect(name, socket).await?);
+        let input = self.greet(&mut stream).await?;
+        Ok((Transport::Encrypted(stream), input))
+    }
+
+    async fn greet(&self, socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<Vec<u8>, NoConnection> {
+        let mut greeting = PREAMBLE.to_vec();
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            session: self.session,
+            token: self.cluster.credential.as_bytes(),
+        };
+        Request::Hello(hello).put(0, &mut greeting);
+        socket.write_all(&greeting).await?;
+        socket.flush().await?;
+        let mut input = Vec::with_capacity(BUFFER_BYTES);
+        loop {
+            if socket.read_buf(&mut input).await? == 0 {
+                return Err(NoConnection::Lost);
+            }
+            let Some(frame) = next_frame(&input, FRAME_BYTES_MAX)? else {
+                continue;
+            };
+            match Reply::parse(&frame)? {
+                Reply::Done(body) => Welcome::parse(body)?,
+                Reply::Failed { code, .. } => return Err(NoConnection::Refused(code)),
+            };
+            let consumed = frame.bytes;
+            input.drain(..consumed);
+            return Ok(input);
         }
-        let Some(frame) = next_frame(&input, FRAME_BYTES_MAX)? else {
-            continue;
-        };
-        match Reply::parse(&frame)? {
-            Reply::Done(body) => Welcome::parse(body)?,
-            Reply::Failed { code, .. } => return Err(NoConnection::Refused(code)),
-        };
-        let consumed = frame.bytes;
-        input.drain(..consumed);
-        return Ok((socket, input));
     }
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::options::Options;
-use crate::{Cluster, DatabaseOption, Transaction};
+use crate::{Cluster, DatabaseOption, TlsSettings, Transaction};
 
 const WATCHES_MAX: usize = 10_000;
 
@@ -37,12 +37,12 @@ impl Drop for Inner {
 impl Database {
     /// Connects in the background, on the runtime of the caller. Panics outside of one.
     pub fn open(cluster: Cluster) -> Database {
-        Database::open_on(cluster, Handle::current())
+        Database::open_on(cluster, TlsSettings::default(), Handle::current())
     }
 
-    /// The same on a given runtime.
-    pub fn open_on(cluster: Cluster, runtime: Handle) -> Database {
-        let connection = Connection::new(cluster);
+    /// The same on a given runtime, with settings for TLS; the environment may add to them.
+    pub fn open_on(cluster: Cluster, tls: TlsSettings, runtime: Handle) -> Database {
+        let connection = Connection::new(cluster, tls);
         runtime.spawn(connection.clone().drive());
         Database {
             inner: Arc::new(Inner {

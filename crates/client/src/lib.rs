@@ -33,6 +33,7 @@
 //! | `conflicts`   | sets of key ranges                                                     |
 //! | `options`     | what can be set on a transaction                                       |
 //! | `special`     | keys that are computed here                                            |
+//! | `tls`         | TLS towards the server                                                 |
 
 mod attempt;
 mod cluster;
@@ -42,6 +43,7 @@ mod database;
 mod options;
 mod reading;
 mod special;
+mod tls;
 mod transaction;
 mod writes;
 
@@ -51,6 +53,7 @@ pub use options::{DatabaseOption, TransactionOption};
 pub use quartet_model::AtomicOperation;
 pub use quartet_wire_keyvalue::{ErrorCode, MutationKind};
 pub use reading::{RangeOptions, Rows, Selector};
+pub use tls::TlsSettings;
 pub use transaction::{ConflictKind, Transaction};
 
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";

@@ -542,7 +542,10 @@ impl Transaction {
                 .spawn(async move { transaction.commit_attempt(attempt).await })
         });
         async move {
-            let ended = work?.await.unwrap_or(Err(ErrorCode::OPERATION_CANCELLED));
+            let work = work?;
+            let ended = attempt
+                .until_ended(async { work.await.unwrap_or(Err(ErrorCode::OPERATION_CANCELLED)) })
+                .await;
             match attempt.has_ended() {
                 Some(code) if ended.is_err() || code == ErrorCode::USED_DURING_COMMIT => Err(code),
                 _ => ended,
@@ -585,6 +588,10 @@ impl Transaction {
         };
         let (mutations, write_conflicts, options, size) = {
             let mut state = self.state();
+            if !Arc::ptr_eq(&state.attempt, attempt) {
+                // It was reset while the commit waited for reads.
+                return Err(ErrorCode::TRANSACTION_CANCELLED);
+            }
             if let Some(code) = state.failed {
                 return Err(code);
             }
@@ -636,6 +643,8 @@ impl Transaction {
 
     async fn refused(&self, failure: Failure, read_conflicts: &[(Vec<u8>, Vec<u8>)]) -> ErrorCode {
         if failure.code == ErrorCode::CONNECTION_FAILED {
+            // Once there is a connection again it is decided, and whoever asks finds out how.
+            self.inner.database.inner.connection.is_up().await;
             return ErrorCode::COMMIT_UNKNOWN_RESULT;
         }
         if failure.code == ErrorCode::NOT_COMMITTED {

@@ -25,16 +25,17 @@ pub struct FDBDatabase {
 impl FDBDatabase {
     /// A cluster file that cannot be used is told by the transactions, as the original does.
     fn open(cluster: Result<Cluster, ErrorCode>) -> Result<Arc<FDBDatabase>, ErrorCode> {
-        let runtime = network::runtime().ok_or(ErrorCode::NETWORK_NOT_SETUP)?;
+        let runtime = network::runtime().ok_or(ErrorCode::NETWORK_NOT_SETUP)?.clone();
         let unusable = cluster.as_ref().err().copied();
         let cluster = cluster.unwrap_or_else(|_| Cluster {
             path: None,
             connection_string: String::new(),
             credential: String::new(),
             addresses: vec![String::new()],
+            tls: false,
         });
         Ok(Arc::new(FDBDatabase {
-            database: Database::open_on(cluster, runtime),
+            database: Database::open_on(cluster, network::tls_settings(), runtime),
             unusable,
         }))
     }

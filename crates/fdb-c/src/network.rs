@@ -4,11 +4,12 @@
 //! `fdb_setup_network`, so a program may fork until then.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::ThreadId;
 
 use parking_lot::Mutex;
-use quartet_client::ErrorCode;
+use quartet_client::{ErrorCode, TlsSettings};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
@@ -25,6 +26,16 @@ const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,
 
 static API_VERSION: AtomicI32 = AtomicI32::new(0);
 static NETWORK: Mutex<Network> = Mutex::new(Network::New);
+/// Of the network, from when it is set up; a process has one.
+static RUNTIME: OnceLock<Handle> = OnceLock::new();
+static NETWORK_THREAD: OnceLock<ThreadId> = OnceLock::new();
+static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
+static TLS: Mutex<TlsSettings> = Mutex::new(TlsSettings {
+    authorities: None,
+    certificate: None,
+    key: None,
+    verify_peers: None,
+});
 static HOOKS: Mutex<Vec<Hook>> = Mutex::new(Vec::new());
 
 enum Network {
@@ -34,9 +45,7 @@ enum Network {
         stop: watch::Sender<bool>,
     },
     Running {
-        runtime: Handle,
         stop: watch::Sender<bool>,
-        thread: ThreadId,
     },
     Stopped,
 }
@@ -49,16 +58,18 @@ struct Hook {
 // SAFETY: the caller of `fdb_add_network_thread_completion_hook` allows the call from the network thread.
 unsafe impl Send for Hook {}
 
-pub(crate) fn runtime() -> Option<Handle> {
-    match &*NETWORK.lock() {
-        Network::SetUp { runtime, .. } => Some(runtime.handle().clone()),
-        Network::Running { runtime, .. } => Some(runtime.clone()),
-        Network::New | Network::Stopped => None,
-    }
+/// Where what transactions wait for runs, unless it has stopped.
+pub(crate) fn runtime() -> Option<&'static Handle> {
+    RUNTIME.get().filter(|_| !HAS_STOPPED.load(Ordering::Acquire))
 }
 
 pub(crate) fn is_network_thread() -> bool {
-    matches!(&*NETWORK.lock(), Network::Running { thread, .. } if *thread == std::thread::current().id())
+    NETWORK_THREAD.get() == Some(&std::thread::current().id())
+}
+
+/// What options have said about TLS.
+pub(crate) fn tls_settings() -> TlsSettings {
+    TLS.lock().clone()
 }
 
 pub(crate) fn api_version() -> c_int {
@@ -91,11 +102,7 @@ fn options_of_environment() -> Result<(), ErrorCode> {
             continue;
         };
         for value in values.to_string_lossy().split(':') {
-            options::check(
-                NETWORK_OPTIONS,
-                option.number,
-                options::from_text(option, value)?.as_deref(),
-            )?;
+            set_option(option.number, options::from_text(option, value)?.as_deref())?;
         }
     }
     Ok(())
@@ -115,8 +122,13 @@ pub extern "C" fn fdb_get_client_version() -> *const c_char {
 pub unsafe extern "C" fn fdb_network_set_option(option: c_int, value: *const u8, length: c_int) -> Code {
     guarded(|| {
         let value = (!value.is_null()).then(|| unsafe { bytes(value, length) });
-        options::check(NETWORK_OPTIONS, option, value)
+        set_option(option, value)
     })
+}
+
+fn set_option(option: c_int, value: Option<&[u8]>) -> Result<(), ErrorCode> {
+    options::check(NETWORK_OPTIONS, option, value)?;
+    options::apply_tls(option, value.unwrap_or_default(), &mut TLS.lock())
 }
 
 #[unsafe(no_mangle)]
@@ -131,6 +143,8 @@ pub extern "C" fn fdb_setup_network() -> Code {
             .build()
             .map_err(|_| ErrorCode::PLATFORM_ERROR)?;
         let stop = watch::Sender::new(false);
+        // It is set here alone, once.
+        let _ = RUNTIME.set(runtime.handle().clone());
         *network = Network::SetUp { runtime, stop };
         Ok(())
     })
@@ -153,15 +167,13 @@ pub extern "C" fn fdb_run_network() -> Code {
             }
         };
         let mut stopped = stop.subscribe();
-        *network = Network::Running {
-            runtime: runtime.handle().clone(),
-            stop,
-            thread: std::thread::current().id(),
-        };
+        *network = Network::Running { stop };
+        let _ = NETWORK_THREAD.set(std::thread::current().id());
         drop(network);
         // The sender lives as long as the network runs.
         let _ = runtime.block_on(stopped.wait_for(|stopped| *stopped));
         *NETWORK.lock() = Network::Stopped;
+        HAS_STOPPED.store(true, Ordering::Release);
         // What is under way fails as its task is dropped.
         drop(runtime);
         let hooks = std::mem::take(&mut *HOOKS.lock());
@@ -178,7 +190,7 @@ pub extern "C" fn fdb_stop_network() -> Code {
     guarded(|| {
         match &*NETWORK.lock() {
             Network::New => return Err(ErrorCode::NETWORK_NOT_SETUP),
-            Network::SetUp { stop, .. } | Network::Running { stop, .. } => drop(stop.send_replace(true)),
+            Network::SetUp { stop, .. } | Network::Running { stop } => drop(stop.send_replace(true)),
             Network::Stopped => {}
         }
         Ok(())

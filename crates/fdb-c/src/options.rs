@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use quartet_client::{DatabaseOption, ErrorCode, TransactionOption};
+use quartet_client::{DatabaseOption, ErrorCode, TlsSettings, TransactionOption};
 
 pub(crate) struct OptionEntry {
     pub number: c_int,
@@ -216,6 +216,23 @@ pub(crate) fn from_text(option: &OptionEntry, text: &str) -> Result<Option<Vec<u
 
 fn integer(value: &[u8]) -> Option<i64> {
     value.try_into().ok().map(i64::from_le_bytes)
+}
+
+/// Keeps what an option says about TLS, if it is one of those. Paths are read at once.
+pub(crate) fn apply_tls(number: c_int, value: &[u8], tls: &mut TlsSettings) -> Result<(), ErrorCode> {
+    let text = || std::str::from_utf8(value).map_err(|_| ErrorCode::INVALID_OPTION_VALUE);
+    let file = || std::fs::read(text()?).map_err(|_| ErrorCode::TLS_ERROR);
+    match number {
+        42 => tls.certificate = Some(value.to_vec()),
+        43 => tls.certificate = Some(file()?),
+        45 => tls.key = Some(value.to_vec()),
+        46 => tls.key = Some(file()?),
+        47 => tls.verify_peers = Some(text()?.to_owned()),
+        52 => tls.authorities = Some(value.to_vec()),
+        53 => tls.authorities = Some(file()?),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// What a transaction's option means here; `None`: nothing.

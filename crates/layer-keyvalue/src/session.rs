@@ -34,6 +34,8 @@ pub struct Session {
     watches: Watches,
     /// The version that read versions of this batch share, and its hold.
     newest: Option<(Version, Hold)>,
+    /// The state right behind the last commit of this batch.
+    committed: Option<Reader>,
     may_write: bool,
     now_micros: u64,
 }
@@ -58,6 +60,7 @@ impl Session {
             reading: HashMap::new(),
             watches: Watches::new(wake),
             newest: None,
+            committed: None,
             may_write,
         }
     }
@@ -66,6 +69,16 @@ impl Session {
     pub fn begin_batch(&mut self) {
         self.newest = None;
         self.now_micros = self.layer.engine.now_micros();
+    }
+
+    /// To be called when the requests that were there are answered. Of the commits among them the last one's state stays
+    /// readable, for whoever names its version: a client that commits step by step can look at each.
+    pub fn end_batch(&mut self) {
+        if let Some(reader) = self.committed.take() {
+            let version = reader.version;
+            self.layer.versions.keep(reader);
+            self.layer.versions.release(version);
+        }
     }
 
     pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {
@@ -257,9 +270,14 @@ impl Session {
         let Some(mut home) = self.layer.home() else {
             return Ok(Answered::Busy);
         };
-        let committed = home.commit(self.layer.space, &request);
-        drop(home);
+        // A state that somebody holds makes a commit copy what it changes.
+        self.committed = None;
         self.newest = None;
+        let committed = home.commit(self.layer.space, &request);
+        if committed.is_ok() {
+            self.committed = Some(home.read_version(self.layer.space));
+        }
+        drop(home);
         match committed {
             Ok((version, hold)) => {
                 Reply::put_number(output, id, version.0);

@@ -8,3 +8,15 @@ pub enum Arrival {
     Http(HttpAccepted),
     KeyValue(KeyValueAccepted),
 }
+
+impl From<HttpAccepted> for Arrival {
+    fn from(accepted: HttpAccepted) -> Arrival {
+        Arrival::Http(accepted)
+    }
+}
+
+impl From<KeyValueAccepted> for Arrival {
+    fn from(accepted: KeyValueAccepted) -> Arrival {
+        Arrival::KeyValue(accepted)
+    }
+}

@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::bell::{Bell, Porter};
-use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
+use crate::connection_limit::{ACCEPT_RETRY, AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
 use crate::pace::Pace;
 use crate::settings::Settings;
@@ -41,8 +41,6 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
 /// A peer that takes its replies more slowly is cut off, once its patience for a stall is over.
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
-/// How long no connection is accepted after an error: it may be that there are no descriptors left.
-pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// How long a migration waits for a script that keeps the lock before it looks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// A connection that was silent for so long gives its buffers back until it speaks again.

@@ -224,6 +224,9 @@ fn raise_open_files(wanted: usize) -> usize {
     }
 }
 
+/// How long no connection is accepted after an error: it may be that there are no descriptors left.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
+
 /// Logs errors of accepting connections, at most one line a second: an error that stays would fill the disk otherwise.
 #[derive(Default)]
 pub struct AcceptErrors {

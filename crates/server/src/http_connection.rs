@@ -26,15 +26,15 @@ use std::time::{Duration, SystemTime};
 use quartet_engine::Hold;
 use quartet_layer_redis::login_guard::LoginGuard;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
-use crate::arrival::Arrival;
-use crate::connection::{ACCEPT_RETRY, OUTPUT_BYTES_PER_SECOND_MIN};
-use crate::connection_limit::{AcceptErrors, ConnectionLimit, Permit, Place};
+use crate::connection::OUTPUT_BYTES_PER_SECOND_MIN;
+use crate::connection_limit::{ConnectionLimit, Permit, Place};
+use crate::dealer::Entrance;
 use crate::durability::DurableWaiters;
 use crate::pace::Pace;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
@@ -158,49 +158,18 @@ pub struct HttpAccepted {
     evicted: Arc<Notify>,
 }
 
-/// Accepts connections for a layer and deals them out to the I/O threads in turn.
-pub struct Dealer {
+/// The way into a layer behind HTTP.
+pub struct HttpEntrance {
     pub layer: Arc<dyn HttpLayer>,
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
     pub stranger_bytes: Arc<StrangerBytes>,
     pub login_guard: Arc<LoginGuard>,
-    pub threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
-impl Dealer {
-    pub async fn accept(self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
-        let listener = match listener
-            .set_nonblocking(true)
-            .and_then(|()| tokio::net::TcpListener::from_std(listener))
-        {
-            Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "cannot accept connections"),
-        };
-        let mut turns = self.threads.iter().cycle();
-        let mut errors = AcceptErrors::default();
-        while !*stop.borrow() {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.changed() => continue,
-            };
-            let admitted = match accepted {
-                Ok((socket, address)) => self.admit(socket, address.ip()).await,
-                Err(error) => Err(error),
-            };
-            match admitted {
-                // A thread that is gone is one that was stopped.
-                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(Arrival::Http(accepted)))),
-                Ok(None) => {}
-                Err(error) => {
-                    errors.note(&error);
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
+impl Entrance for HttpEntrance {
+    type Accepted = HttpAccepted;
 
-    /// `None`: there is no place left.
     async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<HttpAccepted>> {
         let place = match self.layer.serves_operators() && address.is_loopback() {
             true => Place::LocalHttp,

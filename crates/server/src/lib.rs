@@ -12,6 +12,7 @@ mod connection;
 mod connection_limit;
 mod console;
 mod cycles;
+mod dealer;
 mod durability;
 mod dynamodb;
 mod fauna;
@@ -64,12 +65,13 @@ use crate::bell::Porter;
 use crate::connection_limit::ConnectionLimit;
 use crate::console::{Console, Layers};
 use crate::cycles::Cycle;
+use crate::dealer::Dealer;
 use crate::durability::DurableWaiters;
 use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
-use crate::http_connection::HttpLayer;
-use crate::keyvalue::KeyValueDoor;
+use crate::http_connection::{HttpEntrance, HttpLayer};
+use crate::keyvalue::{KeyValueDoor, KeyValueEntrance};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
@@ -381,21 +383,27 @@ impl Worker {
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
         for (listener, layer) in listening.http {
-            let dealer = http_connection::Dealer {
+            let entrance = HttpEntrance {
                 layer,
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
                 stranger_bytes: listening.stranger_bytes.clone(),
                 login_guard: self.tenants.maker.login_guard.clone(),
+            };
+            let dealer = Dealer {
+                entrance,
                 threads: listening.threads.clone(),
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
         if let Some((listener, door)) = listening.keyvalue {
-            let dealer = keyvalue::Dealer {
+            let entrance = KeyValueEntrance {
                 door,
                 tls: listening.tls,
                 limit: listening.limit,
+            };
+            let dealer = Dealer {
+                entrance,
                 threads: listening.threads,
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));

@@ -63,6 +63,9 @@ pub enum Request<'a> {
 pub struct Hello<'a> {
     /// The newest version of the protocol that the client speaks.
     pub protocol_version: u16,
+    /// Chosen by the client at random, the same for all its connections. The server lets a connection in when the session's
+    /// others have ended. Zero: there is no session.
+    pub session: [u8; 16],
     /// A credential of a logical database; empty if there is none.
     pub token: &'a [u8],
 }
@@ -189,6 +192,7 @@ impl<'a> Request<'a> {
         let request = match frame.code {
             code::HELLO => Request::Hello(Hello {
                 protocol_version: input.u16()?,
+                session: input.array()?,
                 token: input.rest(),
             }),
             code::READ_VERSION => Request::ReadVersion,
@@ -254,6 +258,7 @@ impl<'a> Request<'a> {
         match self {
             Request::Hello(hello) => {
                 body.extend_from_slice(&hello.protocol_version.to_le_bytes());
+                body.extend_from_slice(&hello.session);
                 body.extend_from_slice(hello.token);
             }
             Request::ReadVersion | Request::Status => {}
@@ -423,6 +428,7 @@ mod tests {
         };
         check(&Request::Hello(Hello {
             protocol_version: 1,
+            session: [7; 16],
             token: b"secret",
         }));
         check(&Request::ReadVersion);

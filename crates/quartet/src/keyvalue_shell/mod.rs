@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use quartet_client::{Cluster, Database};
+use quartet_client::{Cluster, Database, TlsSettings};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use tokio::runtime::{Builder, Handle};
@@ -53,7 +53,7 @@ pub fn run(arguments: KeyValueArguments) -> Result<ExitCode> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
-    let database = Database::open_on(cluster, handle.clone());
+    let database = Database::open_on(cluster, TlsSettings::default(), handle.clone());
     let (mut output, mut errors) = (io::stdout(), io::stderr());
     let session = Session::new(database, &mut output, &mut errors);
     let ended = match &arguments.exec {

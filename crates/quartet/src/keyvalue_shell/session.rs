@@ -213,10 +213,11 @@ impl<'o> Session<'o> {
 
     async fn commit_one(&mut self, transaction: &Transaction) -> Result<(), Failed> {
         transaction.commit().await?;
-        Ok(match transaction.committed_version() {
+        match transaction.committed_version() {
             -1 => writeln!(self.output, "Nothing to commit")?,
             version => writeln!(self.output, "Committed ({version})")?,
-        })
+        }
+        Ok(())
     }
 
     fn reset(&mut self) -> Result<(), Failed> {
@@ -241,10 +242,11 @@ impl<'o> Session<'o> {
     async fn get(&mut self, key: &[u8]) -> Result<(), Failed> {
         let value = self.transaction()?.get(key, false).await?;
         let key = printable(key);
-        Ok(match value {
+        match value {
             Some(value) => writeln!(self.output, "`{key}' is `{}'", printable(&value))?,
             None => writeln!(self.output, "`{key}': not found")?,
-        })
+        }
+        Ok(())
     }
 
     async fn range(&mut self, arguments: &[Vec<u8>], with_values: bool) -> Result<(), Failed> {

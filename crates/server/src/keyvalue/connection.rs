@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -20,12 +21,15 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
 use super::KeyValueDoor;
+use super::takeover::Seated;
 use crate::connection_limit::Permit;
 use crate::durability::DurableWaiters;
 use crate::tenants::gate;
 use crate::tenants::turns::Player;
 use crate::tls::{Tls, Transport};
 
+/// Stands for the user: a wrong credential names none.
+const USER: &[u8] = b"";
 const BUFFER_BYTES: usize = 64 << 10;
 /// A larger buffer is given back once it is empty.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
@@ -39,6 +43,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// A socket on its way to its I/O thread.
 pub struct KeyValueAccepted {
     pub socket: std::net::TcpStream,
+    pub address: IpAddr,
     pub tls: Option<Tls>,
     pub permit: Permit,
     pub door: Arc<KeyValueDoor>,
@@ -49,6 +54,7 @@ pub struct KeyValueAccepted {
 pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
+        address,
         tls,
         permit,
         door,
@@ -61,10 +67,10 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
     let opening = async {
         match Transport::open(socket, tls.as_ref()).await? {
             Transport::Clear(socket) => {
-                let arrived = greet(socket, &door).await?;
+                let arrived = greet(socket, address, &door).await?;
                 Ok::<_, io::Error>(Ok(arrived))
             }
-            Transport::Encrypted(stream) => Ok(Err(greet(*stream, &door).await?)),
+            Transport::Encrypted(stream) => Ok(Err(greet(*stream, address, &door).await?)),
         }
     };
     let arrived = tokio::select! {
@@ -72,12 +78,28 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
         () = evicted.notified() => return,
     };
     permit.authenticated();
-    // A peer that goes away is no event; everything else was answered on the wire.
-    let _ = match arrived {
-        Ok(Ok(Ok(clear))) => Connection::new(clear, &door, waiters, stop).run().await,
-        Ok(Ok(Err(encrypted))) => Connection::new(encrypted, &door, waiters, stop).run().await,
-        Ok(Err(_)) | Err(_) => return,
-    };
+    match arrived {
+        Ok(Ok(Ok((clear, seated)))) => serve_arrived(clear, seated, &door, waiters, stop).await,
+        Ok(Ok(Err((encrypted, seated)))) => serve_arrived(encrypted, seated, &door, waiters, stop).await,
+        Ok(Err(_)) | Err(_) => {}
+    }
+}
+
+/// Serves a peer until it goes away, or until its session goes on over another connection.
+async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
+    arrived: Arrived<S>,
+    seated: Seated,
+    door: &KeyValueDoor,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+) {
+    let running = Connection::new(arrived, door, waiters, stop).run();
+    // What is under way ends with `running`: between two of its steps, so each request was answered wholly or not at all. A
+    // peer that goes away is no event; everything else was answered on the wire.
+    tokio::select! {
+        _ = running => {}
+        () = seated.asked_to_leave() => {}
+    }
 }
 
 /// A peer who has shown who it is.
@@ -92,7 +114,11 @@ struct Arrived<S> {
 }
 
 /// Reads the preamble and the greeting, which are small, and opens the database that the credential is for.
-async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, door: &KeyValueDoor) -> io::Result<Arrived<S>> {
+async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: S,
+    address: IpAddr,
+    door: &KeyValueDoor,
+) -> io::Result<(Arrived<S>, Seated)> {
     let refuse = || io::Error::from(io::ErrorKind::InvalidData);
     let mut input = Vec::with_capacity(1024);
     loop {
@@ -113,6 +139,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, door: &KeyValue
             return Err(refuse());
         };
         let Some((mut session, database, woken)) = enter(door, &hello) else {
+            let now_micros = door.tenants.maker.engine.now_micros();
+            let delay_micros = door.login_guard.failed(address, USER, now_micros);
+            tokio::time::sleep(Duration::from_micros(delay_micros)).await;
             let mut refusal = Vec::new();
             Reply::put_failure(
                 &mut refusal,
@@ -124,18 +153,20 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, door: &KeyValue
             socket.shutdown().await?;
             return Err(io::ErrorKind::PermissionDenied.into());
         };
+        let seated = door.takeovers.sit(hello.session).await;
         let mut output = Vec::new();
         session.answer(frame.id, &Request::Hello(hello), &mut output);
         let consumed = PREAMBLE.len() + frame.bytes;
         input.drain(..consumed);
-        return Ok(Arrived {
+        let arrived = Arrived {
             socket,
             session,
             database,
             input,
             output,
             woken,
-        });
+        };
+        return Ok((arrived, seated));
     }
 }
 
@@ -275,6 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let turn = self.player.begin();
         let answered = self.answer_turn();
+        self.session.end_batch();
         self.player.end(turn);
         drop(entered);
         self.forget_consumed();

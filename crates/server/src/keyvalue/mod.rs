@@ -3,22 +3,26 @@
 //! | file         | what it is                                             |
 //! |--------------|--------------------------------------------------------|
 //! | `connection` | the loop between a socket and its session              |
+//! | `takeover`   | one connection at a time for each client's session     |
 
 mod connection;
+mod takeover;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_layer_keyvalue::KeyValue;
+use quartet_layer_redis::login_guard::LoginGuard;
 use quartet_tenancy::{Access, Database};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::Notify;
 
 pub use self::connection::{KeyValueAccepted, serve};
-use crate::arrival::Arrival;
-use crate::connection::ACCEPT_RETRY;
-use crate::connection_limit::{AcceptErrors, ConnectionLimit, Place};
+use self::takeover::Takeovers;
+use crate::connection_limit::{ConnectionLimit, Place};
+use crate::dealer::Entrance;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
 use crate::tls::Tls;
@@ -28,6 +32,8 @@ pub struct KeyValueDoor {
     layer: Arc<KeyValue>,
     tenants: Arc<Tenants>,
     credentials: Credentials,
+    login_guard: Arc<LoginGuard>,
+    takeovers: Arc<Takeovers>,
     authentication_timeout: Duration,
     output_stall_timeout: Duration,
 }
@@ -46,6 +52,8 @@ impl KeyValueDoor {
         KeyValueDoor {
             layer: Arc::new(tenants.maker.default_keyvalue()),
             credentials: settings.credentials.clone(),
+            login_guard: tenants.maker.login_guard.clone(),
+            takeovers: Arc::default(),
             authentication_timeout: settings.authentication_timeout,
             output_stall_timeout: settings.output_stall_timeout,
             tenants,
@@ -84,48 +92,17 @@ impl KeyValueDoor {
     }
 }
 
-/// Accepts connections and deals them out to the I/O threads in turn.
-pub struct Dealer {
+/// The way into the key-value layer.
+pub struct KeyValueEntrance {
     pub door: Arc<KeyValueDoor>,
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
-    pub threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
-impl Dealer {
-    pub async fn accept(self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
-        let listener = match listener
-            .set_nonblocking(true)
-            .and_then(|()| tokio::net::TcpListener::from_std(listener))
-        {
-            Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "cannot accept connections"),
-        };
-        let mut turns = self.threads.iter().cycle();
-        let mut errors = AcceptErrors::default();
-        while !*stop.borrow() {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.changed() => continue,
-            };
-            let admitted = match accepted {
-                Ok((socket, _)) => self.admit(socket).await,
-                Err(error) => Err(error),
-            };
-            match admitted {
-                // A thread that is gone is one that was stopped.
-                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(Arrival::KeyValue(accepted)))),
-                Ok(None) => {}
-                Err(error) => {
-                    errors.note(&error);
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
+impl Entrance for KeyValueEntrance {
+    type Accepted = KeyValueAccepted;
 
-    /// `None`: there is no place left.
-    async fn admit(&self, socket: TcpStream) -> io::Result<Option<KeyValueAccepted>> {
+    async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<KeyValueAccepted>> {
         let Some(permit) = self.limit.admit(Place::Any).await else {
             return Ok(None);
         };
@@ -135,6 +112,7 @@ impl Dealer {
         permit.is_of_stranger(move || notified.notify_one());
         Ok(Some(KeyValueAccepted {
             socket: socket.into_std()?,
+            address,
             tls: self.tls.clone(),
             permit,
             door: self.door.clone(),

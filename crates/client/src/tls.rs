@@ -1,0 +1,220 @@
+//! TLS towards the server, with the settings that FoundationDB's clients have.
+//!
+//! The server's certificate must lead to a certificate of the authority file. Its name is not compared: cluster files hold
+//! addresses, and the authority is the operator's own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quartet_wire_keyvalue::ErrorCode;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+/// What a client needs to speak TLS. Certificates and keys are PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The certificates that the server's must lead to. Without them no server is trusted.
+    pub authorities: Option<Vec<u8>>,
+    /// The client's own certificate and key, if the server asks for one.
+    pub certificate: Option<Vec<u8>>,
+    pub key: Option<Vec<u8>>,
+    /// `Check.Valid=1` verifies the server, as does nothing at all; `Check.Valid=0` trusts any.
+    pub verify_peers: Option<String>,
+}
+
+const CERTIFICATE_FILE: &str = "FDB_TLS_CERTIFICATE_FILE";
+const KEY_FILE: &str = "FDB_TLS_KEY_FILE";
+const AUTHORITY_FILE: &str = "FDB_TLS_CA_FILE";
+const VERIFY_PEERS: &str = "FDB_TLS_VERIFY_PEERS";
+
+impl TlsSettings {
+    /// These settings, and where nothing was set, what the environment says. Fails if a file cannot be read.
+    pub fn or_environment(self) -> Result<TlsSettings, ErrorCode> {
+        let file = |given: Option<Vec<u8>>, variable: &str| match (given, std::env::var_os(variable)) {
+            (None, Some(path)) if !path.is_empty() => read(Path::new(&path)).map(Some),
+            (given, _) => Ok(given),
+        };
+        Ok(TlsSettings {
+            authorities: file(self.authorities, AUTHORITY_FILE)?,
+            certificate: file(self.certificate, CERTIFICATE_FILE)?,
+            key: file(self.key, KEY_FILE)?,
+            verify_peers: self.verify_peers.or_else(|| std::env::var(VERIFY_PEERS).ok()),
+        })
+    }
+
+    pub(crate) fn connector(&self) -> Result<TlsConnector, ErrorCode> {
+        self.config().map(|config| TlsConnector::from(Arc::new(config)))
+    }
+
+    fn config(&self) -> Result<ClientConfig, ErrorCode> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier: Arc<dyn ServerCertVerifier> = match self.verify_peers.as_deref() {
+            None | Some("" | "Check.Valid=1") => Arc::new(self.verifier(provider.clone())?),
+            Some("Check.Valid=0") => Arc::new(Anybody(provider.clone())),
+            Some(_) => return Err(ErrorCode::TLS_ERROR),
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|_| ErrorCode::TLS_ERROR)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| ErrorCode::TLS_ERROR)?;
+                let config = builder.with_client_auth_cert(certificates(certificate)?, key);
+                config.map_err(|_| ErrorCode::TLS_ERROR)
+            }
+            _ => Ok(builder.with_no_client_auth()),
+        }
+    }
+
+    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<ByAuthority, ErrorCode> {
+        let mut roots = RootCertStore::empty();
+        let authorities = self.authorities.as_deref().ok_or(ErrorCode::TLS_ERROR)?;
+        for certificate in certificates(authorities)? {
+            roots.add(certificate).map_err(|_| ErrorCode::TLS_ERROR)?;
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        verifier.map(ByAuthority).map_err(|_| ErrorCode::TLS_ERROR)
+    }
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ErrorCode> {
+    std::fs::read(path).map_err(|_| ErrorCode::TLS_ERROR)
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ErrorCode> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    certificates.map_err(|_| ErrorCode::TLS_ERROR)
+}
+
+/// Who stands at `host:port`, as far as TLS wants to know.
+pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
+    let (host, _) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).ok()
+}
+
+/// Trusts what leads to an authority, whatever name it has.
+#[derive(Debug)]
+struct ByAuthority(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for ByAuthority {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        stapled: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self
+            .0
+            .verify_server_cert(certificate, intermediates, name, stapled, now);
+        match verified {
+            // The name is looked at after everything else.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Trusts whoever holds the key of the certificate shown: the operator asked for it.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_authority_nobody_is_trusted_unless_anybody_is() {
+        let settings = |verify: Option<&str>| TlsSettings {
+            verify_peers: verify.map(str::to_owned),
+            ..TlsSettings::default()
+        };
+        for verify in [None, Some(""), Some("Check.Valid=1"), Some("S.CN=somebody")] {
+            assert_eq!(
+                settings(verify).config().err(),
+                Some(ErrorCode::TLS_ERROR),
+                "{verify:?}"
+            );
+        }
+        assert!(settings(Some("Check.Valid=0")).config().is_ok());
+    }
+
+    #[test]
+    fn names_of_servers() {
+        for address in ["127.0.0.1:4500", "[::1]:4500", "db.example:4500"] {
+            assert!(server_name(address).is_some(), "{address}");
+        }
+    }
+}

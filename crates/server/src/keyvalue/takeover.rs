@@ -1,0 +1,125 @@
+//! One connection at a time for each session of a client.
+//!
+//! A client that has lost its connection does not know whether the commits that were under way have happened. It names its
+//! session when it connects again, and is let in once the connection before has ended: what that one had sent is decided by
+//! then, and what the server had not read of it never happens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+/// What a client calls its session; zero if it has none. Nobody can guess another client's.
+pub type SessionName = [u8; 16];
+
+/// The connections that are there, by session.
+#[derive(Default)]
+pub struct Takeovers {
+    seats: Mutex<HashMap<SessionName, Vec<Arc<Seat>>>>,
+}
+
+struct Seat {
+    asked_to_leave: Notify,
+    left: watch::Sender<bool>,
+}
+
+/// A connection's place in its session, until it is dropped.
+pub struct Seated {
+    takeovers: Arc<Takeovers>,
+    name: SessionName,
+    seat: Arc<Seat>,
+}
+
+impl Takeovers {
+    /// Takes the place of the session's other connections, once all of them have left.
+    pub async fn sit(self: &Arc<Takeovers>, name: SessionName) -> Seated {
+        let seated = Seated {
+            takeovers: self.clone(),
+            name,
+            seat: Arc::new(Seat {
+                asked_to_leave: Notify::new(),
+                left: watch::Sender::new(false),
+            }),
+        };
+        if name == SessionName::default() {
+            return seated;
+        }
+        let others = {
+            let mut seats = self.seats.lock();
+            let seats = seats.entry(name).or_default();
+            let others = seats.clone();
+            seats.push(seated.seat.clone());
+            others
+        };
+        for other in others {
+            other.asked_to_leave.notify_one();
+            // The sender is there as long as `other` is.
+            let _ = other.left.subscribe().wait_for(|left| *left).await;
+        }
+        seated
+    }
+}
+
+impl Seated {
+    /// Completes when another connection wants the place.
+    pub async fn asked_to_leave(&self) {
+        self.seat.asked_to_leave.notified().await;
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let mut seats = self.takeovers.seats.lock();
+        if let Some(others) = seats.get_mut(&self.name) {
+            others.retain(|other| !Arc::ptr_eq(other, &self.seat));
+            if others.is_empty() {
+                seats.remove(&self.name);
+            }
+        }
+        drop(seats);
+        self.seat.left.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
+        tokio::select! {
+            biased;
+            _ = future => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_waits_until_its_other_connections_have_left() {
+        let takeovers = Arc::new(Takeovers::default());
+        let name = [1; 16];
+        let first = takeovers.sit(name).await;
+        let mut second = Box::pin(takeovers.sit(name));
+        assert!(!is_ready(&mut second).await);
+        first.asked_to_leave().await;
+        let mut third = Box::pin(takeovers.sit(name));
+        assert!(!is_ready(&mut third).await);
+        // One that gives up while it waits does not let in who waits behind it.
+        drop(second);
+        assert!(!is_ready(&mut third).await);
+        drop(first);
+        drop(third.await);
+        assert!(takeovers.seats.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn other_sessions_and_none_at_all_are_not_concerned() {
+        let takeovers = Arc::new(Takeovers::default());
+        let _kept = [
+            takeovers.sit([1; 16]).await,
+            takeovers.sit([2; 16]).await,
+            takeovers.sit([0; 16]).await,
+            takeovers.sit([0; 16]).await,
+        ];
+    }
+}
