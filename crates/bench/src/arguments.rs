@@ -1,5 +1,6 @@
 //! The command line of `quartet bench`.
 
+use crate::keyvalue::KeyValueArguments;
 use crate::workload::product::Test;
 use crate::workload::ycsb::{Distribution, Workload};
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
@@ -23,6 +24,8 @@ pub enum BenchCommand {
     Ycsb(YcsbArguments),
     /// Transactions of four instances in four indexes each, all durable (fauna:// only)
     Calvin(RunArguments),
+    /// Transactions of ten reads, writes or both on keys of 16 bytes; the target is a cluster file, or what stands in one
+    Keyvalue(KeyValueArguments),
     /// The ratio of two files of results, cell by cell
     Compare(CompareArguments),
 }
@@ -175,6 +178,7 @@ mod tests {
             "news --seconds 0",
             "news --tests read",
             "product --tests walk",
+            "keyvalue --keys 0",
         ] {
             assert!(check(line).is_none(), "{line}");
         }

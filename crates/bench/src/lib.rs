@@ -14,6 +14,7 @@ mod byte_strings;
 mod circumstances;
 mod compare;
 mod cpu;
+mod keyvalue;
 mod measure;
 mod published;
 mod random;
@@ -29,6 +30,7 @@ pub use arguments::{
     BenchArguments, BenchCommand, CompareArguments, Connections, NewsArguments, ProductArguments, RunArguments,
     YcsbArguments,
 };
+pub use keyvalue::{KeyValueArguments, Test as KeyValueTest};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
 pub use workload::ycsb::Workload as YcsbWorkload;
@@ -64,6 +66,7 @@ pub type StartEmbedded<'a> = &'a dyn Fn(Protocol) -> anyhow::Result<EmbeddedServ
 pub enum Protocol {
     Redis,
     Fauna,
+    KeyValue,
 }
 
 /// Does what the command line says; prints results to stdout and progress to stderr.
@@ -78,6 +81,7 @@ pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded) -> anyhow::
         BenchCommand::News(arguments) => run::news(arguments, start_embedded),
         BenchCommand::Ycsb(arguments) => run::ycsb(arguments, start_embedded),
         BenchCommand::Calvin(arguments) => run::calvin(arguments, start_embedded),
+        BenchCommand::Keyvalue(arguments) => keyvalue::run(arguments, start_embedded),
         BenchCommand::Compare(arguments) => compare::compare(&arguments),
     }
 }

@@ -211,7 +211,7 @@ async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<
     }
 }
 
-fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS).expect("the bounds are in order")
 }
 

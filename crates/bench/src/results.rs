@@ -14,7 +14,7 @@ const BUCKETS_PER_DOUBLING: f64 = 4.0;
 /// One benchmark against one target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// "product", "news", "ycsb" or "calvin".
+    /// "product", "news", "ycsb", "calvin" or "keyvalue".
     pub benchmark: String,
     /// Of the load generator.
     pub quartet_version: String,

@@ -245,19 +245,19 @@ impl Bench {
     }
 }
 
-fn difference(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
+pub(crate) fn difference(before: Option<Duration>, after: Option<Duration>) -> Option<Duration> {
     after?.checked_sub(before?)
 }
 
 /// Drawn on stderr, and not at all if that is no terminal.
-fn progress(test: &str, parallelism: u32) -> ProgressBar {
+pub(crate) fn progress(test: &str, parallelism: u32) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:24} {bar:40} {elapsed_precise}, {eta} left");
     ProgressBar::new(0)
         .with_style(style.expect("the template is well-formed"))
         .with_message(format!("{test}, parallelism {parallelism}"))
 }
 
-fn write_report(results: &Results, directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn write_report(results: &Results, directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let write = |extension: &str, text: String| {
         let path = directory.join(format!("{}.{extension}", results.benchmark));

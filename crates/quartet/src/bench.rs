@@ -54,6 +54,7 @@ pub fn start_embedded(protocol: Protocol) -> Result<EmbeddedServer> {
         match (protocol, line.split_once(' ')) {
             (Protocol::Redis, Some(("redis", address))) => url = Some(address.trim().to_owned()),
             (Protocol::Fauna, Some(("fauna", address))) => url = Some(address.trim().replace("http://", "fauna://")),
+            (Protocol::KeyValue, Some(("keyvalue", line))) => url = Some(line.trim().to_owned()),
             _ => {}
         }
         if line == "ready" {
