@@ -1,6 +1,6 @@
 """`python -m harness -- COMMAND...`: runs a command with a fresh server.
 
-The command sees QUARTET_REDIS_HOST, QUARTET_REDIS_PORT, QUARTET_HTTP_PORT, QUARTET_REST_READ_ONLY_TOKEN, QUARTET_FAUNA_PORT and
+The command sees QUARTET_REDIS_HOST, QUARTET_REDIS_PORT, QUARTET_HTTP_PORT, QUARTET_REST_READ_ONLY_TOKEN, QUARTET_FAUNA_PORT, FDB_CLUSTER_FILE and
 AWS_ENDPOINT_URL_DYNAMODB with a region and a key, and `{port}` in its arguments is replaced. The exit code is the command's, or 1 when
 the server did not outlive it.
 """
@@ -24,6 +24,7 @@ def main() -> int:
         environment["QUARTET_HTTP_PORT"] = str(server.http_port)
         environment["QUARTET_REST_READ_ONLY_TOKEN"] = REST_READ_ONLY_TOKEN
         environment["QUARTET_FAUNA_PORT"] = str(server.fauna_port)
+        environment["FDB_CLUSTER_FILE"] = os.path.join(server.data, "fdb.cluster")
         environment["AWS_ENDPOINT_URL_DYNAMODB"] = f"http://127.0.0.1:{server.dynamodb_port}"
         environment["AWS_ENDPOINT_URL_DYNAMODB_STREAMS"] = environment["AWS_ENDPOINT_URL_DYNAMODB"]
         environment.update(AWS_REGION="us-east-1", AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")

@@ -189,8 +189,8 @@ def test_a_version_from_before_a_restart_is_too_old_or_repeated(fdb):
         b"QuartKV1" + struct.pack("<I", 0xFFFFFFFF),
         b"QuartKV1" + struct.pack("<I", 0),
         b"QuartKV1" + struct.pack("<IIB", 5, 1, 2),
-        b"QuartKV1" + struct.pack("<IIBH", 7, 1, 1, 1) + struct.pack("<IIB", 5, 2, 99),
-        b"QuartKV1" + struct.pack("<IIBH", 7, 1, 1, 1) + struct.pack("<IIBQ", 13, 2, 8, 0),
+        b"QuartKV1" + struct.pack("<IIBH16x", 23, 1, 1, 1) + struct.pack("<IIB", 5, 2, 99),
+        b"QuartKV1" + struct.pack("<IIBH16x", 23, 1, 1, 1) + struct.pack("<IIBQ", 13, 2, 8, 0),
     ],
     ids=["another protocol", "absurd length", "no head", "no greeting", "unknown request", "cut commit"],
 )
