@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quartet_env::Disk;
 use quartet_log::{LogReport, ReplayProgress};
 use quartet_model::Version;
-use quartet_store::{FoundCheckpoint, PartitionStore, Read, Store, StoreOptions, state_hash};
+use quartet_store::{DiskUse, FoundCheckpoint, PartitionStore, Read, Store, StoreOptions, state_hash};
 
 use crate::replay::Replayer;
 use crate::{OpenError, OpenProgress};
@@ -15,6 +15,8 @@ use crate::{OpenError, OpenProgress};
 pub struct CheckReport {
     /// The newest checkpoint. Older ones, left over by a crash, are not read.
     pub checkpoint: Option<FoundCheckpoint>,
+    /// What the ssd engine's files take.
+    pub base: Option<DiskUse>,
     /// What is in the log.
     pub log: LogReport,
     /// Transactions in the log after the checkpoint.
@@ -33,6 +35,8 @@ pub struct CheckReport {
 pub fn check(disk: Arc<dyn Disk>, progress: &mut dyn FnMut(OpenProgress)) -> Result<CheckReport, OpenError> {
     let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
     let opened = PartitionStore::open(disk.clone(), &StoreOptions::default(), &mut count_rows)?;
+    let base = opened.store.disk_use();
+    opened.store.verify().map_err(quartet_store::OpenError::Store)?;
     let replay_from = opened.store.applied().sequence.next();
     let mut replayer = Replayer::new(opened.store);
     let mut log_progress = |read: ReplayProgress| progress(read.into());
@@ -42,6 +46,7 @@ pub fn check(disk: Arc<dyn Disk>, progress: &mut dyn FnMut(OpenProgress)) -> Res
     let state_hash = state_hash(&replayer.store, None).map_err(quartet_store::OpenError::Store)?;
     Ok(CheckReport {
         checkpoint: opened.checkpoint,
+        base,
         log,
         transactions: replayer.transactions,
         version: replayer.version,

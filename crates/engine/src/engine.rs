@@ -60,6 +60,8 @@ impl Engine {
             runtime,
         } = parts;
         let store_options = StoreOptions {
+            kind: options.store,
+            cache_bytes: options.cache_bytes,
             reserved_bytes: options.kept_bytes,
         };
         let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });

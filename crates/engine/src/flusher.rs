@@ -21,7 +21,8 @@ use quartet_log::{Log, LogError};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
-    Flush, Flushed, PartitionFlush, PartitionFlushed, PartitionStore, Position, Store, StoreError, StoreOptions,
+    Flush, Flushed, PartitionFlush, PartitionFlushed, PartitionStore, Position, Store, StoreError, StoreKind,
+    StoreOptions,
 };
 
 use crate::epochs::Epoch;
@@ -48,6 +49,11 @@ const PREPARE_RETRY: Duration = Duration::from_secs(1);
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
 /// How often whoever waits for a checkpoint looks whether it is done.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
+/// What has changed in a store on disk is flushed after so long, however little it is: it is given back what was deleted, and the
+/// next start reads little of the log.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// Writes wait while a flush runs and the log has taken so many times as much as starts one.
+const UNFLUSHED_MAX: u64 = 4;
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -96,6 +102,7 @@ impl Flusher {
         let control = Arc::new(Control::default());
         let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
         let now = shared.runtime.now();
+        let store = shared.home.borrow().store.kind();
         let worker = Worker {
             shared: shared.clone(),
             log,
@@ -114,7 +121,9 @@ impl Flusher {
             preparing: None,
             preparing_failed: None,
             was_full: false,
+            store,
             checkpoint: None,
+            last_flush: now,
             checkpoint_bytes: 0,
             log_bytes_in_checkpoint: 0,
             checkpoint_not_before: now,
@@ -218,7 +227,10 @@ struct Worker {
     preparing_failed: Option<Duration>,
     /// What the operator was told last.
     was_full: bool,
+    store: StoreKind,
     checkpoint: Option<RunningCheckpoint>,
+    /// When the last one began.
+    last_flush: Duration,
     checkpoint_bytes: u64,
     /// What it stands for, should it fail.
     log_bytes_in_checkpoint: u64,
@@ -314,6 +326,8 @@ impl Worker {
     /// Another is home. What it was the last to confirm is all that this one may still show.
     fn step_down(&mut self) {
         self.shared.home.borrow().has_stepped_down = true;
+        // What it makes of the store's files is what is opened next.
+        let _ = self.checkpoint.take().map(|running| running.job.join());
         match self.confirmed_state() {
             Ok(Replayer { store, version, .. }) => {
                 self.shared.home.borrow().roll_back_to(store, version);
@@ -330,6 +344,8 @@ impl Worker {
     /// a root kept for each epoch would make every write copy its way through the tree.
     fn confirmed_state(&self) -> Result<Replayer, OpenError> {
         let store_options = StoreOptions {
+            kind: Some(self.store),
+            cache_bytes: self.options.cache_bytes,
             reserved_bytes: self.options.kept_bytes,
         };
         let opened = PartitionStore::open(self.disk.clone(), &store_options, &mut |_| {})?;
@@ -375,13 +391,49 @@ impl Worker {
             self.append(&epoch)?;
         }
         self.sync()?;
+        self.flush_store_at_end()?;
         self.log.close()
+    }
+
+    /// A store that opens without reading its rows would have to read the log's instead.
+    fn flush_store_at_end(&mut self) -> Result<(), LogError> {
+        if self.store != StoreKind::Ssd {
+            return Ok(());
+        }
+        if let Some(running) = self.checkpoint.take() {
+            let shared = self.shared.clone();
+            self.end_checkpoint(running, shared.home.borrow())?;
+        }
+        if self.log_bytes_since_checkpoint == 0 {
+            return Ok(());
+        }
+        let mut home = self.shared.home.borrow();
+        let (flush, version) = (home.store.begin_flush(), home.last_version());
+        drop(home);
+        let position = Position {
+            sequence: self.tail,
+            version,
+        };
+        match flush.run(position) {
+            Ok(flushed) => {
+                drop(self.shared.home.borrow().store.end_flush(Some(flushed)));
+                self.trim(position)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store could not be flushed: the next start reads more of the log");
+                Ok(())
+            }
+        }
     }
 
     /// Takes one epoch to the log, if any waits. False if there is nothing more to do, or if the lock was not free within
     /// `patience`; with `None` the server stops, and it is waited for.
     fn flush_epoch(&mut self, patience: Option<Duration>) -> Result<bool, LogError> {
         if !self.write_kept()? {
+            return Ok(false);
+        }
+        if patience.is_some() && self.store_is_behind() {
+            self.sync_if_wanted(true)?;
             return Ok(false);
         }
         let shared = self.shared.clone();
@@ -412,7 +464,7 @@ impl Worker {
         being_freed.store(garbage.len(), Ordering::Relaxed);
         self.shared.home.tidy(&mut home);
         let forgotten = home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
-        let flush = self.checkpoint_wanted().then(|| home.store.begin_flush());
+        let flush = self.checkpoint_wanted(&home.store).then(|| home.store.begin_flush());
         if flush.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
@@ -543,14 +595,37 @@ impl Worker {
         self.shared.runtime.now()
     }
 
-    fn checkpoint_wanted(&mut self) -> bool {
+    /// So much has changed while the store was being flushed that memory might not hold more.
+    fn store_is_behind(&self) -> bool {
+        let limit = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX);
+        self.store == StoreKind::Ssd && self.checkpoint.is_some() && self.log_bytes_since_checkpoint > limit
+    }
+
+    fn checkpoint_due(&self, store: &PartitionStore) -> bool {
+        let log_bytes = self.log_bytes_since_checkpoint;
+        match self.store {
+            StoreKind::Memory => {
+                let is_large = log_bytes > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
+                is_large || self.full_disk_wants_checkpoint()
+            }
+            StoreKind::Ssd => {
+                let is_large = log_bytes > self.options.unflushed_log_bytes.min(self.options.checkpoint_log_bytes);
+                let is_old = self.now() - self.last_flush >= FLUSH_INTERVAL;
+                let changed = log_bytes > 0;
+                // On a full disk it gives back the space of what was deleted.
+                is_large || self.was_full && changed || is_old && (changed || store.is_loose())
+            }
+        }
+    }
+
+    fn checkpoint_wanted(&mut self, store: &PartitionStore) -> bool {
         if self.checkpoint.is_some() {
             return false;
         }
-        let is_large = self.log_bytes_since_checkpoint > self.options.checkpoint_log_bytes.max(self.checkpoint_bytes);
-        let due = (is_large || self.full_disk_wants_checkpoint()) && self.now() >= self.checkpoint_not_before;
+        let due = self.now() >= self.checkpoint_not_before && self.checkpoint_due(store);
         let wanted = self.control.checkpoint_wanted.swap(false, Ordering::SeqCst) || due;
         if wanted {
+            self.last_flush = self.now();
             self.log_bytes_in_checkpoint = std::mem::take(&mut self.log_bytes_since_checkpoint);
             if self.was_full {
                 self.checkpoint_not_before = self.now() + CHECKPOINT_RETRY;
@@ -575,7 +650,7 @@ impl Worker {
 
     /// A flush of the store was begun and will not run.
     fn give_up_checkpoint(&mut self, reason: String) {
-        self.shared.home.borrow().store.end_flush(None);
+        drop(self.shared.home.borrow().store.end_flush(None));
         self.checkpoint_ended(Some(reason));
     }
 
@@ -589,29 +664,45 @@ impl Worker {
             return Ok(());
         }
         let shared = self.shared.clone();
-        let Some(mut home) = shared.home.borrow_within(TURN_PATIENCE) else {
+        let Some(home) = shared.home.borrow_within(TURN_PATIENCE) else {
             return Ok(());
         };
-        let Some(RunningCheckpoint { position, job }) = self.checkpoint.take() else {
-            return Ok(());
-        };
+        match self.checkpoint.take() {
+            Some(running) => self.end_checkpoint(running, home),
+            None => Ok(()),
+        }
+    }
+
+    fn end_checkpoint(
+        &mut self,
+        RunningCheckpoint { position, job }: RunningCheckpoint,
+        mut home: MutexGuard<'_, HomeState>,
+    ) -> Result<(), LogError> {
         let flushed = match job.join() {
             Some(flushed) => flushed.map_err(|error| error.to_string()),
             None => Err("the checkpoint thread panicked".into()),
         };
         let written = flushed.as_ref().map(PartitionFlushed::bytes).map_err(String::clone);
-        home.store.end_flush(flushed.ok());
+        let outdated = home.store.end_flush(flushed.ok());
+        let used = home.store.disk_use();
         drop(home);
+        self.shared.statistics.store_takes(used.unwrap_or_default());
+        drop(outdated);
         // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
         let failure = written.map(|bytes| self.checkpoint_written(position, bytes)).err();
         if failure.is_none() {
-            match self.log.trim_below(position.sequence.next()) {
-                Ok(()) | Err(LogError::NoRoom { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            self.trim(position)?;
         }
         self.checkpoint_ended(failure);
         Ok(())
+    }
+
+    /// The log's records up to the position are not needed any more.
+    fn trim(&mut self, position: Position) -> Result<(), LogError> {
+        match self.log.trim_below(position.sequence.next()) {
+            Ok(()) | Err(LogError::NoRoom { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn checkpoint_written(&mut self, position: Position, bytes: u64) {

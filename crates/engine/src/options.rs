@@ -1,7 +1,7 @@
 //! How a partition is opened, and why that may fail.
 
 use quartet_log::{LogError, ReplayProgress};
-use quartet_store::OpenError as StoreOpenError;
+use quartet_store::{OpenError as StoreOpenError, StoreKind};
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,6 +41,13 @@ pub struct EngineOptions {
     pub kept_bytes: u64,
     /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint, whichever is more.
     pub checkpoint_log_bytes: u64,
+    /// Which store; `None`: the one that the directory holds.
+    pub store: Option<StoreKind>,
+    /// Up to so many bytes of what the ssd store reads are kept in memory.
+    pub cache_bytes: u64,
+    /// What has changed since the ssd store's last flush is kept in memory. A flush starts when the log has taken so many bytes
+    /// since; with four times as many, and one still running, writes wait.
+    pub unflushed_log_bytes: u64,
     /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
     /// for the log, then whoever executes waits.
     pub epoch_bytes_max: usize,
@@ -51,6 +58,9 @@ impl Default for EngineOptions {
         EngineOptions {
             kept_bytes: 16 << 20,
             checkpoint_log_bytes: 256 << 20,
+            store: None,
+            cache_bytes: 256 << 20,
+            unflushed_log_bytes: 64 << 20,
             epoch_bytes_max: 64 << 20,
         }
     }

@@ -1,6 +1,8 @@
 //! What the engine counts.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use quartet_store::DiskUse;
 
 /// Counters for `INFO` and metrics. All count from the start of the process.
 #[derive(Default)]
@@ -27,4 +29,18 @@ pub struct Statistics {
     pub conflicts: AtomicU64,
     /// Transactions with writes committed since the newest checkpoint was started.
     pub transactions_since_checkpoint: AtomicU64,
+    /// What the ssd store's files took at its last flush; zero for the memory store.
+    pub store_bytes: AtomicU64,
+    /// What of that its newest tree needs.
+    pub store_live_bytes: AtomicU64,
+    /// What was kept beside for snapshots alone.
+    pub store_pinned_bytes: AtomicU64,
+}
+
+impl Statistics {
+    pub(crate) fn store_takes(&self, used: DiskUse) {
+        self.store_bytes.store(used.bytes, Ordering::Relaxed);
+        self.store_live_bytes.store(used.live_bytes, Ordering::Relaxed);
+        self.store_pinned_bytes.store(used.pinned_bytes, Ordering::Relaxed);
+    }
 }

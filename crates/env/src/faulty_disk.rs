@@ -155,6 +155,11 @@ impl FaultyDisk {
         self.state.lock().faults.push((operation, nth, fault));
     }
 
+    /// Forgets the failures that were ordered and have not come up.
+    pub fn clear_faults(&self) {
+        self.state.lock().faults.clear();
+    }
+
     /// True if a failure ordered with `fail` has not come up yet.
     pub fn fault_pending(&self) -> bool {
         !self.state.lock().faults.is_empty()

@@ -36,11 +36,13 @@ pub struct FoundCheckpoint {
 }
 
 fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
-    let digits = |name: &String| {
-        name.strip_prefix(PREFIX)
-            .is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    Ok(disk.list()?.into_iter().filter(digits).max())
+    Ok(disk.list()?.into_iter().filter(|name| is_checkpoint(name)).max())
+}
+
+/// True for the name of a checkpoint.
+pub(crate) fn is_checkpoint(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX);
+    digits.is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl CheckpointFiles {
@@ -95,6 +97,23 @@ impl CheckpointFiles {
             self.disk.remove(&older)?;
         }
         Ok(writing.offset)
+    }
+
+    /// As `tidy`, and takes away what another store has left.
+    pub fn tidy_all(&self, remove_other: fn(&dyn Disk) -> io::Result<()>) {
+        if let Err(error) = remove_other(self.disk.as_ref()) {
+            tracing::warn!(%error, "files of another engine could not be removed");
+        }
+        self.tidy();
+    }
+
+    /// Removes every checkpoint and what is reserved for the next.
+    pub fn remove_all(disk: &dyn Disk) -> io::Result<()> {
+        let names = disk.list()?.into_iter();
+        for name in names.filter(|name| name == TEMPORARY || is_checkpoint(name)) {
+            disk.remove(&name)?;
+        }
+        disk.sync_directory()
     }
 
     /// Takes away what an unfinished checkpoint has left, and reserves room for the next one, as far as there is any.

@@ -74,7 +74,7 @@ impl<S: Store> Check<S> {
         let before = self.store.applied();
         let runs = self.below(3) > 0;
         let flushed = runs.then(|| flush.run(position).expect("a flush"));
-        self.store.end_flush(flushed);
+        drop(self.store.end_flush(flushed));
         let expected = if runs { position } else { before };
         assert_eq!(self.store.applied(), expected, "seed {}", self.seed);
         compare_all(&self.store, &self.model, self.seed);

@@ -13,6 +13,12 @@ pub struct StoreError(Arc<Failure>);
 enum Failure {
     #[error("{file}: {source}")]
     Io { file: String, source: io::Error },
+    #[error("{file} is damaged at byte {offset}: {what}")]
+    Damaged {
+        file: String,
+        offset: u64,
+        what: &'static str,
+    },
 }
 
 impl StoreError {
@@ -21,5 +27,18 @@ impl StoreError {
             file: file.into(),
             source,
         }))
+    }
+
+    pub(crate) fn damaged(file: impl Into<String>, offset: u64, what: &'static str) -> StoreError {
+        StoreError(Arc::new(Failure::Damaged {
+            file: file.into(),
+            offset,
+            what,
+        }))
+    }
+
+    /// True if what is on disk is not what was written. Otherwise the disk failed, and asking again may help.
+    pub fn is_damage(&self) -> bool {
+        matches!(*self.0, Failure::Damaged { .. })
     }
 }

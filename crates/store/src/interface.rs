@@ -66,6 +66,8 @@ pub trait Store: Read + Send {
     type Snapshot: Snapshot;
     type Cleared: Cleared;
     type Flush: Flush;
+    /// What a flush has put out of use.
+    type Outdated: Send;
 
     /// Puts the row in the place of the one with the same key, which is returned, or adds it. O(log n).
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError>;
@@ -89,8 +91,9 @@ pub trait Store: Read + Send {
     /// Begins to bring to disk what the store holds now. No other flush is running. O(1).
     fn begin_flush(&mut self) -> Self::Flush;
 
-    /// Takes over what a flush has made; `None` if it failed or never ran. O(1) but for what it frees.
-    fn end_flush(&mut self, flushed: Option<<Self::Flush as Flush>::Flushed>);
+    /// Takes over what a flush has made; `None` if it failed or never ran. O(1). The answer is to be dropped where nobody waits:
+    /// that frees memory and removes files.
+    fn end_flush(&mut self, flushed: Option<<Self::Flush as Flush>::Flushed>) -> Self::Outdated;
 }
 
 /// The work of bringing a store to disk, for any thread.

@@ -15,6 +15,7 @@
 //! | `run`              | a short sorted run of rows: the body of a tree node                |
 //! | `tree`             | the persistent B+tree that counts                                  |
 //! | `memory`           | the store in memory: the tree behind the traits below              |
+//! | `ssd`              | the store on disk: a tree in files, and what has changed since      |
 //! | `checkpoint_files` | its flush: checkpoints as files of a directory                     |
 //! | `partition_store`  | whichever store a data directory holds                             |
 //! | `hash`             | the hash by which replicas compare their states                    |
@@ -34,6 +35,7 @@ mod partition_store;
 mod position;
 mod row;
 mod run;
+mod ssd;
 pub mod tree;
 
 pub use checkpoint_files::FoundCheckpoint;
@@ -43,7 +45,9 @@ pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
 pub use partition_store::{
-    Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore, StoreOptions,
+    Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore, StoreKind,
+    StoreOptions,
 };
 pub use position::Position;
 pub use row::{Row, all_rows_bytes};
+pub use ssd::{DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};

@@ -2,6 +2,7 @@
 //!
 //! A snapshot is a clone of the tree, that is, of its root. A flush writes one to a checkpoint.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -49,8 +50,14 @@ impl MemoryStore {
         Ok((store, found))
     }
 
-    pub(crate) fn tidy(&self) {
-        self.files.iter().for_each(CheckpointFiles::tidy);
+    /// Takes away what an unfinished checkpoint has left, and, with `remove_other`, what another store's conversion has.
+    pub(crate) fn tidy(&self, remove_other: fn(&dyn Disk) -> io::Result<()>) {
+        self.files.iter().for_each(|files| files.tidy_all(remove_other));
+    }
+
+    /// Removes every checkpoint.
+    pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
+        CheckpointFiles::remove_all(disk)
     }
 }
 
@@ -115,6 +122,7 @@ impl Store for MemoryStore {
     type Snapshot = MemorySnapshot;
     type Cleared = MemoryCleared;
     type Flush = MemoryFlush;
+    type Outdated = ();
 
     #[inline]
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {

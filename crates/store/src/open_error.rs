@@ -12,6 +12,13 @@ pub enum OpenError {
     Checkpoint { file: String, source: CheckpointError },
     #[error("{0}")]
     Store(#[from] StoreError),
+    #[error("the base has format version {0}, which this program does not know: use the one that wrote it")]
+    UnknownFormat(u32),
+    #[error(
+        "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or bring them over with \
+         `quartet convert --to {wanted}` while no server runs"
+    )]
+    OtherEngine { found: &'static str, wanted: &'static str },
     #[error("reading the data directory: {0}")]
     Io(#[from] io::Error),
 }
@@ -21,7 +28,8 @@ impl OpenError {
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Checkpoint { source, .. } => matches!(source, CheckpointError::Damaged { .. }),
-            OpenError::Store(_) | OpenError::Io(_) => false,
+            OpenError::Store(error) => error.is_damage(),
+            OpenError::Io(_) | OpenError::UnknownFormat(_) | OpenError::OtherEngine { .. } => false,
         }
     }
 }

@@ -2,24 +2,71 @@
 //!
 //! One `match` a call instead of a call through a table: reading a row is the hottest thing there is.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_env::Disk;
 
-use crate::checkpoint_files::FoundCheckpoint;
+use crate::checkpoint_files::{self, CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 use crate::memory::{MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
 use crate::position::Position;
 use crate::row::Row;
+use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
+
+/// Which store a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Memory,
+    Ssd,
+}
+
+impl StoreKind {
+    pub const ALL: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Ssd];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::Ssd => "ssd",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<StoreKind> {
+        StoreKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Which one the directory holds; `None` if it is empty.
+    pub fn of(disk: &dyn Disk) -> io::Result<Option<StoreKind>> {
+        if ssd::is_in(disk)? {
+            return Ok(Some(StoreKind::Ssd));
+        }
+        let is_data = |name: &String| name.starts_with("log-") || checkpoint_files::is_checkpoint(name);
+        Ok(disk.list()?.iter().any(is_data).then_some(StoreKind::Memory))
+    }
+}
 
 /// How a store is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct StoreOptions {
+    /// Whichever the directory holds, if it is not said; the memory store if it is empty.
+    pub kind: Option<StoreKind>,
+    /// Up to so many bytes of what is read from disk are kept in memory.
+    pub cache_bytes: u64,
     /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is full.
     pub reserved_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            kind: None,
+            cache_bytes: 256 << 20,
+            reserved_bytes: 0,
+        }
+    }
 }
 
 /// A store as its directory has it, before the log's rest is applied.
@@ -30,44 +77,118 @@ pub struct Opened {
 
 pub enum PartitionStore {
     Memory(MemoryStore),
+    Ssd(Box<SsdStore>),
 }
 
 /// What a transaction reads.
 pub enum PartitionSnapshot {
     Memory(MemorySnapshot),
+    Ssd(SsdSnapshot),
 }
 
 pub enum PartitionCleared {
     Memory(MemoryCleared),
+    Ssd(Box<SsdCleared>),
 }
 
 pub enum PartitionFlush {
     Memory(MemoryFlush),
+    Ssd(Box<SsdFlush>),
 }
 
 pub enum PartitionFlushed {
     Memory(MemoryFlushed),
+    Ssd(Box<SsdFlushed>),
 }
 
 impl PartitionStore {
     /// Opens what is in `disk`, an empty store if that is empty; `progress` hears how many rows have been read. Changes
-    /// nothing on the disk.
+    /// nothing on the disk, unless that is empty and a kind is asked for.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &StoreOptions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Opened, OpenError> {
-        let (store, checkpoint) = MemoryStore::open(disk, options.reserved_bytes, progress)?;
-        Ok(Opened {
-            store: PartitionStore::Memory(store),
-            checkpoint,
-        })
+        let found = StoreKind::of(disk.as_ref())?;
+        let kind = options.kind.or(found).unwrap_or(StoreKind::Memory);
+        match (kind, found) {
+            (wanted, Some(found)) if wanted != found => {
+                return Err(OpenError::OtherEngine {
+                    found: found.name(),
+                    wanted: wanted.name(),
+                });
+            }
+            (StoreKind::Ssd, None) => ssd::create(disk.as_ref())?,
+            _ => {}
+        }
+        match kind {
+            StoreKind::Memory => {
+                let (store, checkpoint) = MemoryStore::open(disk, options.reserved_bytes, progress)?;
+                let store = PartitionStore::Memory(store);
+                Ok(Opened { store, checkpoint })
+            }
+            StoreKind::Ssd => {
+                let store = SsdStore::open(disk, options.cache_bytes, options.reserved_bytes)?;
+                let (store, checkpoint) = (PartitionStore::Ssd(Box::new(store)), None);
+                Ok(Opened { store, checkpoint })
+            }
+        }
+    }
+
+    pub fn kind(&self) -> StoreKind {
+        match self {
+            PartitionStore::Memory(_) => StoreKind::Memory,
+            PartitionStore::Ssd(_) => StoreKind::Ssd,
+        }
+    }
+
+    /// Writes the rows, which are the state at `position` of the log, in the form of the other kind of store, and then takes away
+    /// this one's files: a crash leaves the directory one kind's or the other's, with every row. The directory is to be opened
+    /// anew.
+    pub fn convert(&mut self, disk: Arc<dyn Disk>, position: Position) -> Result<StoreKind, StoreError> {
+        match self {
+            PartitionStore::Memory(store) => {
+                ssd::fill(disk.clone(), store, position)?;
+                MemoryStore::remove(disk.as_ref()).map_err(|source| StoreError::io("checkpoint", source))?;
+                Ok(StoreKind::Ssd)
+            }
+            PartitionStore::Ssd(store) => {
+                CheckpointFiles::new(disk.clone(), 0).write(store.snapshot(), position)?;
+                ssd::remove(disk.as_ref()).map_err(|source| StoreError::io("base", source))?;
+                Ok(StoreKind::Memory)
+            }
+        }
     }
 
     /// Takes away what unfinished flushes have left on the disk, and keeps the reserved bytes ready. Never while one runs.
     pub fn tidy(&self) {
         match self {
-            PartitionStore::Memory(store) => store.tidy(),
+            PartitionStore::Memory(store) => store.tidy(ssd::remove),
+            PartitionStore::Ssd(store) => store.tidy(MemoryStore::remove),
+        }
+    }
+
+    /// Reads everything that is on disk and was not read when the store was opened, and verifies it.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        match self {
+            PartitionStore::Memory(_) => Ok(()),
+            PartitionStore::Ssd(store) => store.verify(),
+        }
+    }
+
+    /// True if a flush would give back much of what the store's files take.
+    pub fn is_loose(&self) -> bool {
+        match self {
+            PartitionStore::Memory(_) => false,
+            PartitionStore::Ssd(store) => store.is_loose(),
+        }
+    }
+
+    /// What the store's files take, if its rows are read from them.
+    pub fn disk_use(&self) -> Option<DiskUse> {
+        match self {
+            PartitionStore::Memory(_) => None,
+            PartitionStore::Ssd(store) => Some(store.disk_use()),
         }
     }
 }
@@ -77,6 +198,7 @@ impl Read for PartitionStore {
     fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.get(key),
+            PartitionStore::Ssd(store) => store.get(key),
         }
     }
 
@@ -89,36 +211,42 @@ impl Read for PartitionStore {
     ) -> Result<(), StoreError> {
         match self {
             PartitionStore::Memory(store) => store.scan(start, end, reverse, visit),
+            PartitionStore::Ssd(store) => store.scan(start, end, reverse, visit),
         }
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
             PartitionStore::Memory(store) => store.walk(visit),
+            PartitionStore::Ssd(store) => store.walk(visit),
         }
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.count(start, end),
+            PartitionStore::Ssd(store) => store.count(start, end),
         }
     }
 
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.nth(start, end, index),
+            PartitionStore::Ssd(store) => store.nth(start, end, index),
         }
     }
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.row_bytes(start, end),
+            PartitionStore::Ssd(store) => store.row_bytes(start, end),
         }
     }
 
     fn len(&self) -> u64 {
         match self {
             PartitionStore::Memory(store) => store.len(),
+            PartitionStore::Ssd(store) => store.len(),
         }
     }
 }
@@ -128,6 +256,7 @@ impl Read for PartitionSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.get(key),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.get(key),
         }
     }
 
@@ -140,36 +269,42 @@ impl Read for PartitionSnapshot {
     ) -> Result<(), StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.scan(start, end, reverse, visit),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.scan(start, end, reverse, visit),
         }
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.walk(visit),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.walk(visit),
         }
     }
 
     fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.count(start, end),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.count(start, end),
         }
     }
 
     fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.nth(start, end, index),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.nth(start, end, index),
         }
     }
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.row_bytes(start, end),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.row_bytes(start, end),
         }
     }
 
     fn len(&self) -> u64 {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.len(),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.len(),
         }
     }
 }
@@ -178,6 +313,7 @@ impl Snapshot for PartitionSnapshot {
     fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.drain(visit),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.drain(visit),
         }
     }
 }
@@ -186,54 +322,72 @@ impl Store for PartitionStore {
     type Snapshot = PartitionSnapshot;
     type Cleared = PartitionCleared;
     type Flush = PartitionFlush;
+    type Outdated = Option<SsdSnapshot>;
 
     #[inline]
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.set(row),
+            PartitionStore::Ssd(store) => store.set(row),
         }
     }
 
     fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.clear(key),
+            PartitionStore::Ssd(store) => store.clear(key),
         }
     }
 
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<PartitionCleared, StoreError> {
         match self {
             PartitionStore::Memory(store) => store.clear_range(start, end).map(PartitionCleared::Memory),
+            PartitionStore::Ssd(store) => {
+                let cleared = store.clear_range(start, end)?;
+                Ok(PartitionCleared::Ssd(Box::new(cleared)))
+            }
         }
     }
 
     fn restore(&mut self, cleared: &PartitionCleared) {
         match (self, cleared) {
             (PartitionStore::Memory(store), PartitionCleared::Memory(cleared)) => store.restore(cleared),
+            (PartitionStore::Ssd(store), PartitionCleared::Ssd(cleared)) => store.restore(cleared),
+            _ => unreachable!("a store takes back what it has cleared itself"),
         }
     }
 
     fn snapshot(&self) -> PartitionSnapshot {
         match self {
             PartitionStore::Memory(store) => PartitionSnapshot::Memory(store.snapshot()),
+            PartitionStore::Ssd(store) => PartitionSnapshot::Ssd(store.snapshot()),
         }
     }
 
     fn applied(&self) -> Position {
         match self {
             PartitionStore::Memory(store) => store.applied(),
+            PartitionStore::Ssd(store) => store.applied(),
         }
     }
 
     fn begin_flush(&mut self) -> PartitionFlush {
         match self {
             PartitionStore::Memory(store) => PartitionFlush::Memory(store.begin_flush()),
+            PartitionStore::Ssd(store) => PartitionFlush::Ssd(Box::new(store.begin_flush())),
         }
     }
 
-    fn end_flush(&mut self, flushed: Option<PartitionFlushed>) {
+    fn end_flush(&mut self, flushed: Option<PartitionFlushed>) -> Option<SsdSnapshot> {
         match (self, flushed) {
-            (PartitionStore::Memory(store), Some(PartitionFlushed::Memory(flushed))) => store.end_flush(Some(flushed)),
-            (PartitionStore::Memory(store), None) => store.end_flush(None),
+            (PartitionStore::Memory(store), Some(PartitionFlushed::Memory(flushed))) => {
+                store.end_flush(Some(flushed));
+                None
+            }
+            (PartitionStore::Ssd(store), Some(PartitionFlushed::Ssd(flushed))) => store.end_flush(Some(*flushed)),
+            (PartitionStore::Ssd(store), None) => store.end_flush(None),
+            (PartitionStore::Memory(_), None) => None,
+            _ => unreachable!("a store takes over what its own flush has made"),
         }
     }
 }
@@ -242,12 +396,14 @@ impl Cleared for PartitionCleared {
     fn count(&self) -> u64 {
         match self {
             PartitionCleared::Memory(cleared) => cleared.count(),
+            PartitionCleared::Ssd(cleared) => cleared.count(),
         }
     }
 
     fn row_bytes(&self) -> u64 {
         match self {
             PartitionCleared::Memory(cleared) => cleared.row_bytes(),
+            PartitionCleared::Ssd(cleared) => cleared.row_bytes(),
         }
     }
 }
@@ -258,6 +414,9 @@ impl Flush for PartitionFlush {
     fn run(self, position: Position) -> Result<PartitionFlushed, StoreError> {
         match self {
             PartitionFlush::Memory(flush) => flush.run(position).map(PartitionFlushed::Memory),
+            PartitionFlush::Ssd(flush) => flush
+                .run(position)
+                .map(|flushed| PartitionFlushed::Ssd(Box::new(flushed))),
         }
     }
 }
@@ -266,6 +425,7 @@ impl Flushed for PartitionFlushed {
     fn bytes(&self) -> u64 {
         match self {
             PartitionFlushed::Memory(flushed) => flushed.bytes(),
+            PartitionFlushed::Ssd(flushed) => flushed.bytes(),
         }
     }
 }

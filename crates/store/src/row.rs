@@ -153,7 +153,12 @@ impl Row {
     /// What this row takes in memory, the tree's pointer to it included: its part of [`all_rows_bytes`].
     pub fn memory_bytes(&self) -> u64 {
         let header = self.header();
-        layout(header.key_bytes, header.value_bytes).size() as u64 + TREE_BYTES
+        Row::memory_bytes_of(header.key_bytes as usize, header.value_bytes as usize)
+    }
+
+    /// The same of a row with a key and a value of so many bytes.
+    pub(crate) fn memory_bytes_of(key_bytes: usize, value_bytes: usize) -> u64 {
+        (HEADER_BYTES + key_bytes + value_bytes) as u64 + TREE_BYTES
     }
 }
 

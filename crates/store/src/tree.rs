@@ -633,6 +633,7 @@ fn split_leaf<const LEAF: usize, const INNER: usize>(
 }
 
 /// The rows a range removal took out of the tree, whole subtrees where possible. Dropping it is what frees them.
+#[derive(Default)]
 pub struct Removed<const LEAF: usize, const INNER: usize> {
     count: u64,
     /// In key order.

@@ -1,6 +1,7 @@
 //! The engine as its layers use it, on a disk that loses power and fails on purpose.
 
 mod busy;
+mod convert;
 mod epochs;
 mod failures;
 mod full_disk;

@@ -1,9 +1,11 @@
-//! One partition on a disk in memory with a clock that moves only when told.
+//! One partition on a disk in memory with a clock that moves only when told. `QUARTET_ENGINE` says over which store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quartet_engine::{Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Parts, Space, Transaction};
+use quartet_engine::{
+    Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Parts, Space, StoreKind, Transaction,
+};
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_log::FileLogOptions;
 use quartet_model::{DatabaseId, LayerId};
@@ -28,6 +30,7 @@ pub struct World {
     pub segment_bytes: u64,
     pub checkpoint_log_bytes: u64,
     pub epoch_bytes_max: usize,
+    pub store: Option<StoreKind>,
 }
 
 impl Default for World {
@@ -39,6 +42,9 @@ impl Default for World {
             segment_bytes: 4096,
             checkpoint_log_bytes: 1 << 30,
             epoch_bytes_max: 1 << 20,
+            store: std::env::var("QUARTET_ENGINE")
+                .ok()
+                .map(|name| StoreKind::parse(&name).unwrap()),
         }
     }
 }
@@ -56,12 +62,19 @@ impl World {
                 kept_bytes: EngineOptions::default().kept_bytes.min(self.segment_bytes / 4),
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
                 epoch_bytes_max: self.epoch_bytes_max,
+                store: self.store,
+                cache_bytes: 1 << 20,
+                ..EngineOptions::default()
             },
             Box::new(move |_| {
                 failures.fetch_add(1, Ordering::SeqCst);
             }),
             &mut |_| {},
         )
+    }
+
+    pub fn is_ssd(&self) -> bool {
+        self.store == Some(StoreKind::Ssd)
     }
 
     pub fn open(&self) -> Engine {

@@ -1,0 +1,518 @@
+//! The store for more rows than memory has: a tree on disk, and in memory what has changed since it was written.
+//!
+//! ```text
+//!   writes --> overlay   what has changed since the tree was written: bounded, in memory
+//!   reads  --> view   =  overlay over the tree; a snapshot is a clone of both roots
+//!              tree      on disk: checksummed nodes that are never changed, a cache of those that were read
+//! ```
+//!
+//! A flush writes a new generation of the tree from the one before and the overlay, together with the position of the log that
+//! this reaches, while reads and writes go on. What is written meanwhile goes into the overlay and into a second one, `ahead`,
+//! which stands on what the flush began with. When the flush has ended, `ahead` stands on the new tree, and takes the place of
+//! the first; nothing has to be sorted out, and it costs no time under a lock. If the flush fails, `ahead` is dropped.
+//!
+//! The tree has no log of its own: the partition's log holds what is not in it yet. `docs/storage.md` draws the files.
+//!
+//! | file      | what it is                                                           |
+//! |-----------|----------------------------------------------------------------------|
+//! | `overlay` | what has changed, and what of the tree it hides, counted             |
+//! | `view`    | reading both as one                                                  |
+//! | `base`    | reading the tree                                                     |
+//! | `node`    | its nodes, byte by byte                                              |
+//! | `files`   | its files, what of them is cached, who still reads them              |
+//! | `rebuild` | a new generation of it                                               |
+//! | `writer`  | writing that                                                         |
+//! | `root`    | the file that says which generation is the newest                    |
+
+mod base;
+mod files;
+mod node;
+mod overlay;
+mod rebuild;
+mod root;
+mod view;
+mod writer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_env::Disk;
+
+use self::base::Base;
+use self::files::{Files, Pin};
+use self::overlay::{ClearedPart, Overlay, hidden_bytes};
+use self::rebuild::{Edit, Rebuild};
+use self::root::{Root, Tree, Use};
+use self::writer::{RESERVE, Writer};
+use crate::error::StoreError;
+use crate::interface::{Cleared, Flush, Flushed, Read, Store};
+use crate::open_error::OpenError;
+use crate::position::Position;
+use crate::row::Row;
+
+pub use self::view::SsdSnapshot;
+
+pub struct SsdStore {
+    view: SsdSnapshot,
+    /// While a flush runs, or waits to.
+    ahead: Option<Ahead>,
+    /// What the tree holds.
+    applied: Position,
+    /// The tree's files.
+    uses: BTreeMap<u32, Use>,
+    files: Arc<Files>,
+    reserved_bytes: u64,
+}
+
+/// What has changed since a flush began.
+struct Ahead {
+    overlay: Overlay,
+    since: SsdSnapshot,
+}
+
+/// What a range clear took out.
+pub struct SsdCleared {
+    count: u64,
+    /// What the tree's rows took that are hidden now, those included that were hidden one by one before.
+    bytes_below: u64,
+    part: Option<ClearedPart>,
+    ahead: Option<ClearedPart>,
+}
+
+/// A new generation of the tree, to be written.
+pub struct SsdFlush {
+    since: SsdSnapshot,
+    uses: BTreeMap<u32, Use>,
+    files: Arc<Files>,
+    reserved_bytes: u64,
+}
+
+/// A new generation of the tree, on disk.
+pub struct SsdFlushed {
+    position: Position,
+    base: Base,
+    uses: BTreeMap<u32, Use>,
+    bytes: u64,
+}
+
+/// What the files take on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    pub bytes: u64,
+    /// What the newest tree needs of it.
+    pub live_bytes: u64,
+    /// What only snapshots of older trees need, beside all that.
+    pub pinned_bytes: u64,
+}
+
+/// A busy store's files take no more than twice what is needed, and this; a quarter more than that, and a quarter of this, when a
+/// flush has little to write.
+const SLACK_BYTES: u64 = 4 << 20;
+/// Files kept for snapshots alone never take more than this, or half of what is needed if that is more: older snapshots then
+/// answer that they cannot be read.
+const PINNED_BYTES_MIN: u64 = 1 << 30;
+
+/// True if the directory is this store's.
+pub(crate) fn is_in(disk: &dyn Disk) -> io::Result<bool> {
+    disk.exists(root::NAME)
+}
+
+/// Makes an empty directory this store's.
+pub(crate) fn create(disk: &dyn Disk) -> io::Result<()> {
+    let empty = Root {
+        next_file: 1,
+        ..Root::default()
+    };
+    empty.write_partial(disk)?;
+    Root::rename_partial(disk)
+}
+
+/// Makes the directory this store's, with these rows, which are the state at `position` of the log. Until all of it is durable
+/// the directory is what it was before.
+pub(crate) fn fill(disk: Arc<dyn Disk>, rows: &impl Read, position: Position) -> Result<(), StoreError> {
+    let opened = SsdStore::open(disk, FILL_CACHE_BYTES, 0);
+    let mut store = opened.map_err(|error| StoreError::io(root::NAME, io::Error::other(error)))?;
+    let mut filled = Ok(());
+    rows.walk(&mut |row| {
+        filled = store.set(row.clone()).map(drop);
+        match filled {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    filled?;
+    store.begin_flush().run(position).map(drop)
+}
+
+const FILL_CACHE_BYTES: u64 = 16 << 20;
+
+/// Removes every file of this store, and first the one that says that the directory is its own.
+pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
+    if disk.exists(root::NAME)? {
+        disk.remove(root::NAME)?;
+        disk.sync_directory()?;
+    }
+    let is_file = |name: &String| name == root::PARTIAL || name == RESERVE || Files::number(name).is_some();
+    for name in disk.list()?.into_iter().filter(is_file) {
+        disk.remove(&name)?;
+    }
+    disk.sync_directory()
+}
+
+impl SsdStore {
+    /// Opens what is in `disk`, however large it is, by reading its root. Changes nothing on the disk.
+    pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: u64, reserved_bytes: u64) -> Result<SsdStore, OpenError> {
+        let root = Root::read(disk.as_ref())?.unwrap_or_default();
+        let listed = disk.list()?.iter().filter_map(|name| Files::number(name)).max();
+        let files = Arc::new(Files::new(disk, cache_bytes));
+        let next = root.next_file.max(listed.map_or(1, |number| number.saturating_add(1)));
+        files.next_number.store(next, Ordering::Relaxed);
+        let base = Base {
+            tree: root.tree.map(Arc::new),
+            pin: Pin::new(files.clone(), 1),
+            files: files.clone(),
+        };
+        Ok(SsdStore {
+            view: SsdSnapshot {
+                overlay: Overlay::default(),
+                base,
+            },
+            ahead: None,
+            applied: root.position,
+            uses: root.files,
+            files,
+            reserved_bytes,
+        })
+    }
+
+    /// Removes what unfinished flushes have left, and, with `remove_other`, what another store's conversion has; keeps room for
+    /// the next flush. Never while one runs.
+    pub(crate) fn tidy(&self, remove_other: fn(&dyn Disk) -> io::Result<()>) {
+        let tidied = remove_other(self.files.disk.as_ref()).and_then(|()| self.remove_leftovers());
+        if let Err(error) = tidied.and_then(|()| reserve(self.files.disk.as_ref(), self.reserved_bytes)) {
+            tracing::warn!(%error, "what an unfinished flush has left could not be removed, or no room reserved for the next");
+        }
+    }
+
+    fn remove_leftovers(&self) -> io::Result<()> {
+        let disk = &self.files.disk;
+        for name in disk.list()? {
+            let is_unknown = |number: u32| !self.uses.contains_key(&number) && !self.files.is_doomed(number);
+            if name == root::PARTIAL || Files::number(&name).is_some_and(is_unknown) {
+                disk.remove(&name)?;
+            }
+        }
+        disk.sync_directory()
+    }
+
+    pub fn disk_use(&self) -> DiskUse {
+        DiskUse {
+            bytes: self.uses.values().map(|usage| usage.bytes).sum(),
+            live_bytes: self.uses.values().map(|usage| usage.live_bytes).sum(),
+            pinned_bytes: self.files.pinned_bytes(),
+        }
+    }
+
+    /// True if a flush would give back much of what the files take.
+    pub fn is_loose(&self) -> bool {
+        let used = self.disk_use();
+        is_loose(used.bytes, used.live_bytes)
+    }
+
+    /// Reads everything that is on disk and verifies it, checksums, order and counts.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+        self.view.base.verify(&mut |place| {
+            *found.entry(place.file).or_default() += u64::from(place.bytes);
+        })?;
+        let said = self.uses.iter().filter(|(_, usage)| usage.live_bytes > 0);
+        let agrees = said.map(|(number, usage)| (*number, usage.live_bytes)).eq(found);
+        match agrees {
+            true => Ok(()),
+            false => Err(StoreError::damaged(
+                root::NAME,
+                0,
+                "bytes in use unlike those of the tree",
+            )),
+        }
+    }
+}
+
+fn reserve(disk: &dyn Disk, bytes: u64) -> io::Result<()> {
+    let file = match disk.exists(RESERVE)? {
+        true => disk.open(RESERVE)?,
+        false => disk.create(RESERVE)?,
+    };
+    file.allocate(bytes)
+}
+
+impl Read for SsdStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        self.view.get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        reverse: bool,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.view.scan(start, end, reverse, visit)
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
+        self.view.walk(visit)
+    }
+
+    fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        self.view.count(start, end)
+    }
+
+    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        self.view.nth(start, end, index)
+    }
+
+    fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        self.view.row_bytes(start, end)
+    }
+
+    fn len(&self) -> u64 {
+        self.view.len()
+    }
+}
+
+impl Store for SsdStore {
+    type Snapshot = SsdSnapshot;
+    type Cleared = SsdCleared;
+    type Flush = SsdFlush;
+    type Outdated = Option<SsdSnapshot>;
+
+    fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError> {
+        let seen = self.view.get(row.key())?;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.overlay.put(row.clone(), seen.as_ref());
+        }
+        self.view.overlay.put(row, seen.as_ref());
+        Ok(seen)
+    }
+
+    fn clear(&mut self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        let Some(seen) = self.view.get(key)? else {
+            return Ok(None);
+        };
+        if let Some(ahead) = &mut self.ahead {
+            ahead.overlay.take(&seen);
+        }
+        self.view.overlay.take(&seen);
+        Ok(Some(seen))
+    }
+
+    fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<SsdCleared, StoreError> {
+        let count = self.view.count(start, end)?;
+        if count == 0 {
+            return Ok(SsdCleared {
+                count,
+                bytes_below: 0,
+                part: None,
+                ahead: None,
+            });
+        }
+        let plan = self.view.overlay.plan_clear(&self.view.base, start, end)?;
+        let bytes_below = match &plan {
+            overlay::ClearPlan::Hide(keys) => keys.iter().map(hidden_bytes).sum(),
+            overlay::ClearPlan::Mask { .. } => self.view.unmasked_bytes(start, end)?,
+        };
+        let ahead_plan = match &self.ahead {
+            Some(ahead) => Some(ahead.overlay.plan_clear(&ahead.since, start, end)?),
+            None => None,
+        };
+        let ahead = self.ahead.as_mut().zip(ahead_plan);
+        Ok(SsdCleared {
+            count,
+            bytes_below,
+            part: Some(self.view.overlay.clear_range(plan, start, end)),
+            ahead: ahead.map(|(ahead, plan)| ahead.overlay.clear_range(plan, start, end)),
+        })
+    }
+
+    fn restore(&mut self, cleared: &SsdCleared) {
+        if let Some(part) = &cleared.part {
+            self.view.overlay.restore(part);
+        }
+        if let (Some(ahead), Some(part)) = (&mut self.ahead, &cleared.ahead) {
+            ahead.overlay.restore(part);
+        }
+    }
+
+    fn snapshot(&self) -> SsdSnapshot {
+        self.view.clone()
+    }
+
+    fn applied(&self) -> Position {
+        self.applied
+    }
+
+    fn begin_flush(&mut self) -> SsdFlush {
+        let since = self.view.clone();
+        self.ahead = Some(Ahead {
+            overlay: Overlay::default(),
+            since: since.clone(),
+        });
+        SsdFlush {
+            since,
+            uses: self.uses.clone(),
+            files: self.files.clone(),
+            reserved_bytes: self.reserved_bytes,
+        }
+    }
+
+    fn end_flush(&mut self, flushed: Option<SsdFlushed>) -> Option<SsdSnapshot> {
+        let ahead = self.ahead.take()?;
+        let flushed = flushed?;
+        self.applied = flushed.position;
+        self.uses = flushed.uses;
+        let view = SsdSnapshot {
+            overlay: ahead.overlay,
+            base: flushed.base,
+        };
+        Some(std::mem::replace(&mut self.view, view))
+    }
+}
+
+impl Cleared for SsdCleared {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let Some(part) = &self.part else { return 0 };
+        let own: u64 = part.rows.rows().map(Row::memory_bytes).sum();
+        let hidden_before: u64 = part.unhidden.rows().map(hidden_bytes).sum();
+        own + self.bytes_below - hidden_before
+    }
+}
+
+impl Flush for SsdFlush {
+    type Flushed = SsdFlushed;
+
+    fn run(self, position: Position) -> Result<SsdFlushed, StoreError> {
+        let (files, reserved_bytes) = (self.files.clone(), self.reserved_bytes);
+        let flushed = self.write(position);
+        if let Err(error) = reserve(files.disk.as_ref(), reserved_bytes) {
+            tracing::warn!(%error, "no room is reserved for the next flush");
+        }
+        flushed
+    }
+}
+
+impl SsdFlush {
+    fn write(self, position: Position) -> Result<SsdFlushed, StoreError> {
+        let mut writer = Writer::new(self.files.clone(), self.uses.clone());
+        let written = self.write_tree(&mut writer).and_then(|tree| {
+            let root = Root {
+                position,
+                tree,
+                files: writer.uses.iter().map(|(number, usage)| (*number, *usage)).collect(),
+                next_file: self.files.next_number.load(Ordering::Relaxed),
+            };
+            let partial = root.write_partial(self.files.disk.as_ref());
+            partial.map_err(|source| StoreError::io(root::PARTIAL, source))?;
+            Ok(root)
+        });
+        let root = match written {
+            Ok(root) => root,
+            Err(error) => {
+                writer.abandon();
+                return Err(error);
+            }
+        };
+        // From here on the new files may be needed after a restart, also if this fails.
+        Root::rename_partial(self.files.disk.as_ref()).map_err(|source| StoreError::io(root::NAME, source))?;
+        self.remove_unneeded(&writer);
+        let generation = self.since.base.pin.generation() + 1;
+        Ok(SsdFlushed {
+            position,
+            base: Base {
+                tree: root.tree.map(Arc::new),
+                pin: Pin::new(self.files.clone(), generation),
+                files: self.files.clone(),
+            },
+            uses: root.files,
+            bytes: writer.written_bytes,
+        })
+    }
+
+    /// Writes the new tree and makes it durable. Files of which it needs nothing are no longer among the writer's.
+    fn write_tree(&self, writer: &mut Writer) -> Result<Option<Tree>, StoreError> {
+        let (base, overlay) = (&self.since.base, &self.since.overlay);
+        let mut rebuild = Rebuild {
+            writer,
+            files: &self.files,
+            masks: overlay.masks(),
+            victims: BTreeSet::new(),
+        };
+        let mut tree = rebuild.tree(base.tree.as_deref(), &Edit::all_of(overlay))?;
+        let victims = victims(&rebuild.writer.uses, rebuild.writer.written_bytes);
+        if !victims.is_empty() {
+            rebuild.writer.end_file()?;
+            rebuild.masks = &[];
+            rebuild.victims = victims;
+            tree = rebuild.tree(tree.as_ref(), &[])?;
+        }
+        writer.finish()?;
+        Ok(tree)
+    }
+
+    /// Removes the files of which the new tree needs nothing: at once, or when no snapshot reads them any more.
+    fn remove_unneeded(&self, writer: &Writer) {
+        let generation = self.since.base.pin.generation() + 1;
+        for (number, usage) in &writer.dropped {
+            match self.uses.contains_key(number) {
+                true => self.files.doom(generation, *number, usage.bytes),
+                false => self.files.remove(*number),
+            }
+        }
+        let live: u64 = writer.uses.values().map(|usage| usage.live_bytes).sum();
+        self.files.expire(generation - 1, PINNED_BYTES_MIN.max(live / 2));
+    }
+}
+
+/// The emptiest of the files, as many as have to be emptied. A flush that has written much leaves the files looser than one that
+/// has time.
+fn victims(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BTreeSet<u32> {
+    let mut bytes: u64 = uses.values().map(Use::needed_bytes).sum();
+    let live: u64 = uses.values().map(|usage| usage.live_bytes).sum();
+    let is_busy = written_bytes > live / 8;
+    let mut victims = BTreeSet::new();
+    if !is_loose(bytes, live) || is_busy && bytes <= 2 * live + SLACK_BYTES {
+        return victims;
+    }
+    let mut emptiest: Vec<(&u32, &Use)> = uses.iter().filter(|(_, usage)| usage.live_bytes > 0).collect();
+    emptiest.sort_by_key(|(_, usage)| usage.live_bytes.saturating_mul(1000) / usage.bytes.max(1));
+    for (number, usage) in emptiest {
+        if bytes <= live + live / 8 + SLACK_BYTES / 8 {
+            break;
+        }
+        bytes -= usage.bytes - usage.live_bytes;
+        victims.insert(*number);
+    }
+    victims
+}
+
+/// True if files take noticeably more than is needed of them.
+fn is_loose(bytes: u64, live_bytes: u64) -> bool {
+    bytes > live_bytes + live_bytes / 4 + SLACK_BYTES / 4
+}
+
+impl Flushed for SsdFlushed {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

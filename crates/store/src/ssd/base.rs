@@ -1,0 +1,328 @@
+//! The tree on disk, as one flush has left it: reading it.
+
+use std::sync::Arc;
+
+use super::files::{Files, Pin, damaged};
+use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
+use super::root::Tree;
+use crate::error::StoreError;
+use crate::row::Row;
+
+/// One generation of the tree. Cloning it is cheap and keeps its files.
+#[derive(Clone)]
+pub(super) struct Base {
+    pub tree: Option<Arc<Tree>>,
+    pub files: Arc<Files>,
+    pub pin: Arc<Pin>,
+}
+
+/// How many rows lie below a key, and what they take in memory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Rank {
+    pub rows: u64,
+    pub row_bytes: u64,
+}
+
+impl Base {
+    pub fn rows(&self) -> u64 {
+        self.tree.as_ref().map_or(0, |tree| tree.root.rows)
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let mut node = self.files.node(&tree.root.place)?;
+        loop {
+            let next = match &*node {
+                Node::Leaf(leaf) => {
+                    let index = leaf.rank(key);
+                    let found = index < leaf.len() && leaf.key(index) == key;
+                    return found.then(|| self.row(leaf.entry(index))).transpose();
+                }
+                Node::Inner(inner) => self.files.node(&inner.children[inner.child_of(key)].place)?,
+            };
+            node = next;
+        }
+    }
+
+    /// The rows below `key`.
+    pub fn rank(&self, key: &[u8]) -> Result<Rank, StoreError> {
+        let mut rank = Rank::default();
+        let Some(tree) = &self.tree else { return Ok(rank) };
+        let mut node = self.files.node(&tree.root.place)?;
+        loop {
+            let next = match &*node {
+                Node::Leaf(leaf) => {
+                    let index = leaf.rank(key);
+                    rank.rows += index as u64;
+                    rank.row_bytes += leaf.entries().take(index).map(|entry| entry.row_bytes()).sum::<u64>();
+                    return Ok(rank);
+                }
+                Node::Inner(inner) => {
+                    let index = inner.child_of(key);
+                    for child in &inner.children[..index] {
+                        rank.rows += child.rows;
+                        rank.row_bytes += child.row_bytes;
+                    }
+                    self.files.node(&inner.children[index].place)?
+                }
+            };
+            node = next;
+        }
+    }
+
+    /// Finds the last row that `is_before` holds for, with the key and the number of rows before it; it holds for all rows up to
+    /// some, and for none after. The answer: the row's leaf, its index there and the rows before it; index `None` if it holds
+    /// for no row, and then the leaf is the first.
+    pub fn last_before(&self, is_before: impl Fn(&[u8], u64) -> bool) -> Result<Option<Found>, StoreError> {
+        let Some(tree) = &self.tree else { return Ok(None) };
+        let mut node = self.files.node(&tree.root.place)?;
+        let mut before = 0;
+        loop {
+            let next = match &*node {
+                Node::Leaf(leaf) => {
+                    let count = partition(leaf.len(), |index| is_before(leaf.key(index), before + index as u64));
+                    let index = count.checked_sub(1);
+                    return Ok(Some(Found { node, index, before }));
+                }
+                Node::Inner(inner) => {
+                    let starts = starts(inner, before);
+                    let count = partition(starts.len(), |index| {
+                        is_before(&inner.children[index].low, starts[index])
+                    });
+                    let index = count.saturating_sub(1);
+                    before = starts[index];
+                    self.files.node(&inner.children[index].place)?
+                }
+            };
+            node = next;
+        }
+    }
+
+    pub fn row(&self, entry: Entry<'_>) -> Result<Row, StoreError> {
+        match entry.value {
+            Value::Inline(value) => Ok(Row::new(entry.key, value, entry.version)),
+            Value::Apart(place) => Ok(Row::new(entry.key, &self.files.read(&place)?, entry.version)),
+        }
+    }
+
+    /// A cursor at the first row at or above `key`.
+    pub fn cursor_at(&self, key: &[u8]) -> Result<Cursor<'_>, StoreError> {
+        let mut cursor = Cursor {
+            base: self,
+            path: Vec::new(),
+            leaf: None,
+            index: 0,
+        };
+        cursor.seek(key)?;
+        Ok(cursor)
+    }
+
+    /// Reads the whole tree and verifies what it says of itself. Calls `visit` for each place that it needs.
+    pub fn verify(&self, visit: &mut dyn FnMut(&Place)) -> Result<(), StoreError> {
+        let Some(tree) = &self.tree else { return Ok(()) };
+        self.verify_child(&tree.root, tree.height, None, visit)
+    }
+
+    fn verify_child(
+        &self,
+        child: &Child,
+        height: u8,
+        high: Option<&[u8]>,
+        visit: &mut dyn FnMut(&Place),
+    ) -> Result<(), StoreError> {
+        visit(&child.place);
+        let wrong = |what| Err(damaged(&child.place, what));
+        let (mut rows, mut row_bytes) = (0, 0);
+        match self.files.read_node(&child.place)? {
+            Node::Leaf(leaf) if height == 0 => {
+                for (index, entry) in leaf.entries().enumerate() {
+                    if *entry.key < *child.low || high.is_some_and(|high| entry.key >= high) {
+                        return wrong("a row outside its node");
+                    }
+                    if index > 0 && leaf.key(index - 1) >= entry.key {
+                        return wrong("rows out of order");
+                    }
+                    if let Value::Apart(place) = entry.value {
+                        visit(&place);
+                        self.files.read(&place)?;
+                    }
+                    rows += 1;
+                    row_bytes += entry.row_bytes();
+                }
+            }
+            Node::Inner(inner) if inner.height == height => {
+                for (index, below) in inner.children.iter().enumerate() {
+                    let next = inner.children.get(index + 1).map(|next| &*next.low).or(high);
+                    if below.low < child.low || next.is_some_and(|next| &*below.low >= next) {
+                        return wrong("children out of order");
+                    }
+                    self.verify_child(below, height - 1, next, visit)?;
+                    rows += below.rows;
+                    row_bytes += below.row_bytes;
+                }
+            }
+            _ => return wrong("a node of another height"),
+        }
+        if (rows, row_bytes) != (child.rows, child.row_bytes) {
+            return wrong("counts unlike the rows");
+        }
+        Ok(())
+    }
+}
+
+/// A row that was looked for.
+pub(super) struct Found {
+    node: Arc<Node>,
+    pub index: Option<usize>,
+    /// Rows before the leaf.
+    before: u64,
+}
+
+impl Found {
+    pub fn leaf(&self) -> &Leaf {
+        leaf_of(&self.node)
+    }
+
+    pub fn with_index(self) -> Option<(Found, usize)> {
+        let index = self.index?;
+        Some((self, index))
+    }
+
+    /// Rows before the row found, or before the leaf.
+    pub fn before(&self) -> u64 {
+        self.before + self.index.unwrap_or(0) as u64
+    }
+}
+
+/// How many rows lie before each child.
+fn starts(inner: &Inner, before: u64) -> Vec<u64> {
+    let rows = inner.children.iter().map(|child| child.rows);
+    rows.scan(before, |next, rows| {
+        let start = *next;
+        *next += rows;
+        Some(start)
+    })
+    .collect()
+}
+
+/// The number of indexes below `count` for which `holds` holds; it holds for all up to some, and for none after.
+fn partition(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+fn leaf_of(node: &Node) -> &Leaf {
+    match node {
+        Node::Leaf(leaf) => leaf,
+        Node::Inner(_) => unreachable!("a way down ends at a leaf"),
+    }
+}
+
+/// A place between rows, from which rows are read in either direction.
+pub(super) struct Cursor<'b> {
+    base: &'b Base,
+    /// The inner nodes above the leaf, and which child was taken.
+    path: Vec<(Arc<Node>, usize)>,
+    leaf: Option<Arc<Node>>,
+    /// Of the row after the cursor: up to the leaf's length.
+    index: usize,
+}
+
+impl Cursor<'_> {
+    /// Goes before the first row at or above `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        self.path.clear();
+        self.leaf = None;
+        let Some(tree) = &self.base.tree else { return Ok(()) };
+        self.go_down(&tree.root.place, |inner| inner.child_of(key))?;
+        self.index = self.leaf.as_ref().map_or(0, |leaf| leaf_of(leaf).rank(key));
+        Ok(())
+    }
+
+    /// The row after the cursor.
+    pub fn after(&mut self) -> Result<Option<Entry<'_>>, StoreError> {
+        while let Some(leaf) = &self.leaf {
+            if self.index < leaf_of(leaf).len() {
+                break;
+            }
+            if !self.next_leaf()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.leaf.as_ref().map(|leaf| leaf_of(leaf).entry(self.index)))
+    }
+
+    /// The row before the cursor.
+    pub fn before(&mut self) -> Result<Option<Entry<'_>>, StoreError> {
+        while self.leaf.is_some() && self.index == 0 {
+            if !self.previous_leaf()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.leaf.as_ref().map(|leaf| leaf_of(leaf).entry(self.index - 1)))
+    }
+
+    /// Goes behind the row that `after` has answered.
+    pub fn step(&mut self) {
+        self.index += 1;
+    }
+
+    /// Goes before the row that `before` has answered.
+    pub fn step_back(&mut self) {
+        self.index -= 1;
+    }
+
+    fn next_leaf(&mut self) -> Result<bool, StoreError> {
+        while let Some((node, index)) = self.path.pop() {
+            let Node::Inner(inner) = &*node else { continue };
+            if let Some(child) = inner.children.get(index + 1) {
+                self.path.push((node.clone(), index + 1));
+                self.go_down(&child.place, |_| 0)?;
+                self.index = 0;
+                return Ok(true);
+            }
+        }
+        self.leaf = None;
+        Ok(false)
+    }
+
+    fn previous_leaf(&mut self) -> Result<bool, StoreError> {
+        while let Some((node, index)) = self.path.pop() {
+            let Node::Inner(inner) = &*node else { continue };
+            if let Some(before) = index.checked_sub(1) {
+                self.path.push((node.clone(), before));
+                self.go_down(&inner.children[before].place, |inner| inner.children.len() - 1)?;
+                self.index = self.leaf.as_ref().map_or(0, |leaf| leaf_of(leaf).len());
+                return Ok(true);
+            }
+        }
+        self.leaf = None;
+        Ok(false)
+    }
+
+    fn go_down(&mut self, place: &Place, child_of: impl Fn(&Inner) -> usize) -> Result<(), StoreError> {
+        let mut node = self.base.files.node(place)?;
+        loop {
+            let next = match &*node {
+                Node::Leaf(_) => break,
+                Node::Inner(inner) => {
+                    let index = child_of(inner);
+                    let place = inner.children[index].place;
+                    self.path.push((node.clone(), index));
+                    self.base.files.node(&place)?
+                }
+            };
+            node = next;
+        }
+        self.leaf = Some(node);
+        Ok(())
+    }
+}

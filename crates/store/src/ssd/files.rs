@@ -1,0 +1,251 @@
+//! The files of the tree on disk: reading nodes and values, what is cached, which files are still needed.
+//!
+//! A file `base-<number, 10 digits>` is written once, by one flush, and never changed. Numbers are never given twice while the
+//! program runs. A file of which nothing is needed is removed as soon as no snapshot can read it any more.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_env::{Disk, File};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::node::{Node, Place};
+use crate::error::StoreError;
+
+pub(super) struct Files {
+    pub disk: Arc<dyn Disk>,
+    open: Mutex<BTreeMap<u32, Arc<dyn File>>>,
+    cache: Cache<(u32, u32), Arc<Node>, Bytes>,
+    pub next_number: AtomicU32,
+    pins: Mutex<Pins>,
+    /// Of files that nothing but snapshots needs.
+    pinned_bytes: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<(u32, u32), Arc<Node>> for Bytes {
+    fn weight(&self, _: &(u32, u32), node: &Arc<Node>) -> u64 {
+        node.memory_bytes()
+    }
+}
+
+/// Who reads which generation of the tree, and what goes when nobody reads the older ones.
+#[derive(Default)]
+struct Pins {
+    readers: BTreeMap<u64, usize>,
+    /// The first generation that does not need it, number, bytes.
+    doomed: Vec<(u64, u32, u64)>,
+}
+
+/// Keeps the files of one generation of the tree.
+pub(super) struct Pin {
+    files: Arc<Files>,
+    generation: u64,
+}
+
+const NODES_EXPECTED_BYTES: u64 = 4096;
+/// More files are not kept open.
+const OPEN_MAX: usize = 256;
+
+impl Files {
+    pub fn new(disk: Arc<dyn Disk>, cache_bytes: u64) -> Files {
+        let nodes = (cache_bytes / NODES_EXPECTED_BYTES).clamp(16, 1 << 30) as usize;
+        Files {
+            disk,
+            open: Mutex::default(),
+            cache: Cache::with_weighter(nodes, cache_bytes, Bytes),
+            next_number: AtomicU32::new(1),
+            pins: Mutex::default(),
+            pinned_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub fn name(number: u32) -> String {
+        format!("{PREFIX}{number:010}")
+    }
+
+    pub fn number(name: &str) -> Option<u32> {
+        let digits = name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?;
+        digits.parse().ok()
+    }
+
+    /// The node at `place`, and that is kept at hand from now on.
+    pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
+        #[cfg(test)]
+        tests::NODES.with(|count| count.set(count.get() + 1));
+        if let Some(node) = self.cached(place) {
+            return Ok(node);
+        }
+        let node = Arc::new(self.read_node(place)?);
+        self.cache(place, node.clone());
+        Ok(node)
+    }
+
+    pub fn cached(&self, place: &Place) -> Option<Arc<Node>> {
+        self.cache.get(&(place.file, place.offset))
+    }
+
+    pub fn cache(&self, place: &Place, node: Arc<Node>) {
+        self.cache.insert((place.file, place.offset), node);
+    }
+
+    pub fn read_node(&self, place: &Place) -> Result<Node, StoreError> {
+        let bytes = self.read(place)?;
+        Node::parse(bytes).ok_or_else(|| damaged(place, "no node"))
+    }
+
+    /// The bytes at `place`, verified.
+    pub fn read(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+        let failed = |source| StoreError::io(Files::name(place.file), source);
+        let file = self.file(place.file).map_err(failed)?;
+        let length = file.len().map_err(failed)?;
+        if u64::from(place.offset) + u64::from(place.bytes) > length {
+            return Err(damaged(place, "the file ends before it"));
+        }
+        let mut bytes = vec![0; place.bytes as usize];
+        let read = file.read_at(place.offset.into(), &mut bytes).map_err(failed)?;
+        bytes.truncate(read);
+        if !place.holds(&bytes) {
+            return Err(damaged(place, "a wrong checksum"));
+        }
+        Ok(bytes)
+    }
+
+    fn file(&self, number: u32) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = self.open.lock().get(&number) {
+            return Ok(file.clone());
+        }
+        let file: Arc<dyn File> = self.disk.open(&Files::name(number))?.into();
+        self.keep_open(number, file.clone());
+        Ok(file)
+    }
+
+    pub fn keep_open(&self, number: u32, file: Arc<dyn File>) {
+        let mut open = self.open.lock();
+        if open.len() >= OPEN_MAX {
+            open.clear();
+        }
+        open.insert(number, file);
+    }
+
+    /// Removes a file that nobody reads.
+    pub fn remove(&self, number: u32) {
+        self.open.lock().remove(&number);
+        if let Err(error) = self.disk.remove(&Files::name(number)) {
+            // It takes room until the next start.
+            tracing::warn!(%error, number, "a file of the store could not be removed");
+        }
+    }
+
+    /// From `generation` on nothing needs the file.
+    pub fn doom(&self, generation: u64, number: u32, bytes: u64) {
+        self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.pins.lock().doomed.push((generation, number, bytes));
+    }
+
+    pub fn is_doomed(&self, number: u32) -> bool {
+        self.pins.lock().doomed.iter().any(|(_, other, _)| *other == number)
+    }
+
+    /// Bytes of files that are kept for snapshots alone.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Removes files that only snapshots older than `generation` need, the longest kept first, until those kept for snapshots
+    /// take no more than `bytes_max`.
+    pub fn expire(&self, generation: u64, bytes_max: u64) {
+        let mut expired = Vec::new();
+        let mut pins = self.pins.lock();
+        let mut excess = self.pinned_bytes().saturating_sub(bytes_max);
+        pins.doomed.retain(|&(since, number, bytes)| {
+            let goes = excess > 0 && since <= generation;
+            if goes {
+                excess = excess.saturating_sub(bytes);
+                expired.push((number, bytes));
+            }
+            !goes
+        });
+        drop(pins);
+        if !expired.is_empty() {
+            tracing::warn!(
+                files = expired.len(),
+                "a snapshot was held for too long: it can no longer be read"
+            );
+        }
+        for (number, bytes) in expired {
+            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.remove(number);
+        }
+    }
+
+    /// Removes what no reader needs any more.
+    fn sweep(&self) {
+        let mut pins = self.pins.lock();
+        let oldest = pins.readers.keys().next().copied().unwrap_or(u64::MAX);
+        let (removed, kept) = pins
+            .doomed
+            .drain(..)
+            .partition(|(generation, ..)| *generation <= oldest);
+        pins.doomed = kept;
+        drop(pins);
+        let removed: Vec<(u64, u32, u64)> = removed;
+        if removed.is_empty() {
+            return;
+        }
+        for (_, number, bytes) in removed {
+            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.remove(number);
+        }
+        if let Err(error) = self.disk.sync_directory() {
+            tracing::warn!(%error, "the room of removed files may come back later");
+        }
+    }
+}
+
+const PREFIX: &str = "base-";
+
+pub(super) fn damaged(place: &Place, what: &'static str) -> StoreError {
+    StoreError::damaged(Files::name(place.file), place.offset.into(), what)
+}
+
+impl Pin {
+    pub fn new(files: Arc<Files>, generation: u64) -> Arc<Pin> {
+        *files.pins.lock().readers.entry(generation).or_default() += 1;
+        Arc::new(Pin { files, generation })
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut pins = self.files.pins.lock();
+        if let Some(count) = pins.readers.get_mut(&self.generation) {
+            *count -= 1;
+            if *count == 0 {
+                pins.readers.remove(&self.generation);
+            }
+        }
+        drop(pins);
+        self.files.sweep();
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Nodes looked at on this thread: the work of a look-up.
+        pub static NODES: Cell<u64> = const { Cell::new(0) };
+    }
+}

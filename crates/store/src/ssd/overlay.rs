@@ -1,0 +1,226 @@
+//! What has changed since a state that lies still: rows that are new, and which of the old ones they hide.
+//!
+//! The state below (`lower`) never changes while an overlay stands on it, so it is enough to say of it, in rows or in ranks:
+//!
+//! - `rows`: the rows that were written since;
+//! - `hidden`: the keys of lower rows that were replaced or removed one by one, each with what its row takes (its value);
+//! - `masks`: ranges of which every lower row was removed, with their ranks below.
+//!
+//! What is seen: `rows`, and the lower rows that nothing hides. Since all three are counted, so is what is seen.
+//!
+//! Invariants: a hidden key has a lower row, and lies in no mask; masks are in order, do not touch, and hold a lower row each; a
+//! lower row under the key of one of `rows` is hidden or masked.
+
+use std::sync::Arc;
+
+use quartet_model::Version;
+
+use crate::error::StoreError;
+use crate::row::Row;
+use crate::tree::{RemovedRows, Tree};
+
+#[derive(Clone, Default)]
+pub(super) struct Overlay {
+    pub rows: Tree,
+    hidden: Tree,
+    masks: Arc<Vec<Mask>>,
+}
+
+/// A range of which every lower row was removed.
+#[derive(Clone)]
+pub(super) struct Mask {
+    pub start: Box<[u8]>,
+    pub end: Box<[u8]>,
+    /// Lower rows below the start and below the end.
+    first: u64,
+    last: u64,
+    /// Lower rows in the masks before this one.
+    before: u64,
+}
+
+/// The state that an overlay stands on.
+pub(super) trait Lower {
+    /// The number of rows below `key`.
+    fn rank_below(&self, key: &[u8]) -> Result<u64, StoreError>;
+
+    /// The keys of the range and what their rows take, as rows of an overlay's `hidden`.
+    fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError>;
+}
+
+/// A range is cleared row by row if there are no more lower rows in it than this; otherwise it becomes a mask.
+const CLEARED_ONE_BY_ONE: u64 = 64;
+
+/// How a range will be cleared: what had to be read for it.
+pub(super) enum ClearPlan {
+    /// Lower rows to hide.
+    Hide(Vec<Row>),
+    Mask {
+        first: u64,
+        last: u64,
+    },
+}
+
+/// What clearing a range took out of an overlay and put in.
+pub(super) struct ClearedPart {
+    start: Box<[u8]>,
+    end: Box<[u8]>,
+    pub rows: RemovedRows,
+    /// Keys that the mask hides now.
+    pub unhidden: RemovedRows,
+    /// Keys hidden one by one.
+    pub hidden: Vec<Row>,
+    masks_before: Arc<Vec<Mask>>,
+}
+
+/// A hidden key, with what its row takes.
+pub(super) fn hidden_row(key: &[u8], row_bytes: u64) -> Row {
+    Row::new(key, &row_bytes.to_le_bytes(), Version::ZERO)
+}
+
+/// What the row takes that is hidden.
+pub(super) fn hidden_bytes(hidden: &Row) -> u64 {
+    hidden.value().try_into().map_or(0, u64::from_le_bytes)
+}
+
+impl Overlay {
+    /// Writes a row; `seen` is the one under its key until now. No reading: it cannot fail.
+    pub fn put(&mut self, row: Row, seen: Option<&Row>) {
+        let key = seen.map(|seen| hidden_row(seen.key(), seen.memory_bytes()));
+        if self.rows.insert(row).is_none()
+            && let Some(key) = key
+        {
+            self.hidden.insert(key);
+        }
+    }
+
+    /// Removes the row that is seen.
+    pub fn take(&mut self, seen: &Row) {
+        if self.rows.remove(seen.key()).is_none() {
+            self.hidden.insert(hidden_row(seen.key(), seen.memory_bytes()));
+        }
+    }
+
+    /// Whether a lower row under `key` is not seen.
+    pub fn hides(&self, key: &[u8]) -> bool {
+        self.mask_of(key).is_some() || self.is_hidden(key)
+    }
+
+    /// Whether a lower row was replaced or removed by itself.
+    pub fn is_hidden(&self, key: &[u8]) -> bool {
+        !self.hidden.is_empty() && self.hidden.get(key).is_some()
+    }
+
+    pub fn mask_of(&self, key: &[u8]) -> Option<&Mask> {
+        let behind = self.masks.partition_point(|mask| &*mask.start <= key);
+        let mask = &self.masks[behind.checked_sub(1)?];
+        (key < &*mask.end).then_some(mask)
+    }
+
+    /// The masks, of which some lie outside the range.
+    pub fn masks(&self) -> &[Mask] {
+        &self.masks
+    }
+
+    /// The keys hidden one by one, in order.
+    pub fn hidden(&self) -> &Tree {
+        &self.hidden
+    }
+
+    /// Lower rows below `key` that are not seen; `rank` is the number of lower rows below it.
+    pub fn unseen_below(&self, key: &[u8], rank: u64) -> u64 {
+        let behind = self.masks.partition_point(|mask| &*mask.start < key);
+        let masked = match behind.checked_sub(1).map(|index| &self.masks[index]) {
+            Some(mask) => mask.before + rank.min(mask.last) - mask.first,
+            None => 0,
+        };
+        masked + self.hidden.rank(key)
+    }
+
+    /// Lower rows that are not seen.
+    pub fn unseen(&self) -> u64 {
+        let masked = self.masks.last().map_or(0, |mask| mask.before + mask.last - mask.first);
+        masked + self.hidden.len()
+    }
+
+    pub fn plan_clear(&self, lower: &impl Lower, start: &[u8], end: &[u8]) -> Result<ClearPlan, StoreError> {
+        let (first, last) = (lower.rank_below(start)?, lower.rank_below(end)?);
+        let seen = last - first + self.unseen_below(start, first) - self.unseen_below(end, last);
+        if seen == 0 {
+            return Ok(ClearPlan::Hide(Vec::new()));
+        }
+        if last - first > CLEARED_ONE_BY_ONE {
+            return Ok(ClearPlan::Mask { first, last });
+        }
+        let mut keys = lower.keys(start, end)?;
+        keys.retain(|key| !self.hides(key.key()));
+        Ok(ClearPlan::Hide(keys))
+    }
+
+    /// Clears a range as it was planned. No reading: it cannot fail.
+    pub fn clear_range(&mut self, plan: ClearPlan, start: &[u8], end: &[u8]) -> ClearedPart {
+        let rows = self.rows.remove_range(start, end);
+        let masks_before = self.masks.clone();
+        let (unhidden, hidden) = match plan {
+            ClearPlan::Hide(keys) => {
+                for key in &keys {
+                    self.hidden.insert(key.clone());
+                }
+                (RemovedRows::default(), keys)
+            }
+            ClearPlan::Mask { first, last } => {
+                self.mask(start, end, first, last);
+                (self.hidden.remove_range(start, end), Vec::new())
+            }
+        };
+        ClearedPart {
+            start: start.into(),
+            end: end.into(),
+            rows,
+            unhidden,
+            hidden,
+            masks_before,
+        }
+    }
+
+    /// Takes back a clearing after which everything else was taken back.
+    pub fn restore(&mut self, cleared: &ClearedPart) {
+        // What was written there since and taken back may have left keys hidden that the mask hid as well.
+        drop(self.rows.remove_range(&cleared.start, &cleared.end));
+        self.masks = cleared.masks_before.clone();
+        for row in cleared.rows.rows() {
+            self.rows.insert(row.clone());
+        }
+        for key in cleared.unhidden.rows() {
+            self.hidden.insert(key.clone());
+        }
+        for key in &cleared.hidden {
+            self.hidden.remove(key.key());
+        }
+    }
+
+    /// Adds a mask, and joins it with those that it overlaps or touches.
+    fn mask(&mut self, start: &[u8], end: &[u8], first: u64, last: u64) {
+        let masks = Arc::make_mut(&mut self.masks);
+        let from = masks.partition_point(|mask| &*mask.end < start);
+        let to = masks.partition_point(|mask| &*mask.start <= end);
+        let mut joined = Mask {
+            start: start.into(),
+            end: end.into(),
+            first,
+            last,
+            before: 0,
+        };
+        for other in masks.drain(from..to) {
+            joined.start = joined.start.min(other.start);
+            joined.end = joined.end.max(other.end);
+            joined.first = joined.first.min(other.first);
+            joined.last = joined.last.max(other.last);
+        }
+        masks.insert(from, joined);
+        let mut before = 0;
+        for mask in masks.iter_mut() {
+            mask.before = before;
+            before += mask.last - mask.first;
+        }
+    }
+}

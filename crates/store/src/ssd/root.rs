@@ -1,0 +1,160 @@
+//! The file `base`: the root of the tree on disk, and which point of the log it holds. Its presence says that the directory is
+//! the ssd engine's.
+//!
+//! ```text
+//! "QUARTETB" | format version u32 = 1 | version u64 | log sequence u64 | next file u32
+//! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree
+//! file count u32 | files, each: number u32 | bytes u64 | bytes in use u64
+//! checksum u64, XXH3-64 of everything before it
+//! ```
+//!
+//! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the directory synced; what it points to
+//! is durable before. So a crash leaves the one or the other.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use quartet_env::Disk;
+use quartet_model::{LogSequence, Version};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::node::{Child, Input};
+use crate::error::StoreError;
+use crate::open_error::OpenError;
+use crate::position::Position;
+
+pub(super) const NAME: &str = "base";
+pub(super) const PARTIAL: &str = "base.partial";
+const MAGIC: &[u8; 8] = b"QUARTETB";
+const FORMAT_VERSION: u32 = 1;
+/// Far more than any root has: a million files.
+const BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Root {
+    pub position: Position,
+    pub tree: Option<Tree>,
+    pub files: BTreeMap<u32, Use>,
+    pub next_file: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// Of the root: 0 if it is a leaf.
+    pub height: u8,
+    pub root: Child,
+}
+
+/// How much of a file there is, and how much of that the tree needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub bytes: u64,
+    pub live_bytes: u64,
+}
+
+impl Use {
+    /// What it takes; nothing if nothing of it is needed.
+    pub fn needed_bytes(&self) -> u64 {
+        if self.live_bytes > 0 { self.bytes } else { 0 }
+    }
+}
+
+impl Root {
+    /// What `base` says; `None` if there is none.
+    pub fn read(disk: &dyn Disk) -> Result<Option<Root>, OpenError> {
+        if !disk.exists(NAME)? {
+            return Ok(None);
+        }
+        let file = disk.open(NAME)?;
+        let length = file.len()?;
+        if length > BYTES_MAX {
+            return Err(StoreError::damaged(NAME, 0, "an impossible length").into());
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = file.read_at(0, &mut bytes)?;
+        bytes.truncate(read);
+        Root::parse(&bytes).map(Some)
+    }
+
+    pub fn write_partial(&self, disk: &dyn Disk) -> io::Result<()> {
+        let file = disk.create(PARTIAL)?;
+        file.write_at(0, &self.bytes())?;
+        file.sync_data()
+    }
+
+    /// Puts what was written as `base.partial` in force. After an error, either may be.
+    pub fn rename_partial(disk: &dyn Disk) -> io::Result<()> {
+        disk.rename(PARTIAL, NAME)?;
+        disk.sync_directory()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.position.version.0.to_le_bytes());
+        bytes.extend_from_slice(&self.position.sequence.0.to_le_bytes());
+        bytes.extend_from_slice(&self.next_file.to_le_bytes());
+        bytes.push(u8::from(self.tree.is_some()));
+        bytes.push(self.tree.as_ref().map_or(0, |tree| tree.height));
+        if let Some(tree) = &self.tree {
+            tree.root.put(&mut bytes);
+        }
+        bytes.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
+        for (number, file) in &self.files {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            bytes.extend_from_slice(&file.bytes.to_le_bytes());
+            bytes.extend_from_slice(&file.live_bytes.to_le_bytes());
+        }
+        let checksum = xxh3_64(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Root, OpenError> {
+        let damaged = |what| OpenError::Store(StoreError::damaged(NAME, 0, what));
+        let Some((content, checksum)) = bytes.split_last_chunk::<8>() else {
+            return Err(damaged("a sudden end"));
+        };
+        if !content.starts_with(MAGIC) {
+            return Err(damaged("not the first bytes of a base"));
+        }
+        if xxh3_64(content) != u64::from_le_bytes(*checksum) {
+            return Err(damaged("a wrong checksum"));
+        }
+        let mut input = Input(&content[MAGIC.len()..]);
+        match input.u32() {
+            Some(FORMAT_VERSION) => {}
+            Some(other) => return Err(OpenError::UnknownFormat(other)),
+            None => return Err(damaged("a sudden end")),
+        }
+        Root::take(&mut input).ok_or_else(|| damaged("a sudden end"))
+    }
+
+    fn take(input: &mut Input<'_>) -> Option<Root> {
+        let position = Position {
+            version: Version(input.u64()?),
+            sequence: LogSequence(input.u64()?),
+        };
+        let next_file = input.u32()?;
+        let (has_tree, height) = (input.u8()?, input.u8()?);
+        let root = match has_tree {
+            0 => None,
+            _ => Some(Child::take(input)?),
+        };
+        let mut files = BTreeMap::new();
+        for _ in 0..input.u32()? {
+            let number = input.u32()?;
+            let (bytes, live_bytes) = (input.u64()?, input.u64()?);
+            files.insert(number, Use { bytes, live_bytes });
+        }
+        let tree = root.map(|root| Tree { height, root });
+        let root = Root {
+            position,
+            tree,
+            files,
+            next_file,
+        };
+        input.0.is_empty().then_some(root)
+    }
+}

@@ -1,0 +1,512 @@
+use std::collections::BTreeMap;
+
+use quartet_env::{Fault, FaultyDisk, Operation};
+use quartet_model::{LogSequence, Version};
+
+use super::*;
+
+type Model = BTreeMap<Vec<u8>, Row>;
+
+const CACHE_BYTES: u64 = 1 << 20;
+
+fn open(disk: &FaultyDisk) -> SsdStore {
+    try_open(disk).expect("a sound directory opens")
+}
+
+fn try_open(disk: &FaultyDisk) -> Result<SsdStore, OpenError> {
+    let disk = Arc::new(disk.clone());
+    if !is_in(disk.as_ref())? {
+        create(disk.as_ref())?;
+    }
+    let store = SsdStore::open(disk, CACHE_BYTES, 1 << 16)?;
+    store.tidy(|_| Ok(()));
+    Ok(store)
+}
+
+fn at(sequence: u64) -> Position {
+    Position {
+        version: Version(sequence),
+        sequence: LogSequence(sequence),
+    }
+}
+
+fn flush(store: &mut SsdStore, sequence: u64) -> Result<(), StoreError> {
+    let flushed = store.begin_flush().run(at(sequence));
+    let failure = flushed.as_ref().err().cloned();
+    drop(store.end_flush(flushed.ok()));
+    failure.map_or(Ok(()), Err)
+}
+
+fn numbered(number: u64) -> Vec<u8> {
+    format!("key:{number:08}").into_bytes()
+}
+
+fn row(number: u64, value_bytes: usize, version: u64) -> Row {
+    Row::new(&numbered(number), &vec![number as u8; value_bytes], Version(version))
+}
+
+/// A store with so many rows, all of them on disk.
+fn filled(disk: &FaultyDisk, rows: u64, value_bytes: usize) -> SsdStore {
+    let mut store = open(disk);
+    for number in 0..rows {
+        store.set(row(number, value_bytes, 1)).unwrap();
+    }
+    flush(&mut store, 1).unwrap();
+    store
+}
+
+fn all(rows: &impl Read) -> Result<Vec<Row>, StoreError> {
+    let mut all = Vec::new();
+    rows.walk(&mut |row| {
+        all.push(row.clone());
+        ControlFlow::Continue(())
+    })?;
+    Ok(all)
+}
+
+/// Nodes that are looked at while `work` runs.
+fn nodes(work: impl FnOnce()) -> u64 {
+    let before = files::tests::NODES.get();
+    work();
+    files::tests::NODES.get() - before
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+#[test]
+fn conforms() {
+    crate::conformance::check(|| open(&FaultyDisk::new()));
+}
+
+/// Random writes of many rows, so that the tree is deep, beside a sorted map: with flushes that overlap them, fail, or end in a
+/// restart, and snapshots held over all of it.
+struct Walk {
+    disk: FaultyDisk,
+    store: SsdStore,
+    model: Model,
+    /// What the newest flush holds.
+    durable: Model,
+    flush: Option<(SsdFlush, Model)>,
+    snapshots: Vec<(SsdSnapshot, Model)>,
+    random: Random,
+    keys: u64,
+    step: u64,
+}
+
+impl Walk {
+    fn run(seed: u64, steps: u64, keys: u64) {
+        let disk = FaultyDisk::new();
+        let mut walk = Walk {
+            store: open(&disk),
+            disk,
+            model: Model::new(),
+            durable: Model::new(),
+            flush: None,
+            snapshots: Vec::new(),
+            random: Random(seed),
+            keys,
+            step: 0,
+        };
+        for step in 1..=steps {
+            walk.step = step;
+            match walk.random.below(1000) {
+                0..600 => walk.write_some(),
+                600..760 => walk.clear_some(),
+                760..830 => walk.clear_range(),
+                830..920 => walk.read(),
+                920..960 => walk.flush(),
+                960..975 => walk.snapshots.push((walk.store.snapshot(), walk.model.clone())),
+                975..985 => drop(walk.snapshots.pop()),
+                _ => walk.restart(),
+            }
+        }
+        walk.compare();
+    }
+
+    fn number(&mut self) -> u64 {
+        self.random.below(self.keys)
+    }
+
+    fn write_some(&mut self) {
+        let (first, count) = (self.number(), 1 + self.random.below(60));
+        let stride = 1 + self.random.below(20);
+        for index in 0..count {
+            let value_bytes = match self.random.below(40) {
+                0 => 2000 + self.random.below(9000),
+                _ => self.random.below(60),
+            };
+            let row = row((first + index * stride) % self.keys, value_bytes as usize, self.step);
+            let old = self.model.insert(row.key().to_vec(), row.clone());
+            assert_eq!(self.store.set(row).unwrap(), old);
+        }
+    }
+
+    fn clear_some(&mut self) {
+        let first = self.number();
+        for number in first..first + self.random.below(40) {
+            let key = numbered(number);
+            assert_eq!(self.store.clear(&key).unwrap(), self.model.remove(&key));
+        }
+    }
+
+    fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let start = self.number();
+        let length = match self.random.below(3) {
+            0 => self.random.below(10),
+            1 => self.random.below(self.keys / 50),
+            _ => self.random.below(self.keys / 4),
+        };
+        (numbered(start), numbered(start + length))
+    }
+
+    /// Kept, or taken back together with what was written after it, as a transaction does.
+    fn clear_range(&mut self) {
+        let (start, end) = self.range();
+        let expected = in_range(&self.model, &start, &end);
+        let cleared = self.store.clear_range(&start, &end).unwrap();
+        let bytes: u64 = expected.iter().map(Row::memory_bytes).sum();
+        assert_eq!((cleared.count(), cleared.row_bytes()), (expected.len() as u64, bytes));
+        if self.random.below(2) == 0 {
+            self.model.retain(|key, _| !(start <= *key && *key < end));
+            return;
+        }
+        let other = self.number();
+        let new = row(other, 5, self.step);
+        match self.store.set(new.clone()).unwrap() {
+            Some(old) => drop(self.store.set(old).unwrap()),
+            None => drop(self.store.clear(new.key()).unwrap()),
+        }
+        self.store.restore(&cleared);
+    }
+
+    fn read(&mut self) {
+        let (start, end) = self.range();
+        let expected = in_range(&self.model, &start, &end);
+        let store = &self.store;
+        assert_eq!(store.len(), self.model.len() as u64);
+        assert_eq!(store.count(&start, &end).unwrap(), expected.len() as u64);
+        assert_eq!(store.get(&start).unwrap(), self.model.get(&start).cloned());
+        let index = self.random.below(expected.len() as u64 + 2);
+        assert_eq!(
+            store.nth(&start, &end, index).unwrap(),
+            expected.get(index as usize).cloned()
+        );
+        let limit = 1 + self.random.below(300) as usize;
+        assert!(
+            scan(store, &start, &end, false, limit)
+                .iter()
+                .eq(expected.iter().take(limit))
+        );
+        assert!(
+            scan(store, &start, &end, true, limit)
+                .iter()
+                .eq(expected.iter().rev().take(limit))
+        );
+    }
+
+    fn flush(&mut self) {
+        let Some((flush, model)) = self.flush.take() else {
+            self.flush = Some((self.store.begin_flush(), self.model.clone()));
+            return;
+        };
+        let fails = self.random.below(3) == 0;
+        if fails {
+            let operation = [Operation::Write, Operation::Sync, Operation::Create, Operation::Read];
+            let nth = 1 + self.random.below(3);
+            self.disk
+                .fail(operation[self.random.below(4) as usize], nth, Fault::Error);
+        }
+        match flush.run(at(self.step)) {
+            Ok(flushed) => {
+                drop(self.store.end_flush(Some(flushed)));
+                self.durable = model;
+                self.store.verify().unwrap();
+            }
+            Err(_) => drop(self.store.end_flush(None)),
+        }
+        // What did not come up must not fail something else.
+        self.disk.clear_faults();
+        self.compare();
+    }
+
+    /// Loses power: what the newest flush holds is there, and nothing else.
+    fn restart(&mut self) {
+        self.flush = None;
+        let keeps_some = self.random.below(2) == 0;
+        match keeps_some {
+            true => self.disk.crash_keeping_some(self.step),
+            false => self.disk.crash(),
+        }
+        self.snapshots.clear();
+        self.store = open(&self.disk);
+        self.store.verify().unwrap();
+        let (found, durable) = (all(&self.store).unwrap(), self.durable.values());
+        if !found.iter().eq(durable) {
+            // A flush whose last sync failed may be in force all the same.
+            assert!(keeps_some || self.store.applied() != Position::default());
+        }
+        self.model = found.into_iter().map(|row| (row.key().to_vec(), row)).collect();
+        self.durable = self.model.clone();
+    }
+
+    fn compare(&self) {
+        assert!(all(&self.store).unwrap().iter().eq(self.model.values()));
+        for (snapshot, model) in &self.snapshots {
+            assert!(all(snapshot).unwrap().iter().eq(model.values()));
+            assert_eq!(snapshot.len(), model.len() as u64);
+        }
+    }
+}
+
+fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {
+    if start >= end {
+        return Vec::new();
+    }
+    model
+        .range(start.to_vec()..end.to_vec())
+        .map(|(_, row)| row.clone())
+        .collect()
+}
+
+fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<Row> {
+    let mut visited = Vec::new();
+    let visit = &mut |row: &Row| {
+        visited.push(row.clone());
+        match visited.len() == limit {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    rows.scan(start, end, reverse, visit).unwrap();
+    visited
+}
+
+/// `QUARTET_STORE_WALKS` walks many more.
+#[test]
+fn a_walk_agrees_with_a_sorted_map() {
+    let walks = std::env::var("QUARTET_STORE_WALKS").map_or(6, |walks| walks.parse().unwrap());
+    for seed in 0..walks {
+        Walk::run(seed, 250, [300, 3000, 20_000][seed as usize % 3]);
+    }
+}
+
+/// Whatever a disk refuses while a flush runs, what was there before is there after a loss of power, or what the flush made.
+#[test]
+fn every_operation_of_a_flush_may_fail() {
+    for operation in Operation::ALL {
+        for nth in 1.. {
+            let disk = FaultyDisk::new();
+            let mut store = filled(&disk, 2000, 20);
+            let before = all(&store).unwrap();
+            for number in (0..2000).step_by(7) {
+                store.set(row(number, 3000, 2)).unwrap();
+            }
+            store.clear_range(&numbered(500), &numbered(1500)).unwrap();
+            let after = all(&store).unwrap();
+            disk.fail(operation, nth, Fault::Error);
+            let flushed = flush(&mut store, 2);
+            let came_up = !disk.fault_pending();
+            disk.clear_faults();
+            assert_eq!(all(&store).unwrap(), after, "{operation:?} {nth}");
+            disk.crash_keeping_some(nth);
+            let store = open(&disk);
+            store.verify().unwrap();
+            let found = all(&store).unwrap();
+            let is_after = found == after && store.applied() == at(2);
+            let is_before = found == before && store.applied() == at(1);
+            assert!(is_after || (is_before && flushed.is_err()), "{operation:?} {nth}");
+            if !came_up {
+                break;
+            }
+        }
+    }
+}
+
+/// A disk that is full refuses a flush and loses nothing; with room again it succeeds, and takes no more than it needs.
+#[test]
+fn a_full_disk_refuses_a_flush() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 3000, 100);
+    let taken = disk.taken_bytes();
+    for number in 3000..9000 {
+        store.set(row(number, 100, 2)).unwrap();
+    }
+    let expected = all(&store).unwrap();
+    disk.set_capacity(Some(taken));
+    assert!(flush(&mut store, 2).is_err());
+    assert_eq!(all(&store).unwrap(), expected);
+    assert!(disk.taken_bytes() <= taken, "what a failed flush took is given back");
+    store.clear(&numbered(1)).unwrap();
+    disk.set_capacity(None);
+    flush(&mut store, 2).unwrap();
+    disk.crash();
+    assert_eq!(open(&disk).len(), 8999);
+}
+
+/// Of whatever is damaged, nothing is ever told: an answer is right or an error.
+#[test]
+fn a_flipped_byte_is_refused_or_harmless() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 600, 20);
+    store.set(row(5, 3000, 2)).unwrap();
+    flush(&mut store, 2).unwrap();
+    let expected = all(&store).unwrap();
+    let files: Vec<String> = disk.list().unwrap();
+    let (mut refused, mut harmless) = (0, 0);
+    for name in files.iter().filter(|name| name.starts_with("base")) {
+        let bytes = disk.content(name).len() as u64;
+        for offset in (0..bytes).step_by(29) {
+            let damaged = disk.fork();
+            damaged.flip(name, offset, 1 << (offset % 8));
+            let found = try_open(&damaged).ok().and_then(|store| all(&store).ok());
+            match found {
+                Some(found) => {
+                    assert_eq!(found, expected, "{name} at {offset}");
+                    harmless += 1;
+                }
+                None => refused += 1,
+            }
+        }
+    }
+    assert!(refused > harmless, "{refused} refused, {harmless} harmless");
+}
+
+/// A read that fails is an error, and the next may succeed; a write that cannot read what it replaces changes nothing.
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let disk = FaultyDisk::new();
+    drop(filled(&disk, 2000, 100));
+    let mut store = open(&disk);
+    let fail = || disk.fail(Operation::Read, 1, Fault::Error);
+    fail();
+    assert!(store.get(&numbered(7)).is_err());
+    fail();
+    assert!(store.set(row(900, 1, 2)).is_err());
+    fail();
+    assert!(store.clear(&numbered(1300)).is_err());
+    fail();
+    assert!(store.clear_range(&numbered(1500), &numbered(1900)).is_err());
+    assert_eq!(store.len(), 2000);
+    assert_eq!(store.get(&numbered(900)).unwrap(), Some(row(900, 100, 1)));
+}
+
+/// What takes O(log n) in memory looks at a few nodes here, however many rows there are and whatever lies over them.
+#[test]
+fn counting_looks_at_few_nodes() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 30_000, 10);
+    for number in 0..20_000 {
+        store.clear(&numbered(number)).unwrap();
+    }
+    store.clear_range(&numbered(25_000), &numbered(28_000)).unwrap();
+    for number in (20_000..30_000).step_by(3) {
+        store.set(row(number, 11, 2)).unwrap();
+    }
+    let (start, end) = (numbered(100), numbered(30_000));
+    let few = 12;
+    assert!(nodes(|| assert_eq!(store.count(&start, &end).unwrap(), 8_000)) <= few);
+    assert!(nodes(|| drop(store.nth(&start, &end, 4_000).unwrap())) <= few);
+    let first = nodes(|| assert_eq!(scan(&store, &start, &end, false, 1)[0].key(), numbered(20_000)));
+    assert!(first <= 3 * few, "{first} nodes behind 20,000 that were cleared");
+    let last = nodes(|| assert_eq!(scan(&store, b"key", &numbered(20_000), true, 1), []));
+    assert!(last <= 3 * few, "{last} nodes before 20,000 that were cleared");
+    assert_eq!(nodes(|| assert_eq!(store.len(), 8_000)), 0);
+}
+
+/// Opening reads the root and nothing of the tree.
+#[test]
+fn opening_does_not_depend_on_the_rows() {
+    let disk = FaultyDisk::new();
+    drop(filled(&disk, 20_000, 50));
+    disk.fail(Operation::Read, 2, Fault::Error);
+    let store = open(&disk);
+    assert_eq!(store.len(), 20_000);
+    assert!(disk.fault_pending(), "one read");
+}
+
+/// What is deleted is given back to the file system by the next flush, and the rest by one that has little else to do.
+#[test]
+fn deleted_space_is_given_back() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 30_000, 1000);
+    let full = store.disk_use();
+    // Nine of ten, all over the tree.
+    for number in (0..30_000).filter(|number| number % 10 != 0) {
+        store.clear(&numbered(number)).unwrap();
+    }
+    flush(&mut store, 2).unwrap();
+    let used = store.disk_use();
+    assert!(used.bytes < full.bytes / 3, "{used:?} after {full:?}");
+    flush(&mut store, 3).unwrap();
+    let used = store.disk_use();
+    assert!(used.bytes <= used.live_bytes + used.live_bytes / 4, "{used:?}");
+    assert!(!store.is_loose());
+    let on_disk = disk.taken_bytes() - (1 << 16);
+    assert!(on_disk < used.bytes + 64 * 1024, "{on_disk} taken for {used:?}");
+    store.verify().unwrap();
+    assert_eq!(store.len(), 3000);
+    store.clear_range(b"", b"z").unwrap();
+    flush(&mut store, 4).unwrap();
+    assert_eq!(store.disk_use(), DiskUse::default());
+    assert!(disk.taken_bytes() < 128 * 1024);
+}
+
+/// A random part of everything is overwritten again and again, large values among it.
+#[test]
+fn overwriting_does_not_grow_the_files() {
+    let disk = FaultyDisk::new();
+    let (mut store, mut random) = (filled(&disk, 20_000, 300), Random(1));
+    for round in 2..8 {
+        for _ in 0..4000 {
+            let value_bytes = if random.below(10) == 0 { 5000 } else { 300 };
+            store.set(row(random.below(20_000), value_bytes, round)).unwrap();
+        }
+        flush(&mut store, round).unwrap();
+        let used = store.disk_use();
+        assert!(
+            used.bytes <= 2 * used.live_bytes + SLACK_BYTES,
+            "round {round}: {used:?}"
+        );
+    }
+    store.verify().unwrap();
+}
+
+#[test]
+fn a_snapshot_keeps_its_files_and_no_longer() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 20_000, 100);
+    let (snapshot, expected) = (store.snapshot(), all(&store).unwrap());
+    store.clear_range(b"", b"z").unwrap();
+    flush(&mut store, 2).unwrap();
+    assert!(store.disk_use().pinned_bytes > 0);
+    assert_eq!(all(&snapshot).unwrap(), expected);
+    drop(snapshot);
+    assert_eq!(store.disk_use(), DiskUse::default());
+    assert!(disk.list().unwrap().iter().all(|name| Files::number(name).is_none()));
+}
+
+/// Snapshots that are held for ever do not keep the disk: the oldest end in an error.
+#[test]
+fn a_snapshot_that_keeps_too_much_expires() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 20_000, 100);
+    let (snapshot, expected) = (store.snapshot(), all(&store).unwrap());
+    store.clear_range(b"", b"z").unwrap();
+    flush(&mut store, 2).unwrap();
+    store.files.expire(3, 1 << 30);
+    assert_eq!(all(&snapshot).unwrap(), expected);
+    store.files.expire(3, 0);
+    assert!(all(&snapshot).is_err());
+    assert_eq!(store.disk_use().pinned_bytes, 0);
+}

@@ -1,0 +1,331 @@
+//! What a reader sees: an overlay and the tree on disk below it.
+//!
+//! Rows of both are merged in key order. Counting needs no merging: the number of rows seen below a key is the overlay's, and
+//! the tree's less what is hidden. The n-th row is found by one way down the tree with that sum as its measure.
+
+use std::ops::ControlFlow;
+
+use super::base::{Base, Cursor, Found};
+use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
+use crate::error::StoreError;
+use crate::interface::{Read, Snapshot};
+use crate::row::Row;
+
+#[derive(Clone)]
+pub struct SsdSnapshot {
+    pub(super) overlay: Overlay,
+    pub(super) base: Base,
+}
+
+type Visit<'v> = &'v mut dyn FnMut(&Row) -> ControlFlow<()>;
+
+/// The ends of a range; `None` is beyond every key.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    start: &'a [u8],
+    end: Option<&'a [u8]>,
+}
+
+/// So many hidden rows in a row are stepped over; then the next one that is seen is looked up.
+const STEPPED_OVER: u32 = 16;
+
+impl SsdSnapshot {
+    /// Rows of the tree that are seen below `key`.
+    fn seen_below(&self, key: &[u8], rank: u64) -> u64 {
+        rank - self.overlay.unseen_below(key, rank)
+    }
+
+    /// Rows seen below `key`; `rank` is the number of the tree's rows below it.
+    fn merged_below(&self, key: &[u8], rank: u64) -> u64 {
+        self.overlay.rows.rank(key) + self.seen_below(key, rank)
+    }
+
+    pub(super) fn rank(&self, key: &[u8]) -> Result<u64, StoreError> {
+        Ok(self.merged_below(key, self.base.rank(key)?.rows))
+    }
+
+    /// The row with `rank` rows before it.
+    fn row_at(&self, rank: u64) -> Result<Option<Row>, StoreError> {
+        if rank >= self.len() {
+            return Ok(None);
+        }
+        let found = self
+            .base
+            .last_before(|key, before| self.merged_below(key, before) <= rank)?;
+        let Some(found) = found else {
+            return Ok(self.overlay.rows.nth(rank).cloned());
+        };
+        let before = found.before();
+        let Some(index) = found.index else {
+            let seen = self.seen_below(found.leaf().key(0), before);
+            return Ok(self.overlay.rows.nth(rank - seen).cloned());
+        };
+        let entry = found.leaf().entry(index);
+        let is_seen = !self.overlay.hides(entry.key);
+        if is_seen && self.merged_below(entry.key, before) == rank {
+            return self.base.row(entry).map(Some);
+        }
+        let seen = self.seen_below(entry.key, before) + u64::from(is_seen);
+        Ok(self.overlay.rows.nth(rank - seen).cloned())
+    }
+
+    /// The last of the tree's rows that are seen with at most `seen` of them before it.
+    fn seen_row(&self, seen: u64) -> Result<Option<Found>, StoreError> {
+        self.base
+            .last_before(|key, before| self.seen_below(key, before) <= seen)
+    }
+
+    fn visit_forwards(&self, span: Span<'_>, visit: Visit<'_>) -> Result<(), StoreError> {
+        let own = &self.overlay.rows;
+        let mut own = match span.end {
+            Some(end) => own.range(span.start, end),
+            None => own.rows(),
+        }
+        .peekable();
+        let mut below = Below {
+            view: self,
+            cursor: self.base.cursor_at(span.start)?,
+        };
+        let mut next = below.next(span.end)?;
+        loop {
+            let takes_own = match (own.peek(), &next) {
+                (Some(own), Some(next)) => own.key() < next.key(),
+                (own, _) => own.is_some(),
+            };
+            let flow = if takes_own {
+                own.next().map(&mut *visit)
+            } else if let Some(row) = next.take() {
+                let flow = visit(&row);
+                if flow.is_continue() {
+                    next = below.next(span.end)?;
+                }
+                Some(flow)
+            } else {
+                None
+            };
+            if flow.is_none_or(|flow| flow.is_break()) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn visit_backwards(&self, start: &[u8], end: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        let mut own = self.overlay.rows.range(start, end).rev().peekable();
+        let mut below = Below {
+            view: self,
+            cursor: self.base.cursor_at(end)?,
+        };
+        let mut next = below.previous(start)?;
+        loop {
+            let takes_own = match (own.peek(), &next) {
+                (Some(own), Some(next)) => own.key() > next.key(),
+                (own, _) => own.is_some(),
+            };
+            let flow = if takes_own {
+                own.next().map(&mut *visit)
+            } else if let Some(row) = next.take() {
+                let flow = visit(&row);
+                if flow.is_continue() {
+                    next = below.previous(start)?;
+                }
+                Some(flow)
+            } else {
+                None
+            };
+            if flow.is_none_or(|flow| flow.is_break()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the tree's rows of the range take, those left out that masks hide.
+    pub(super) fn unmasked_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        let between = |start: &[u8], end: &[u8]| -> Result<u64, StoreError> {
+            Ok(self.base.rank(end)?.row_bytes - self.base.rank(start)?.row_bytes)
+        };
+        let mut bytes = between(start, end)?;
+        for mask in self.overlay.masks() {
+            let (masked_from, masked_to) = (start.max(&mask.start), end.min(&mask.end));
+            if masked_from < masked_to {
+                bytes -= between(masked_from, masked_to)?;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The tree's rows that are seen, one after the other.
+struct Below<'v> {
+    view: &'v SsdSnapshot,
+    cursor: Cursor<'v>,
+}
+
+impl Below<'_> {
+    fn next(&mut self, end: Option<&[u8]>) -> Result<Option<Row>, StoreError> {
+        let (view, mut stepped) = (self.view, 0);
+        loop {
+            let Some(entry) = self.cursor.after()? else {
+                return Ok(None);
+            };
+            if end.is_some_and(|end| entry.key >= end) {
+                return Ok(None);
+            }
+            if let Some(mask) = view.overlay.mask_of(entry.key) {
+                self.cursor.seek(&mask.end)?;
+                continue;
+            }
+            if !view.overlay.is_hidden(entry.key) {
+                let row = view.base.row(entry)?;
+                self.cursor.step();
+                return Ok(Some(row));
+            }
+            stepped += 1;
+            if stepped < STEPPED_OVER {
+                self.cursor.step();
+                continue;
+            }
+            stepped = 0;
+            let rank = view.base.rank(entry.key)?.rows;
+            let seen = view.seen_below(entry.key, rank);
+            if seen == view.base.rows() - view.overlay.unseen() {
+                return Ok(None);
+            }
+            let Some((found, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
+                return Ok(None);
+            };
+            self.cursor.seek(found.leaf().key(index))?;
+        }
+    }
+
+    fn previous(&mut self, start: &[u8]) -> Result<Option<Row>, StoreError> {
+        let (view, mut stepped) = (self.view, 0);
+        loop {
+            let Some(entry) = self.cursor.before()? else {
+                return Ok(None);
+            };
+            if entry.key < start {
+                return Ok(None);
+            }
+            if let Some(mask) = view.overlay.mask_of(entry.key) {
+                self.cursor.seek(&mask.start)?;
+                continue;
+            }
+            if !view.overlay.is_hidden(entry.key) {
+                let row = view.base.row(entry)?;
+                self.cursor.step_back();
+                return Ok(Some(row));
+            }
+            stepped += 1;
+            if stepped < STEPPED_OVER {
+                self.cursor.step_back();
+                continue;
+            }
+            stepped = 0;
+            let rank = view.base.rank(entry.key)?.rows;
+            let Some(seen) = view.seen_below(entry.key, rank).checked_sub(1) else {
+                return Ok(None);
+            };
+            let Some((found, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
+                return Ok(None);
+            };
+            let key = found.leaf().key(index);
+            self.cursor.seek(key)?;
+            // Behind the row that was found.
+            self.cursor.after()?;
+            self.cursor.step();
+        }
+    }
+}
+
+impl Read for SsdSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, StoreError> {
+        if let Some(row) = self.overlay.rows.get(key) {
+            return Ok(Some(row.clone()));
+        }
+        if self.overlay.hides(key) {
+            return Ok(None);
+        }
+        self.base.get(key)
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) -> Result<(), StoreError> {
+        if start >= end {
+            return Ok(());
+        }
+        let span = Span { start, end: Some(end) };
+        match reverse {
+            true => self.visit_backwards(start, end, visit),
+            false => self.visit_forwards(span, visit),
+        }
+    }
+
+    fn walk(&self, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.visit_forwards(Span { start: b"", end: None }, visit)
+    }
+
+    fn count(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        if start >= end {
+            return Ok(0);
+        }
+        Ok(self.rank(end)? - self.rank(start)?)
+    }
+
+    fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
+        if start >= end {
+            return Ok(None);
+        }
+        let Some(rank) = self.rank(start)?.checked_add(index) else {
+            return Ok(None);
+        };
+        Ok(self.row_at(rank)?.filter(|row| row.key() < end))
+    }
+
+    fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
+        if start >= end {
+            return Ok(0);
+        }
+        let own: u64 = self.overlay.rows.range(start, end).map(Row::memory_bytes).sum();
+        let hidden: u64 = self.overlay.hidden().range(start, end).map(hidden_bytes).sum();
+        Ok(own + self.unmasked_bytes(start, end)? - hidden)
+    }
+
+    fn len(&self) -> u64 {
+        self.overlay.rows.len() + self.base.rows() - self.overlay.unseen()
+    }
+}
+
+impl Snapshot for SsdSnapshot {
+    fn drain(self, visit: Visit<'_>) -> Result<(), StoreError> {
+        self.walk(visit)
+    }
+}
+
+impl Lower for Base {
+    fn rank_below(&self, key: &[u8]) -> Result<u64, StoreError> {
+        Ok(self.rank(key)?.rows)
+    }
+
+    fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError> {
+        let (mut cursor, mut keys) = (self.cursor_at(start)?, Vec::new());
+        while let Some(entry) = cursor.after()?.filter(|entry| entry.key < end) {
+            keys.push(hidden_row(entry.key, entry.row_bytes()));
+            cursor.step();
+        }
+        Ok(keys)
+    }
+}
+
+impl Lower for SsdSnapshot {
+    fn rank_below(&self, key: &[u8]) -> Result<u64, StoreError> {
+        self.rank(key)
+    }
+
+    fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError> {
+        let mut keys = Vec::new();
+        self.scan(start, end, false, &mut |row| {
+            keys.push(hidden_row(row.key(), row.memory_bytes()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(keys)
+    }
+}

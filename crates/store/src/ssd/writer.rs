@@ -1,0 +1,194 @@
+//! Writing the files of one flush: nodes and values one after the other.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quartet_env::File;
+
+use super::files::Files;
+use super::node::{Node, Place};
+use super::root::Use;
+use crate::error::StoreError;
+
+/// Room for the first file of a flush, so that a small one finds some on a full disk.
+pub(super) const RESERVE: &str = "base.next";
+/// A file that has become so large is not added to.
+const FILE_BYTES: u64 = 64 << 20;
+/// So much gathers before it is written.
+const BUFFER_BYTES: usize = 1 << 20;
+/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a few milliseconds only.
+const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
+
+pub(super) struct Writer {
+    files: Arc<Files>,
+    /// Of all files, those of this flush included.
+    pub uses: BTreeMap<u32, Use>,
+    current: Option<Current>,
+    /// The files of this flush.
+    begun: Vec<u32>,
+    /// Files of which nothing is needed any more; known at the end.
+    pub dropped: BTreeMap<u32, Use>,
+    pub written_bytes: u64,
+}
+
+struct Current {
+    number: u32,
+    file: Arc<dyn File>,
+    buffer: Vec<u8>,
+    /// Where the buffer will be written, and up to where what was written is synced.
+    offset: u64,
+    synced: u64,
+}
+
+impl Writer {
+    pub fn new(files: Arc<Files>, uses: BTreeMap<u32, Use>) -> Writer {
+        Writer {
+            files,
+            uses,
+            current: None,
+            begun: Vec::new(),
+            dropped: BTreeMap::new(),
+            written_bytes: 0,
+        }
+    }
+
+    /// Adds the bytes to the newest file. They can be read at once.
+    pub fn put(&mut self, content: &[u8]) -> Result<Place, StoreError> {
+        self.put_bytes(content)
+            .map_err(|source| StoreError::io("a file of the store", source))
+    }
+
+    fn put_bytes(&mut self, content: &[u8]) -> io::Result<Place> {
+        let is_full = self.current.as_ref().is_some_and(|current| current.end() >= FILE_BYTES);
+        if is_full {
+            self.close()?;
+        }
+        if self.current.is_none() {
+            self.begin()?;
+        }
+        let current = self.current.as_mut().expect("a file was begun");
+        let place = Place::of(current.number, current.end() as u32, content);
+        current.buffer.extend_from_slice(content);
+        if current.buffer.len() >= BUFFER_BYTES {
+            current.write()?;
+        }
+        let usage = self.uses.entry(place.file).or_default();
+        usage.bytes += content.len() as u64;
+        usage.live_bytes += content.len() as u64;
+        self.written_bytes += content.len() as u64;
+        Ok(place)
+    }
+
+    /// What lies at the place is not needed any more.
+    pub fn free(&mut self, place: &Place) {
+        if let Some(usage) = self.uses.get_mut(&place.file) {
+            usage.live_bytes = usage.live_bytes.saturating_sub(place.bytes.into());
+        }
+    }
+
+    /// A node of this flush or of an older one.
+    pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
+        if let Some(current) = &self.current
+            && current.number == place.file
+            && let Some(start) = u64::from(place.offset).checked_sub(current.offset)
+        {
+            let bytes = &current.buffer[start as usize..][..place.bytes as usize];
+            let node = Node::parse(bytes.to_vec()).expect("what was just written");
+            return Ok(Arc::new(node));
+        }
+        match self.files.cached(place) {
+            Some(node) => Ok(node),
+            None => self.files.read_node(place).map(Arc::new),
+        }
+    }
+
+    /// A value of an older flush.
+    pub fn value(&mut self, place: &Place) -> Result<Vec<u8>, StoreError> {
+        let is_unwritten = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.number == place.file);
+        if is_unwritten && let Some(current) = &mut self.current {
+            current
+                .write()
+                .map_err(|source| StoreError::io(Files::name(place.file), source))?;
+        }
+        self.files.read(place)
+    }
+
+    /// Ends the newest file: what is put from now on goes to another one.
+    pub fn end_file(&mut self) -> Result<(), StoreError> {
+        self.close()
+            .map_err(|source| StoreError::io("a file of the store", source))
+    }
+
+    /// Makes everything that was put durable.
+    pub fn finish(&mut self) -> Result<(), StoreError> {
+        let uses = std::mem::take(&mut self.uses).into_iter();
+        (self.uses, self.dropped) = uses.partition(|(_, usage)| usage.live_bytes > 0);
+        let finished = self.close().and_then(|()| self.files.disk.sync_directory());
+        finished.map_err(|source| StoreError::io("a file of the store", source))
+    }
+
+    /// Removes what was begun, because it will not be needed.
+    pub fn abandon(&mut self) {
+        self.current = None;
+        for number in std::mem::take(&mut self.begun) {
+            self.files.remove(number);
+        }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let number = self.files.next_number.fetch_add(1, Ordering::Relaxed);
+        let name = Files::name(number);
+        let disk = &self.files.disk;
+        let file: Arc<dyn File> = match self.begun.is_empty() && disk.exists(RESERVE)? {
+            true => {
+                disk.rename(RESERVE, &name)?;
+                disk.open(&name)?.into()
+            }
+            false => disk.create(&name)?.into(),
+        };
+        self.begun.push(number);
+        self.files.keep_open(number, file.clone());
+        self.current = Some(Current {
+            number,
+            file,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            offset: 0,
+            synced: 0,
+        });
+        Ok(())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let Some(mut current) = self.current.take() else {
+            return Ok(());
+        };
+        current.write()?;
+        // Gives back what was reserved and not needed.
+        current.file.set_len(current.offset)?;
+        current.file.sync_data()
+    }
+}
+
+impl Current {
+    fn end(&self) -> u64 {
+        self.offset + self.buffer.len() as u64
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        for piece in self.buffer.chunks(UNSYNCED_BYTES_MAX as usize) {
+            self.file.write_at(self.offset, piece)?;
+            self.offset += piece.len() as u64;
+            if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
+                self.file.sync_data()?;
+                self.synced = self.offset;
+            }
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+}
