@@ -62,7 +62,7 @@ fn judge(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
 }
 
 /// Says to standard error how far it has come, each second.
-fn progress() -> impl FnMut(OpenProgress) {
+pub fn progress() -> impl FnMut(OpenProgress) {
     let mut reported = Instant::now();
     move |progress| {
         if reported.elapsed() >= Duration::from_secs(1) {
@@ -78,7 +78,12 @@ fn progress() -> impl FnMut(OpenProgress) {
 }
 
 fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
+    if let Some(base) = report.base {
+        let (bytes, live_bytes) = (base.bytes, base.live_bytes);
+        writeln!(out, "base        {bytes} bytes in files, {live_bytes} of them in use")?;
+    }
     match &report.checkpoint {
+        None if report.base.is_some() => {}
         None => writeln!(out, "checkpoint  none")?,
         Some(found) => {
             let summary = &found.summary;

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod cluster_file;
 mod config_file;
+mod convert;
 mod credential_file;
 mod healthcheck;
 mod keyvalue_shell;
@@ -36,6 +37,8 @@ enum Command {
     /// Tells whether a data directory is sound and what it holds; changes nothing. Exits with 0: sound, 1: damaged,
     /// 2: cannot tell.
     Check(check::CheckArguments),
+    /// Brings a data directory from one engine to the other, while no server uses it.
+    Convert(convert::ConvertArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
     /// Exits with 0 if the server on this machine is ready.
@@ -50,6 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),
+        Command::Convert(arguments) => convert::convert(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,

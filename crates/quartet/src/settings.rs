@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use quartet_engine::Durability;
+use quartet_engine::{Durability, StoreKind};
 use quartet_server::{ConfigFile, Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, Targets, TlsFiles};
 use serde::Deserialize;
 
@@ -22,8 +22,8 @@ pub struct ServeArguments {
     /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default: quartet-data]
     #[arg(long, env = "QUARTET_DATA")]
     data: Option<PathBuf>,
-    /// Where rows are kept [default: memory]
-    #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory"])]
+    /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory holds; memory for a new one]
+    #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory", "ssd"])]
     engine: Option<String>,
     /// When a write is acknowledged: always (on disk), interval (synced every second), none [default: always]
     #[arg(long, env = "QUARTET_DURABILITY", value_parser = ["always", "interval", "none"])]
@@ -113,6 +113,13 @@ pub struct ServeArguments {
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
+    /// Bytes that the ssd engine keeps in memory of what it has read [default: 268435456]
+    #[arg(long, env = "QUARTET_CACHE_BYTES")]
+    cache_bytes: Option<u64>,
+    /// Bytes of changes that the ssd engine keeps in memory before it writes them to its files; up to four times as many
+    /// while it does [default: 67108864]
+    #[arg(long, env = "QUARTET_UNFLUSHED_BYTES")]
+    unflushed_bytes: Option<u64>,
     /// Bytes of memory that the server may take; beyond them it evicts or refuses to grow. 0: no limit
     /// [default: four fifths of the control group's limit or of the machine's memory]
     #[arg(long, env = "QUARTET_MEMORY_BYTES")]
@@ -172,6 +179,8 @@ impl ServeArguments {
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             migrate_targets: self.migrate_targets.or(file.migrate_targets),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
+            cache_bytes: self.cache_bytes.or(file.cache_bytes),
+            unflushed_bytes: self.unflushed_bytes.or(file.unflushed_bytes),
             memory_bytes: self.memory_bytes.or(file.memory_bytes),
             log_format: self.log_format.or(file.log_format),
             redis: file.redis,
@@ -180,6 +189,15 @@ impl ServeArguments {
 
     pub fn data(&self) -> Data {
         Data::named(self.data.as_deref().unwrap_or(Path::new(DEFAULT_DATA)))
+    }
+
+    /// The engine that was asked for.
+    fn engine(&self) -> Result<Option<StoreKind>> {
+        let named = self
+            .engine
+            .as_deref()
+            .map(|name| StoreKind::parse(name).with_context(|| format!("engine: '{name}' is none of memory, ssd")));
+        named.transpose()
     }
 
     pub fn is_dev(&self) -> bool {
@@ -197,7 +215,7 @@ impl ServeArguments {
 
     /// The validated settings of a server whose clients show `credentials`, and DynamoDB's one of `access_keys`.
     pub fn validated(&self, credentials: Credentials, access_keys: Vec<(String, String)>) -> Result<Settings> {
-        one_of("engine", &self.engine, &["memory"])?;
+        let engine = self.engine()?;
         one_of("log", &self.log, &["file"])?;
         one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
         one_of("dynamodb-regions", &self.dynamodb_regions, &["separate", "shared"])?;
@@ -230,6 +248,9 @@ impl ServeArguments {
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
+            engine,
+            cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
+            unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,

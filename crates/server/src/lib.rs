@@ -515,6 +515,9 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     };
     let usual = EngineOptions::default();
     let mut options = EngineOptions {
+        store: settings.engine,
+        cache_bytes: settings.cache_bytes,
+        unflushed_log_bytes: settings.unflushed_bytes,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
         ..usual
     };

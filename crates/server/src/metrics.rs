@@ -19,7 +19,7 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 24] = [
+    let rows: [(&str, &str, &str, f64); 27] = [
         (
             "quartet_transactions_total",
             "counter",
@@ -73,6 +73,24 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
             "gauge",
             "1 while the disk has no room for writes that make the data larger, and they are refused.",
             f64::from(u8::from(layer.engine.is_disk_full())),
+        ),
+        (
+            "quartet_store_bytes",
+            "gauge",
+            "What the ssd engine's files took at its last flush.",
+            read(&engine.store_bytes),
+        ),
+        (
+            "quartet_store_live_bytes",
+            "gauge",
+            "What of that holds present data.",
+            read(&engine.store_live_bytes),
+        ),
+        (
+            "quartet_store_pinned_bytes",
+            "gauge",
+            "What its files took beside that for open snapshots alone.",
+            read(&engine.store_pinned_bytes),
         ),
         (
             "quartet_durable_version",

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use quartet_engine::Durability;
+use quartet_engine::{Durability, StoreKind};
 use quartet_layer_fauna::Operations;
 use quartet_layer_redis::config::Config;
 use quartet_layer_redis::migration::Targets;
@@ -78,6 +78,12 @@ pub struct Settings {
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,
     pub log_segment_bytes: u64,
+    /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
+    pub engine: Option<StoreKind>,
+    /// What the ssd engine keeps in memory of what it has read.
+    pub cache_bytes: u64,
+    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to its files.
+    pub unflushed_bytes: u64,
     /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
     pub memory_bytes: Option<u64>,
     /// Gives the system back what the allocator keeps for later.
@@ -275,6 +281,9 @@ mod tests {
             output_stall_timeout: Duration::ZERO,
             authentication_timeout: Duration::ZERO,
             log_segment_bytes: 1,
+            engine: None,
+            cache_bytes: 1,
+            unflushed_bytes: 1,
             memory_bytes: Some(0),
             purge: || {},
             migration_targets: Targets::Any,
