@@ -44,6 +44,8 @@ ALONE = 5  # every fifth cycle has one writer: a connection that is alone syncs 
 SAMPLE = 200
 SEGMENT_BYTES = 8 << 10
 DISK_MEGABYTES = 192
+# What a checkpoint makes: of the memory engine one file, of the ssd engine the next ones.
+STORE_FILES = "base-" if os.environ.get("QUARTET_ENGINE") == "ssd" else "checkpoint-"
 # A server that never syncs must be caught within so many cuts.
 PROOF_CYCLES = 5
 
@@ -292,7 +294,7 @@ def check_older(port: int, survivors: dict[str, str], names: list[str]) -> list[
 
 def one_cycle(server: Server, end, cycle: int, chance: random.Random, base: dict[str, int], survivors: dict[str, str], renewed: Renewed) -> tuple[int, list[str]]:
     """`end` is how the server comes to its end."""
-    files = [newest(server.data, "log-"), newest(server.data, "checkpoint-")]
+    files = [newest(server.data, "log-"), newest(server.data, STORE_FILES)]
     ledgers = [Ledger(number, cycle) for number in range(1 if cycle % ALONE == 0 else WRITERS)]
     writers = [Writer(server.port, ledger, chance.randrange(1 << 30)) for ledger in ledgers]
     saver = Saver(server.port)
@@ -306,7 +308,7 @@ def one_cycle(server: Server, end, cycle: int, chance: random.Random, base: dict
         thread.join(30)
     if not os.path.isdir(server.data):
         return 0, ["lost: the data directory"]
-    renewed.count(files, [newest(server.data, "log-"), newest(server.data, "checkpoint-")])
+    renewed.count(files, [newest(server.data, "log-"), newest(server.data, STORE_FILES)])
     server.start()
     if chance.random() < 0.1:  # Crash right after a recovery: recovering twice equals recovering once.
         end()
