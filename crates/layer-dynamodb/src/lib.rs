@@ -29,6 +29,7 @@ mod maintenance;
 mod number;
 mod operations;
 mod partiql;
+mod policies;
 mod read;
 pub mod region;
 mod search;

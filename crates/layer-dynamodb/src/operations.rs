@@ -3,7 +3,8 @@
 use crate::json::Json;
 use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
 use crate::{
-    DynamoDb, Failure, Outcome, batch, elsewhere, items, partiql, read, search, settings, streams, tables, transact,
+    DynamoDb, Failure, Outcome, batch, elsewhere, items, partiql, policies, read, search, settings, streams, tables,
+    transact,
 };
 
 pub struct Operation {
@@ -100,9 +101,9 @@ const DATABASE: &[Operation] = &[
     operation("TagResource", TAG, settings::tag),
     operation("UntagResource", UNTAG, settings::untag),
     operation("ListTagsOfResource", RESOURCE, settings::list_tags),
-    operation("PutResourcePolicy", PUT_POLICY, settings::put_policy),
-    operation("GetResourcePolicy", RESOURCE, settings::policy),
-    operation("DeleteResourcePolicy", DELETE_POLICY, settings::delete_policy),
+    operation("PutResourcePolicy", PUT_POLICY, policies::put),
+    operation("GetResourcePolicy", RESOURCE, policies::show),
+    operation("DeleteResourcePolicy", DELETE_POLICY, policies::delete),
     operation("DescribeLimits", NOTHING, settings::limits),
     operation("DescribeEndpoints", NOTHING, settings::endpoints),
     operation("DescribeContinuousBackups", TABLE, settings::continuous_backups),

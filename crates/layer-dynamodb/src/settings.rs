@@ -1,11 +1,11 @@
-//! What is set beside a table: time to live, tags, policies, backups on paper; and what the account is told.
+//! What is set beside a table: time to live, tags, backups on paper; and what the account is told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quartet_engine::Transaction;
 
-use crate::catalog::{no_described_table, table_name};
+use crate::catalog::table_name;
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::table::{Recovery, Table};
@@ -17,8 +17,6 @@ const TAG_KEY_CHARACTERS_MAX: usize = 128;
 const TAG_VALUE_CHARACTERS_MAX: usize = 256;
 const TAGS_PAGE: usize = 50;
 const POLICY_BYTES_MAX: usize = 20_480;
-/// Stands for a revision where there must be no policy.
-const NO_POLICY: &str = "NO_POLICY";
 /// For how long the service keeps earlier states, unless it is told to for less.
 const RECOVERY_DAYS: i64 = 35;
 const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
@@ -125,7 +123,7 @@ pub fn check_tags(tags: &[(String, String)]) -> Result<(), Failure> {
 }
 
 /// The table that an operation on tags or policies names by ARN.
-fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Result<Table, Failure> {
+pub fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Result<Table, Failure> {
     if !arn.starts_with("arn:") {
         return Err(Failure::validation(format!(
             "Invalid TableArn: ARNs must start with 'arn:': {arn}"
@@ -230,7 +228,7 @@ pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-/// A policy is a JSON object with statements. It is kept, and allows or denies nothing here.
+/// A policy is a JSON object with statements.
 pub fn check_policy(policy: &str) -> Result<(), Failure> {
     let refused = |what: &str| Err(Failure::invalid(what));
     if policy.len() > POLICY_BYTES_MAX {
@@ -243,109 +241,6 @@ pub fn check_policy(policy: &str) -> Result<(), Failure> {
         },
         _ => refused("Invalid policy document: This policy contains invalid Json"),
     }
-}
-
-pub fn put_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let policy = request.get("Policy").and_then(Json::text).unwrap_or_default();
-    change_policy(
-        layer,
-        request,
-        check_policy(policy),
-        |present, now_micros| match present {
-            // The same policy put again is no new revision.
-            Some((kept, revision)) if kept == policy => Some((kept, revision)),
-            _ => Some((policy.to_owned(), now_micros.to_string())),
-        },
-    )
-}
-
-pub fn delete_policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    change_policy(layer, request, Ok(()), |_, _| None)
-}
-
-/// A policy and its revision.
-type Policy = (String, String);
-
-/// Answers with the revision that is there afterwards or, if none is, with the one that was there before.
-fn change_policy(
-    layer: &DynamoDb,
-    request: &Json<'_>,
-    checked: Result<(), Failure>,
-    change: impl FnOnce(Option<Policy>, u64) -> Option<Policy>,
-) -> Outcome {
-    layer.respond(
-        checked,
-        |transaction, ()| {
-            let mut table = table_of_policy(layer, transaction, request)?;
-            check_revision(&table, request)?;
-            let before = table.resource_policy.clone();
-            table.resource_policy = change(before.clone(), transaction.now_micros());
-            if table.resource_policy != before {
-                layer.store_table(transaction, &table);
-            }
-            Ok(table.resource_policy.or(before))
-        },
-        |(), shown| {
-            Writer::object(|writer| {
-                if let Some((_, revision)) = &shown {
-                    writer.member("RevisionId", revision);
-                }
-            })
-        },
-    )
-}
-
-fn check_revision(table: &Table, request: &Json<'_>) -> Result<(), Failure> {
-    let Some(expected) = request.get("ExpectedRevisionId").and_then(Json::text) else {
-        return Ok(());
-    };
-    let name = &table.name;
-    let reason = match &table.resource_policy {
-        None if expected == NO_POLICY => return Ok(()),
-        Some((_, revision)) if expected == revision => return Ok(()),
-        None => format!(
-            "Requested update for policy with revision id {expected}, but no policy is associated to target table {name}."
-        ),
-        Some((_, revision)) if expected == NO_POLICY => format!(
-            "Requested policy update expecting none to be present for table {name}, but a policy exists with revision id {revision}."
-        ),
-        Some((_, revision)) => format!(
-            "Requested update for policy with revision id {expected}, but the policy associated to target table {name} has \
-             revision id {revision}."
-        ),
-    };
-    Err(no_policy(&reason))
-}
-
-fn no_policy(what: &str) -> Failure {
-    let text = format!("Resource-based policy not found for the provided ResourceArn: {what}");
-    Failure::new(Exception::PolicyNotFound, text)
-}
-
-/// The table whose policy is meant.
-fn table_of_policy(layer: &DynamoDb, transaction: &mut Transaction<'_>, request: &Json<'_>) -> Result<Table, Failure> {
-    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
-    table_by_arn(layer, transaction, arn).map_err(|failure| match failure.exception {
-        Exception::ResourceNotFound => no_described_table(table_name(arn)),
-        _ => failure,
-    })
-}
-
-pub fn policy(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
-    layer.respond(
-        Ok(()),
-        |transaction, ()| {
-            let table = table_of_policy(layer, transaction, request)?;
-            table.resource_policy.ok_or_else(|| no_policy(arn))
-        },
-        |(), (policy, revision)| {
-            Writer::object(|writer| {
-                writer.member("Policy", &policy);
-                writer.member("RevisionId", &revision);
-            })
-        },
-    )
 }
 
 pub fn limits(_: &DynamoDb, _: &Json<'_>) -> Outcome {

@@ -17,7 +17,7 @@ use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::{self, KeyPart, Position};
 use crate::stored;
-use crate::table::{StreamSettings, StreamView, Table};
+use crate::table::{Policy, StreamSettings, StreamView, Table};
 use crate::tables::{write_key_schema, write_seconds};
 use crate::value::{Item, item_size};
 use crate::write::Author;
@@ -49,6 +49,8 @@ pub struct Stream {
     pub range: Option<KeyPart>,
     #[serde(default = "shards_of_old")]
     pub shards: u8,
+    #[serde(default)]
+    pub resource_policy: Option<Policy>,
 }
 
 /// Streams were kept without this number while all of them had as many.
@@ -92,6 +94,7 @@ pub fn start(transaction: &mut Transaction<'_>, table: &Table, view: StreamView)
         hash: table.hash.clone(),
         range: table.range.clone(),
         shards: shards_for(table),
+        resource_policy: None,
     };
     store(transaction, &stream);
     StreamSettings {
@@ -112,7 +115,7 @@ pub fn end(transaction: &mut Transaction<'_>, id: u32) {
     }
 }
 
-fn store(transaction: &mut Transaction<'_>, stream: &Stream) {
+pub fn store(transaction: &mut Transaction<'_>, stream: &Stream) {
     let json = serde_json::to_vec(stream).expect("a stream is JSON");
     transaction.set(&key::stream(stream.id), &json);
 }
@@ -313,7 +316,7 @@ impl DynamoDb {
         format!("{}/stream/{}", self.table_arn(&stream.table), stream.label)
     }
 
-    fn stream_by_arn(&self, transaction: &mut Transaction<'_>, arn: &str) -> Result<Stream, Failure> {
+    pub(crate) fn stream_by_arn(&self, transaction: &mut Transaction<'_>, arn: &str) -> Result<Stream, Failure> {
         let well_formed = arn.starts_with("arn:") && arn.contains(":table/") && arn.contains("/stream/");
         if !well_formed {
             return Err(Failure::validation(format!(

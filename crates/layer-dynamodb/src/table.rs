@@ -40,11 +40,13 @@ pub struct Table {
     pub sse_description: Option<String>,
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
-    /// The policy and its revision.
-    pub resource_policy: Option<(String, String)>,
+    pub resource_policy: Option<Policy>,
     #[serde(default)]
     pub recovery: Option<Recovery>,
 }
+
+/// A resource policy and its revision.
+pub type Policy = (String, String);
 
 /// Point-in-time recovery, as it was asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]

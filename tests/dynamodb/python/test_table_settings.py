@@ -86,6 +86,21 @@ def test_revisions_of_policies_are_obeyed(dynamodb, make_table):
     assert refused(delete, ExpectedRevisionId=second)[0] == "PolicyNotFoundException"
 
 
+def test_streams_have_policies_of_their_own(dynamodb, make_table):
+    """They were refused as no ARN of a table."""
+    table = make_table(StreamSpecification={"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})
+    arn = table.latest_stream_arn
+    assert refused(dynamodb.get_resource_policy, ResourceArn=arn) == ("PolicyNotFoundException", NO_POLICY + arn)
+    of_table = dynamodb.put_resource_policy(ResourceArn=table.table_arn, Policy=policy("dynamodb:GetItem"))["RevisionId"]
+    revision = dynamodb.put_resource_policy(ResourceArn=arn, Policy=policy("dynamodb:GetRecords"), ExpectedRevisionId="NO_POLICY")["RevisionId"]
+    shown = dynamodb.get_resource_policy(ResourceArn=arn)
+    assert shown["RevisionId"] == revision and json.loads(shown["Policy"]) == json.loads(policy("dynamodb:GetRecords"))
+    assert refused(dynamodb.delete_resource_policy, ResourceArn=arn, ExpectedRevisionId="1")[0] == "PolicyNotFoundException"
+    assert dynamodb.delete_resource_policy(ResourceArn=arn)["RevisionId"] == revision
+    assert dynamodb.get_resource_policy(ResourceArn=table.table_arn)["RevisionId"] == of_table
+    assert refused(dynamodb.get_resource_policy, ResourceArn=arn + "9")[0] == "ResourceNotFoundException"
+
+
 def test_what_is_no_policy_is_refused(dynamodb, make_table):
     arn = make_table().table_arn
     for text, reason in [

@@ -5,11 +5,12 @@ Ten thousand heads of a byte now and then used to lock everybody out, and thirty
 """
 
 import http.client
+import multiprocessing
 import os
 import resource
 import socket
-import threading
 import time
+from pathlib import Path
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -41,39 +42,52 @@ def seconds_of_requests(port):
 
 
 def test_slow_heads_keep_nobody_out():
-    """They have twice as many connections as the server has places."""
+    """They have twice as many connections as the server has places, and send a byte a second each, from a process of their own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = Server(options=["--connections-max", str(SLOW_HEADS // 2)]).start()
-    slow, over = [], threading.Event()
+    processes = multiprocessing.get_context("fork")
+    began = processes.Event()
+    dripping = processes.Process(target=drip, args=(server.http_port, began), daemon=True)
+    try:
+        dripping.start()
+        assert began.wait(60)
+        ticks = server_ticks(server)
+        started = time.monotonic()
+        seconds = seconds_of_requests(server.http_port)
+        share = (server_ticks(server) - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - started)
+        print(f"{SLOW_HEADS} slow heads: p50 {seconds[50] * 1000:.1f} ms, p99 {seconds[98] * 1000:.1f} ms, {share:.0%} of a processor")
+        assert seconds[HONEST_REQUESTS * 99 // 100 - 1] < P99_SECONDS, seconds[-10:]
+    finally:
+        dripping.kill()
+        dripping.join()
+        server.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    def drip():
-        while not over.is_set():
-            for connection in list(slow):
-                try:
-                    connection.sendall(b"x")
-                except OSError:
-                    # It was given up, as it should be: another takes its turn.
-                    slow.remove(connection)
-                    connection.close()
-                    slow.append(begin())
-            # A byte now and then is enough; more would only take the processor from everybody.
-            over.wait(0.05)
 
+def server_ticks(server):
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def drip(port, began):
     def begin():
-        connection = socket.create_connection(("127.0.0.1", server.http_port), 20)
+        connection = socket.create_connection(("127.0.0.1", port), 60)
         connection.sendall(b"POST /set/k HTTP/1.1\r\nx: ")
         return connection
 
-    try:
-        slow.extend(begin() for _ in range(SLOW_HEADS))
-        threading.Thread(target=drip, daemon=True).start()
-        seconds = seconds_of_requests(server.http_port)
-        assert seconds[HONEST_REQUESTS * 99 // 100 - 1] < P99_SECONDS, seconds[-10:]
-    finally:
-        over.set()
-        server.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    slow = [begin() for _ in range(SLOW_HEADS)]
+    began.set()
+    while True:
+        for group in range(100):
+            for place in range(group, SLOW_HEADS, 100):
+                try:
+                    slow[place].sendall(b"x")
+                except OSError:
+                    # It was given up, as it should be: another takes its turn.
+                    slow[place].close()
+                    slow[place] = begin()
+            time.sleep(0.01)
 
 
 def signed_head(port, key, length):
