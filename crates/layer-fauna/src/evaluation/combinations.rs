@@ -1,0 +1,281 @@
+//! Sets made of sets: union, intersection, difference, distinct and join.
+//!
+//! They compare what elements show: their values, or their documents if they have no values. Elements of equal values are a
+//! group, and a group stands together in the order of keys. Of a group
+//!
+//! - a union has as many elements as the part that has most of them,
+//! - an intersection as many as the part that has fewest,
+//! - a difference those of its first part, unless another part has the group,
+//! - a distinct set and a join one: that of the least document.
+//!
+//! What a set has of a group depends on the whole of it, never on where a page begins: a group that a range cuts is read whole
+//! and cut then. So the pages of a set, in either direction and of any size, are the set.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::evaluation::Evaluation;
+use crate::evaluation::permitted::Readable;
+use crate::evaluation::permitted::part;
+use crate::evaluation::sets::{CHUNK_MAX, Element};
+use crate::language::error::wrong_type;
+use crate::language::error::{Code, Errors, Result};
+use crate::language::signature::Kind;
+use crate::language::value::as_set;
+use crate::language::value::{Set, Value};
+use crate::storage::ranges::Range;
+
+/// Elements of the source of a join.
+const JOIN_SOURCE_MAX: usize = 100_000;
+
+impl Evaluation<'_> {
+    pub fn union(&mut self, parts: &[Value], range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
+        let (whole, count) = (range.widened(), limit.saturating_add(1));
+        let mut largest: BTreeMap<Vec<u8>, Vec<Element>> = BTreeMap::new();
+        for value in parts {
+            let groups = part(value).and_then(|part| self.groups(&part, &whole, backwards, count));
+            for group in groups? {
+                let known = largest.entry(group[0].group().to_vec()).or_default();
+                if known.len() < group.len() {
+                    *known = group;
+                }
+            }
+            truncate(&mut largest, backwards, count);
+        }
+        let elements = largest.into_values().flatten().collect();
+        Ok(shown(elements, range, backwards, limit))
+    }
+
+    pub fn intersection(
+        &mut self,
+        parts: &[Value],
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
+        let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
+        let Some((first, others)) = parts.split_first() else {
+            return Ok(Vec::new());
+        };
+        if self.shape(first)?.reversals.is_empty() {
+            return self.chosen(first, range, backwards, limit, &mut |evaluation, element| {
+                evaluation.is_in_all(others, element)
+            });
+        }
+        let (mut found, mut rest) = (Vec::new(), range.widened());
+        loop {
+            let groups = self.groups(first, &rest, backwards, limit)?;
+            let Some(last) = groups.last().map(|group| group[0].group().to_vec()) else {
+                return Ok(found);
+            };
+            for mut group in groups {
+                let common = self.least_count(others, &group)?;
+                group.truncate(common);
+                found.extend(shown(group, range, backwards, limit - found.len()));
+                if found.len() == limit {
+                    return Ok(found);
+                }
+            }
+            rest = rest.after_group(&last, backwards);
+        }
+    }
+
+    fn is_in_all(&mut self, sets: &[Arc<Set>], element: &Element) -> Result<bool> {
+        for set in sets {
+            if self.of_group(set, element, 1)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many elements of a group each of the sets has at least, up to as many as there are here.
+    fn least_count(&mut self, sets: &[Arc<Set>], group: &[Element]) -> Result<usize> {
+        let mut least = group.len();
+        for set in sets {
+            if least > 0 {
+                least = self.of_group(set, &group[0], least)?.len();
+            }
+        }
+        Ok(least)
+    }
+
+    pub fn difference(
+        &mut self,
+        parts: &[Value],
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
+        let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
+        let Some((first, others)) = parts.split_first() else {
+            return Ok(Vec::new());
+        };
+        let mut known: Option<(Vec<u8>, bool)> = None;
+        self.chosen(first, range, backwards, limit, &mut |evaluation, element| {
+            if let Some((group, stays)) = &known
+                && group == element.group()
+            {
+                return Ok(*stays);
+            }
+            let stays = evaluation.is_in_none(others, element)?;
+            known = Some((element.group().to_vec(), stays));
+            Ok(stays)
+        })
+    }
+
+    fn is_in_none(&mut self, sets: &[Arc<Set>], element: &Element) -> Result<bool> {
+        for set in sets {
+            if !self.of_group(set, element, 1)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a set has of the group of an element.
+    fn of_group(&mut self, set: &Set, element: &Element, limit: usize) -> Result<Vec<Element>> {
+        self.unchecked(set, &Range::prefix(element.group()), false, limit)
+    }
+
+    /// The element of the least document of each group in any of the parts.
+    pub fn distinct(
+        &mut self,
+        parts: &[Readable],
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
+        let (whole, count) = (range.widened(), limit.saturating_add(1));
+        let mut least: BTreeMap<Vec<u8>, Element> = BTreeMap::new();
+        for part in parts {
+            for element in self.least_of_groups(part, &whole, backwards, count)? {
+                match least.get_mut(element.group()) {
+                    Some(known) if known.key <= element.key => {}
+                    Some(known) => *known = element,
+                    None => drop(least.insert(element.group().to_vec(), element)),
+                }
+            }
+            truncate(&mut least, backwards, count);
+        }
+        Ok(shown(least.into_values().collect(), range, backwards, limit))
+    }
+
+    /// The first groups of a set in reading direction, at most `count`, each with its elements in the order of their keys. The
+    /// range must not cut a group.
+    fn groups(&mut self, set: &Set, range: &Range, backwards: bool, count: usize) -> Result<Vec<Vec<Element>>> {
+        let mut groups: Vec<Vec<Element>> = Vec::new();
+        let (mut rest, mut wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
+        loop {
+            let chunk = self.unchecked(set, &rest, backwards, wanted)?;
+            self.step(chunk.len())?;
+            self.make(chunk.iter().map(|element| element.key.len()).sum())?;
+            let last = chunk.last().filter(|_| chunk.len() == wanted);
+            let last = last.map(|last| last.key.clone());
+            for element in chunk {
+                match groups.last_mut() {
+                    Some(group) if group[0].group() == element.group() => group.push(element),
+                    _ => groups.push(vec![element]),
+                }
+            }
+            match last {
+                // The last one may go on.
+                Some(last) if groups.len() <= count => rest = rest.after(&last, backwards),
+                _ => break,
+            }
+            wanted = (wanted * 2).min(CHUNK_MAX);
+        }
+        groups.truncate(count);
+        if backwards {
+            groups.iter_mut().for_each(|group| group.reverse());
+        }
+        Ok(groups)
+    }
+
+    /// The element of the least document of each of the first groups, at most `count`. The range must not cut a group.
+    fn least_of_groups(&mut self, of: &Readable, range: &Range, backwards: bool, count: usize) -> Result<Vec<Element>> {
+        let mut least: Vec<Element> = Vec::new();
+        let (mut rest, wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
+        loop {
+            let chunk = self.elements(of, &rest, backwards, wanted)?;
+            self.step(chunk.len())?;
+            let is_all = chunk.len() < wanted;
+            for element in chunk {
+                match least.last_mut() {
+                    Some(known) if known.group() == element.group() && backwards => *known = element,
+                    Some(known) if known.group() == element.group() => {}
+                    _ => least.push(element),
+                }
+            }
+            let Some(last) = least.last_mut().filter(|_| !is_all) else {
+                break;
+            };
+            let group = last.group().to_vec();
+            if backwards {
+                let first = self.elements(of, &Range::prefix(&group), false, 1)?.pop();
+                *last = first.unwrap_or_else(|| last.clone());
+            }
+            if least.len() >= count {
+                break;
+            }
+            rest = rest.after_group(&group, backwards);
+        }
+        least.truncate(count);
+        Ok(least)
+    }
+
+    /// The sets that a join unites: one for each element of its source, as far as they may be read.
+    pub fn joined(&mut self, source: &Arc<Set>, with: &Value) -> Result<Vec<Readable>> {
+        let mut parts = Vec::new();
+        let source = Readable::wholly(source.clone());
+        self.each_element(&source, &mut |evaluation, element| {
+            let target = evaluation.joined_with(with, element.value())?;
+            parts.extend(evaluation.permitted(&target)?);
+            match parts.len() < JOIN_SOURCE_MAX {
+                true => Ok(ControlFlow::Continue(())),
+                false => Err(Errors::new(Code::BadRequest, "Join source exceeds the size limit.")),
+            }
+        })?;
+        Ok(parts)
+    }
+
+    /// The set to which an element of a join's source leads.
+    pub fn joined_with(&mut self, with: &Value, element: Value) -> Result<Arc<Set>> {
+        match with {
+            Value::Query(closure) => {
+                let target = self.apply(closure, element).and_then(|target| match as_set(&target) {
+                    Some(set) => Ok(set),
+                    None => Err(Kind::Set.wrong(&target)),
+                });
+                target.map_err(|errors| errors.placed_at(&closure.lambda.place))
+            }
+            Value::Ref(index) => Ok(Arc::new(Set::Match {
+                index: index.clone(),
+                terms: Some(element),
+            })),
+            other => Err(wrong_type("Lambda", other)),
+        }
+    }
+}
+
+/// Keeps the first groups in reading direction.
+fn truncate<T>(groups: &mut BTreeMap<Vec<u8>, T>, backwards: bool, count: usize) {
+    while groups.len() > count {
+        match backwards {
+            true => groups.pop_first(),
+            false => groups.pop_last(),
+        };
+    }
+}
+
+/// Of elements in the order of their keys those in the range, in reading direction.
+fn shown(elements: Vec<Element>, range: &Range, backwards: bool, limit: usize) -> Vec<Element> {
+    let inside = elements.into_iter().filter(|element| range.contains(&element.key));
+    let mut inside: Vec<Element> = inside.collect();
+    if backwards {
+        inside.reverse();
+    }
+    inside.truncate(limit);
+    inside
+}

@@ -1,0 +1,96 @@
+//! Histories of sets that are made of other sets: when elements came into the whole, and when they left it.
+//!
+//! Each part tells when an element came into it and left it. Walked in the order of time, that tells which parts have the
+//! element, and so when the whole gets or loses it. An element whose first event is that it leaves was there before.
+//! Of a join what happens in its targets is told, while the source has the element that leads there; that the source gets or
+//! loses one is no event of its own (as in the original, which tells no history of filters and ranges either).
+
+use std::collections::HashMap;
+
+use crate::evaluation::Evaluation;
+use crate::evaluation::pages::Event;
+use crate::language::error::Result;
+use crate::language::value::{Timestamp, Value};
+
+impl Evaluation<'_> {
+    /// The history of a set that has an element if `has` says so of which parts have it.
+    pub fn combined_events(&mut self, parts: &[Value], has: fn(&[bool]) -> bool) -> Result<Vec<Event>> {
+        let mut by_element: HashMap<Vec<u8>, Vec<(usize, Event)>> = HashMap::new();
+        for (part, set) in parts.iter().enumerate() {
+            for event in self.events(set)? {
+                by_element.entry(event.element()).or_default().push((part, event));
+            }
+        }
+        let told = by_element
+            .into_values()
+            .flat_map(|events| changes(events, parts.len(), has));
+        Ok(told.collect())
+    }
+
+    /// What any of the parts tells; the same of the same time is told once.
+    pub fn united_events(&mut self, parts: &[Value]) -> Result<Vec<Event>> {
+        let mut told: Vec<Event> = Vec::new();
+        for part in parts {
+            told.extend(self.events(part)?);
+        }
+        let identity = |event: &Event| (event.key().clone(), event.action(), event.element());
+        told.sort_by_cached_key(identity);
+        told.dedup_by_key(|event| identity(event));
+        Ok(told)
+    }
+
+    pub fn joined_events(&mut self, source: &Value, with: &Value) -> Result<Vec<Event>> {
+        let mut by_element: HashMap<Vec<u8>, Vec<Event>> = HashMap::new();
+        for event in self.events(source)? {
+            by_element.entry(event.element()).or_default().push(event);
+        }
+        let mut told = Vec::new();
+        for source_events in by_element.values() {
+            self.step(1)?;
+            let Some(first) = source_events.first() else { continue };
+            let target = self.joined_with(with, first.element_value())?;
+            let Some(target) = self.permitted(&target)? else {
+                continue;
+            };
+            let events = self.events(&Value::Set(target.set))?;
+            told.extend(events.into_iter().filter(|event| was_there(source_events, event.ts())));
+        }
+        told.sort_by(|one: &Event, other| one.key().cmp(other.key()));
+        told.dedup_by(|one, other| one.key() == other.key());
+        Ok(told)
+    }
+}
+
+/// Of the events of one element in several parts those that change whether the whole has it.
+fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bool) -> Vec<Event> {
+    let first = |part| events.iter().find(|(of, _)| *of == part);
+    let mut members: Vec<bool> = (0..parts)
+        .map(|part| first(part).is_some_and(|(_, event)| event.is_removal()))
+        .collect();
+    events.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
+    let mut told = Vec::new();
+    for together in events.chunk_by(|(_, one), (_, other)| one.ts() == other.ts()) {
+        let before = has(&members);
+        for (part, event) in together {
+            members[*part] = !event.is_removal();
+        }
+        let after = has(&members);
+        let shown = together.iter().find(|(_, event)| event.is_removal() != after);
+        match shown {
+            Some((_, event)) if before != after => told.push(event.clone()),
+            // It left because it came into a part that takes away, or the other way round.
+            None if before != after => told.extend(together.first().map(|(_, event)| event.turned(after))),
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Whether an element was in its set at a time, by its events, oldest first.
+fn was_there(events: &[Event], at: Timestamp) -> bool {
+    let last = events.iter().rev().find(|event| event.ts() <= at);
+    match (last, events.first()) {
+        (Some(last), _) => !last.is_removal(),
+        (None, first) => first.is_some_and(Event::is_removal),
+    }
+}

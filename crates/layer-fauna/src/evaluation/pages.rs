@@ -1,0 +1,686 @@
+//! Pages: a stretch of a set, or of its history, and the cursors to the stretches beside it.
+//!
+//! `after` names the first element of a page, `before` the first one behind it. The cursor that was given always comes back on
+//! its own side, whether there is anything there or not.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::evaluation::Evaluation;
+use crate::evaluation::permitted::Readable;
+use crate::evaluation::sets::Element;
+use crate::language::api_version::ApiVersion;
+use crate::language::error::wrong_type;
+use crate::language::error::{Errors, Result, Within, no_history};
+use crate::language::render;
+use crate::language::value::as_set;
+use crate::language::value::{Fields, Items, Origin, Page, Ref, Set, Target, Timestamp, Value};
+use crate::storage::documents::reference;
+use crate::storage::documents::{Version, difference};
+use crate::storage::indexes::{self, entries_prefix, former_prefix};
+use crate::storage::order;
+use crate::storage::ranges::Shape;
+use crate::storage::ranges::{Range, document_key, edge_of};
+use crate::storage::rows;
+
+const SIZE_DEFAULT: i64 = 64;
+const SIZE_MAX: i64 = 100_000;
+/// Events that one history may have.
+const EVENTS_MAX: usize = 1_000_000;
+
+/// What a page is asked for.
+pub struct Request {
+    pub cursor: Cursor,
+    /// Where in the form the cursor stands, from the inside out.
+    pub cursor_place: &'static [&'static str],
+    pub size: usize,
+    pub sources: bool,
+}
+
+pub enum Cursor {
+    Start,
+    After(Value),
+    Before(Value),
+}
+
+impl Cursor {
+    fn given(&self) -> Option<&Value> {
+        match self {
+            Cursor::Start => None,
+            Cursor::After(cursor) | Cursor::Before(cursor) => Some(cursor),
+        }
+    }
+}
+
+impl Request {
+    /// The errors of a cursor are told where it stands.
+    fn placed<T>(&self, read: Result<T>) -> Result<T> {
+        self.cursor_place.iter().fold(read, |read, key| read.within(key))
+    }
+
+    pub fn size(size: Option<i64>) -> usize {
+        size.unwrap_or(SIZE_DEFAULT).clamp(0, SIZE_MAX) as usize
+    }
+}
+
+impl Evaluation<'_> {
+    /// A page of a set, of a built-in collection, or of the one document that a ref names.
+    pub fn page(&mut self, of: &Value, request: Request) -> Result<Value> {
+        if let Some(Value::Ref(reference)) = request.cursor.given() {
+            request.placed(self.check_defined(reference))?;
+        }
+        let set = match (as_set(of), of) {
+            (Some(set), _) => set,
+            (None, Value::Ref(document)) => Arc::new(Set::Singleton(document.clone())),
+            (None, other) => return Err(wrong_type("Ref or Set", other)),
+        };
+        match &*set {
+            Set::Events(of) => self.page_of_events(of, request),
+            set if set.is_history() => self.page_of_events(of, request),
+            _ => self.page_of_set(&set, request),
+        }
+    }
+
+    fn page_of_set(&mut self, set: &Arc<Set>, request: Request) -> Result<Value> {
+        let shape = self.shape(set)?;
+        let readable = self.readable(set).within("paginate")?;
+        let mut range = Range::default();
+        // Reading backwards, what comes after a cursor has smaller keys.
+        let (towards_start, cursor) = match &request.cursor {
+            Cursor::Start => (false, None),
+            Cursor::After(cursor) => (false, Some(cursor)),
+            Cursor::Before(cursor) => (true, Some(cursor)),
+        };
+        if let Some(cursor) = cursor {
+            let edge = edge_of(cursor.one_or_many(), &shape, &self.schema);
+            match (towards_start, shape.backwards) {
+                (false, false) => range.start = edge,
+                (false, true) => range.end = Some(edge.behind()),
+                (true, false) => range.end = Some(edge),
+                (true, true) => range.start = edge.behind(),
+            }
+        }
+        let backwards = shape.backwards != towards_start;
+        let mut elements = self.elements(&readable, &range, backwards, request.size.saturating_add(1))?;
+        self.step(elements.len())?;
+        let beyond = (elements.len() > request.size).then(|| elements.pop()).flatten();
+        let (mut before, mut after) = (None, None);
+        let given = cursor.map(echo);
+        if towards_start {
+            // The elements came from the cursor downwards.
+            elements.reverse();
+            after = given.clone();
+            before = match (&beyond, elements.first(), request.size) {
+                (_, _, 0) => given,
+                (Some(_), Some(first), _) => Some(element_cursor(first, &shape)),
+                _ => None,
+            };
+        } else {
+            before = given.clone().or(before);
+            after = match (&beyond, request.size) {
+                (_, 0) => given,
+                (Some(beyond), _) => Some(element_cursor(beyond, &shape)),
+                (None, _) => after,
+            };
+        }
+        if request.sources {
+            let cursors = elements.iter().map(|element| element_cursor(element, &shape)).collect();
+            let data = self.with_sources(&readable, &elements)?;
+            return Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)));
+        }
+        Ok(page_of_elements(before, after, elements, &shape))
+    }
+
+    /// Each element with the sets among the leaves that it comes from.
+    fn with_sources(&mut self, of: &Readable, elements: &[Element]) -> Result<Vec<Value>> {
+        let mut leaves = Vec::new();
+        collect_leaves(&of.set, &mut leaves);
+        let mut data = Vec::new();
+        for element in elements {
+            let mut sources = Vec::new();
+            for leaf in &leaves {
+                let range = Range::prefix(element.group());
+                if !self.unchecked(leaf, &range, false, 1)?.is_empty() {
+                    sources.push(Value::Set(leaf.clone()));
+                }
+            }
+            data.push(Value::record([
+                ("value", element.value()),
+                ("sources", Value::array(sources)),
+            ]));
+        }
+        Ok(data)
+    }
+
+    pub fn page_of_events(&mut self, of: &Value, request: Request) -> Result<Value> {
+        let version = self.version;
+        let cursor = match request.cursor.given() {
+            None => None,
+            Some(cursor) => Some(request.placed(self.event_cursor(cursor))?),
+        };
+        let mut events = self.readable_events(of, "paginate")?;
+        let total = events.len();
+        let position = cursor
+            .as_ref()
+            .map_or(0, |(key, _)| events.partition_point(|event| event.key < *key));
+        let (start, end) = match &request.cursor {
+            Cursor::Before(_) => (position.saturating_sub(request.size), position),
+            _ => (position, position.saturating_add(request.size).min(total)),
+        };
+        let event_at = |index: usize| {
+            let event = events.get(index).filter(|_| request.size > 0);
+            event.map(|event| event.cursor(version))
+        };
+        let given = cursor.map(|(_, shown)| shown);
+        let (before, after) = match (&request.cursor, request.size) {
+            (Cursor::Start, _) => (None, event_at(end)),
+            (_, 0) => (given.clone(), given),
+            (Cursor::After(_), _) => (given, event_at(end)),
+            (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), given),
+        };
+        // A set that is made of others is told as it is, anything else as its history.
+        let source = match as_set(of).as_deref() {
+            Some(Set::Match { .. } | Set::Documents(_) | Set::Singleton(_)) | None => {
+                Value::Set(Arc::new(Set::Events(of.clone())))
+            }
+            Some(_) => of.clone(),
+        };
+        let with_source = |event: Event| match request.sources {
+            false => event.value(version),
+            true => Value::record([
+                ("value", event.value(version)),
+                ("sources", Value::array(vec![source.clone()])),
+            ]),
+        };
+        let cursors = events[start..end].iter().map(|event| event.cursor(version)).collect();
+        let data = events.drain(start..end).map(with_source).collect();
+        Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
+    }
+
+    /// The place among events that a cursor names, and the cursor as a page shows it: an event without what it says.
+    fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
+        let (ts, action, document, data) = match cursor {
+            Value::Object(fields) => self.parts_of_event(fields)?,
+            Value::Array(items) if items.values.len() == 1 => return self.event_cursor(&items.values[0]),
+            Value::Null => (Timestamp(i64::MAX as u64), "add", None, None),
+            Value::Int(_) | Value::Time(_) | Value::Date(_) => (self.moment(cursor)?, "add", None, None),
+            other => return Err(wrong_type("Object, Integer, Time, or Date", other)),
+        };
+        let key = EventKey {
+            ts,
+            document: document
+                .as_ref()
+                .map_or_else(Vec::new, |document| document_key(document, &self.schema).to_vec()),
+            removal: action == "remove",
+        };
+        let event = |document| Event {
+            key: key.clone(),
+            action,
+            document,
+            data,
+        };
+        let shown = match document {
+            Some(document) => event(document).value(self.version),
+            None => Value::record([
+                ("ts", ts.value()),
+                ("action", Value::string(action_in(action, self.version))),
+            ]),
+        };
+        Ok((key, shown))
+    }
+
+    /// What an event says that was written out: its time, its action, its document and its values.
+    fn parts_of_event(&self, fields: &Fields) -> Result<(Timestamp, &'static str, Option<Ref>, Option<Value>)> {
+        let document = ["document", "instance", "resource"]
+            .iter()
+            .find_map(|key| Some((*key, fields.get(key)?)));
+        let data = fields.get("data").or_else(|| fields.get("values"));
+        let known = [
+            Some("ts"),
+            fields.get("action").map(|_| "action"),
+            document.map(|(key, _)| key),
+            data.map(|_| "data"),
+        ];
+        let ts = fields
+            .get("ts")
+            .filter(|_| fields.entries.len() == known.iter().flatten().count())
+            .ok_or_else(|| {
+                let keys: Vec<&str> = fields.entries.iter().map(|(key, _)| &**key).collect();
+                Errors::argument(format!("Cannot create event cursor with keys {}", keys.join(", ")))
+            })?;
+        let Value::Int(_) = ts else {
+            return Err(wrong_type("Integer", ts)).within("ts");
+        };
+        let action = match fields
+            .get("action")
+            .map(|action| action.as_str().map(|action| &**action))
+        {
+            None | Some(Some("add" | "create")) => "add",
+            Some(Some("remove" | "delete")) => "remove",
+            Some(Some("update")) => "update",
+            Some(_) => {
+                let other = fields.get("action").unwrap_or(&Value::Null);
+                return Err(wrong_type("String 'create', 'update', or 'delete'", other)).within("action");
+            }
+        };
+        let document = match document {
+            None => None,
+            Some((_, Value::Ref(document))) => Some(document.clone()),
+            Some((key, other)) => return Err(wrong_type("Ref", other)).within(key),
+        };
+        let data = data.filter(|data| !data.is_null());
+        Ok((self.moment(ts)?, action, document, data.cloned()))
+    }
+
+    /// What of the history of a document or a set may be read.
+    pub fn readable_events(&mut self, of: &Value, key: &'static str) -> Result<Vec<Event>> {
+        let permitted = self.permitted_history(of)?.ok_or_else(Errors::denied).within(key)?;
+        let Set::Events(of) = &*permitted.set else {
+            return Err(Errors::denied());
+        };
+        let mut events = self.events(of)?;
+        if permitted.is_checked {
+            events.retain(|event| self.may_read(&event.document));
+        }
+        Ok(events)
+    }
+
+    /// The history of a document or a set, oldest first.
+    pub fn events(&mut self, of: &Value) -> Result<Vec<Event>> {
+        let mut events = match as_set(of) {
+            Some(set) => self.set_events(&set)?,
+            None => match of {
+                Value::Ref(document) => self.document_events(document)?,
+                Value::Document(document) => self.document_events(&document.reference)?,
+                other => return Err(wrong_type("Ref or Set", other)),
+            },
+        };
+        if events.len() > EVENTS_MAX {
+            return Err(Errors::argument("Event history exceeds the size limit."));
+        }
+        events.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(events)
+    }
+
+    fn document_events(&mut self, document: &Ref) -> Result<Vec<Event>> {
+        if let Target::Native(_) = document.target {
+            return self.set_events(&Set::Documents(document.clone()));
+        }
+        let place = self.resolve(document)?;
+        let versions = self.history(&place);
+        let mut events = Vec::new();
+        let mut former: Option<Arc<Fields>> = None;
+        for version in versions {
+            let (action, data) = match (&former, version.fields()) {
+                (None, Some(new)) => ("create", shown_data(new)),
+                (Some(old), Some(new)) => {
+                    let (old, new) = (data_of(old), data_of(new));
+                    ("update", Value::Object(Arc::new(difference(&old, &new))))
+                }
+                (_, None) => ("delete", Value::Null),
+            };
+            events.push(self.event(&version, action, document, Some(data)));
+            former = version.fields().cloned();
+        }
+        Ok(events)
+    }
+
+    fn event(&self, version: &Version, action: &'static str, document: &Ref, data: Option<Value>) -> Event {
+        Event {
+            key: EventKey {
+                ts: version.ts,
+                document: document_key(document, &self.schema).to_vec(),
+                removal: matches!(action, "delete" | "remove"),
+            },
+            action,
+            document: document.clone(),
+            data,
+        }
+    }
+
+    fn set_events(&mut self, set: &Set) -> Result<Vec<Event>> {
+        match set {
+            Set::Match { index, terms } => self.match_events(index, terms.as_ref()),
+            Set::Singleton(document) => self.presence_events(document),
+            Set::Documents(collection) => {
+                let mut events = Vec::new();
+                for document in self.documents_ever(collection)? {
+                    events.extend(self.presence_events(&document)?);
+                }
+                Ok(events)
+            }
+            Set::Events(of) => self.events(of),
+            Set::Filter(..) | Set::Range { .. } | Set::Reverse(_) => Err(no_history()),
+            Set::Distinct(of) => {
+                let of = as_set(of).ok_or_else(|| wrong_type("Set", of))?;
+                self.set_events(&of)
+            }
+            Set::Union(parts) => self.united_events(parts),
+            Set::Intersection(parts) => self.combined_events(parts, |members| !members.contains(&false)),
+            Set::Difference(parts) => {
+                self.combined_events(parts, |members| members[0] && !members[1..].contains(&true))
+            }
+            Set::Join(source, with) => self.joined_events(source, with),
+        }
+    }
+
+    fn match_events(&mut self, reference_of_index: &Ref, terms: Option<&Value>) -> Result<Vec<Event>> {
+        let (schema, index) = self.index(reference_of_index)?;
+        let terms = terms.map_or(&[][..], Value::one_or_many);
+        if terms.len() != index.terms.len() {
+            return Ok(Vec::new());
+        }
+        let key = indexes::terms_key(terms, &schema);
+        let (now, then) = (
+            entries_prefix(schema.database(), &index, &key),
+            former_prefix(schema.database(), &index, &key),
+        );
+        let mut spans = Vec::new();
+        for (key, row) in self.view.rows(&now.0, &now.end(), false, EVENTS_MAX) {
+            spans.push((
+                key,
+                indexes::entry_values(&row, 16, &schema),
+                rows::number_at(&row, 0),
+                None,
+            ));
+        }
+        for (key, row) in self.view.rows(&then.0, &then.end(), false, EVENTS_MAX) {
+            let removed = rows::number_at(&key, then.0.len());
+            spans.push((
+                key,
+                indexes::entry_values(&row, 8, &schema),
+                rows::number_at(&row, 0),
+                Some(removed),
+            ));
+        }
+        let mut events = Vec::new();
+        for (key, values, added, removed) in spans {
+            let (collection, id) = rows::document_of_entry(&key);
+            let Some(document) = reference(&schema, collection, id) else {
+                continue;
+            };
+            let minimum = self.minimum(&schema, collection);
+            if removed.is_some_and(|removed| removed <= minimum) {
+                continue;
+            }
+            let data = (!values.is_empty()).then(|| Value::array(values));
+            let mut push = |micros: u64, action| {
+                let version = Version {
+                    ts: Timestamp(micros),
+                    contents: None,
+                };
+                if self.at.is_none_or(|at| version.ts <= at) {
+                    events.push(self.event(&version, action, &document, data.clone()));
+                }
+            };
+            push(added, "add");
+            if let Some(removed) = removed {
+                push(removed, "remove");
+            }
+        }
+        Ok(events)
+    }
+
+    /// When a document came into being and when it went.
+    fn presence_events(&mut self, document: &Ref) -> Result<Vec<Event>> {
+        let place = self.resolve(document)?;
+        let mut present = false;
+        let mut events = Vec::new();
+        for version in self.history(&place) {
+            let is_present = version.contents.is_some();
+            if is_present != present {
+                let action = if is_present { "add" } else { "remove" };
+                events.push(self.event(&version, action, document, None));
+            }
+            present = is_present;
+        }
+        Ok(events)
+    }
+
+    /// The documents that a collection has, or had as far as its history goes.
+    fn documents_ever(&mut self, collection: &Ref) -> Result<Vec<Ref>> {
+        let schema = self.schema_in(&collection.scope)?;
+        let number = match &collection.target {
+            Target::Native(native) => *native as u64,
+            _ => {
+                let found = schema.collection(&collection.id());
+                found
+                    .ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
+                    .number
+            }
+        };
+        let mut ids = std::collections::BTreeSet::new();
+        for kind in [b'D', b'H'] {
+            let prefix = rows::Key::of(schema.database(), kind).number(number);
+            self.view.scan(&prefix.0, &prefix.end(), false, &mut |key, _| {
+                ids.insert(rows::number_at(key, prefix.0.len()));
+                match ids.len() < EVENTS_MAX {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            });
+        }
+        Ok(ids
+            .into_iter()
+            .filter_map(|id| reference(&schema, number, id))
+            .collect())
+    }
+}
+
+/// Where an event stands in a history.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventKey {
+    ts: Timestamp,
+    document: Vec<u8>,
+    removal: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Event {
+    key: EventKey,
+    action: &'static str,
+    document: Ref,
+    data: Option<Value>,
+}
+
+impl Event {
+    pub fn key(&self) -> &EventKey {
+        &self.key
+    }
+
+    pub fn ts(&self) -> Timestamp {
+        self.key.ts
+    }
+
+    pub fn action(&self) -> &'static str {
+        self.action
+    }
+
+    pub fn is_removal(&self) -> bool {
+        self.key.removal
+    }
+
+    /// What came or left: a document with its values.
+    pub fn element(&self) -> Vec<u8> {
+        let values = self.data.as_ref().map_or_else(String::new, render::compact);
+        [&self.key.document, values.as_bytes()].concat()
+    }
+
+    /// As a page shows the element.
+    pub fn element_value(&self) -> Value {
+        match self.data.as_ref().map_or(&[][..], Value::one_or_many) {
+            [] => Value::Ref(self.document.clone()),
+            [single] => single.clone(),
+            several => Value::array(several.to_vec()),
+        }
+    }
+
+    /// The same of the same time, as coming or as leaving.
+    pub fn turned(&self, comes: bool) -> Event {
+        let mut event = self.clone();
+        event.key.removal = !comes;
+        event.action = if comes { "add" } else { "remove" };
+        event
+    }
+
+    /// Of a document's event without what changed; of a set's the whole.
+    fn cursor(&self, version: ApiVersion) -> Value {
+        match self.action {
+            "add" | "remove" => self.value(version),
+            _ => Event {
+                data: None,
+                ..self.clone()
+            }
+            .value(version),
+        }
+    }
+
+    /// As a version of the API shows it.
+    pub fn value(&self, version: ApiVersion) -> Value {
+        let document = match version {
+            ApiVersion::V2_0 => "resource",
+            ApiVersion::V2_1 => "instance",
+            _ => "document",
+        };
+        let is_of_set = matches!(self.action, "add" | "remove");
+        let data = match (version, is_of_set) {
+            (ApiVersion::V2_0, true) => self.data.clone().map(|data| ("values".into(), data)),
+            (ApiVersion::V2_0, false) => None,
+            _ => self.data.clone().map(|data| ("data".into(), data)),
+        };
+        let head = [
+            ("ts".into(), self.key.ts.value()),
+            ("action".into(), Value::string(action_in(self.action, version))),
+            (document.into(), Value::Ref(self.document.clone())),
+        ];
+        Value::object(head.into_iter().chain(data).collect())
+    }
+}
+
+/// What was put into the past, as a version of the API shows it.
+pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, document: Ref, data: Value) -> Value {
+    let key = EventKey {
+        ts,
+        document: Vec::new(),
+        removal: false,
+    };
+    let event = Event {
+        key,
+        action,
+        document,
+        data: Some(data),
+    };
+    event.value(version)
+}
+
+/// The oldest version knows creating and deleting alone.
+fn action_in(action: &'static str, version: ApiVersion) -> &'static str {
+    match (version, action) {
+        (ApiVersion::V2_0, "delete" | "remove") => "delete",
+        (ApiVersion::V2_0, _) => "create",
+        (_, action) => action,
+    }
+}
+
+fn data_of(fields: &Fields) -> Fields {
+    let data = fields.get("data").and_then(Value::as_object);
+    data.map_or_else(Fields::default, |data| Fields::new(data.entries.clone()))
+}
+
+fn shown_data(fields: &Fields) -> Value {
+    fields.get("data").cloned().unwrap_or(Value::Null)
+}
+
+fn page(before: Option<Value>, after: Option<Value>, data: Items, origin: Origin) -> Value {
+    Value::Page(Arc::new(Page {
+        before,
+        after,
+        data: Arc::new(data),
+        origin: Arc::new(origin),
+    }))
+}
+
+fn page_of_elements(before: Option<Value>, after: Option<Value>, elements: Vec<Element>, shape: &Shape) -> Value {
+    let (mut shown, mut documents) = (Vec::with_capacity(elements.len()), Vec::with_capacity(elements.len()));
+    let values = elements.first().map_or(0, |element| element.values.len());
+    for element in elements {
+        let (value, document) = element.into_parts();
+        shown.push(value);
+        documents.push(document);
+    }
+    let shown = Arc::new(Items::new(shown));
+    Value::Page(Arc::new(Page {
+        before,
+        after,
+        data: shown.clone(),
+        origin: Arc::new(Origin::Elements {
+            shown,
+            documents,
+            values,
+            repeats_ref: shape.repeats_ref,
+        }),
+    }))
+}
+
+/// A cursor comes back as an array.
+fn echo(cursor: &Value) -> Value {
+    match cursor {
+        Value::Array(_) => cursor.clone(),
+        scalar => Value::array(vec![scalar.clone()]),
+    }
+}
+
+fn element_cursor(element: &Element, shape: &Shape) -> Value {
+    let document = Value::Ref(element.reference.clone());
+    let mut cursor = element.values.clone();
+    if shape.repeats_ref {
+        cursor.push(document.clone());
+    }
+    cursor.push(document);
+    Value::array(cursor)
+}
+
+fn collect_leaves(set: &Set, leaves: &mut Vec<Arc<Set>>) {
+    let mut each = |value: &Value| match as_set(value) {
+        Some(set) if matches!(*set, Set::Match { .. } | Set::Documents(_) | Set::Singleton(_)) => leaves.push(set),
+        Some(set) => collect_leaves(&set, leaves),
+        None => {}
+    };
+    match set {
+        Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) => parts.iter().for_each(each),
+        Set::Distinct(of) | Set::Reverse(of) | Set::Filter(of, _) | Set::Range { of, .. } => each(of),
+        Set::Match { index, terms } => leaves.push(Arc::new(Set::Match {
+            index: index.clone(),
+            terms: terms.clone(),
+        })),
+        Set::Documents(of) => leaves.push(Arc::new(Set::Documents(of.clone()))),
+        Set::Singleton(of) => leaves.push(Arc::new(Set::Singleton(of.clone()))),
+        Set::Join(..) | Set::Events(_) => {}
+    }
+}
+
+/// The smaller or the larger of two values.
+pub fn extreme(one: Value, other: Value, larger: bool) -> Value {
+    let order = order::compare(&one, &other);
+    match if larger { order.is_gt() } else { order.is_lt() } {
+        true => one,
+        false => other,
+    }
+}
+
+/// The cursor that a page is asked with as an object: one with `after` or `before`. Null is none.
+pub fn cursor_of(cursor: &Value) -> Result<(Cursor, &'static [&'static str])> {
+    let single = match cursor {
+        Value::Null => return Ok((Cursor::Start, &[])),
+        Value::Object(fields) if fields.entries.len() == 1 => fields.entries.first(),
+        _ => None,
+    };
+    match single.map(|(key, value)| (&**key, value.clone())) {
+        Some(("after", value)) => Ok((Cursor::After(value), &["after", "cursor"])),
+        Some(("before", value)) => Ok((Cursor::Before(value), &["before", "cursor"])),
+        _ => Err(Errors::argument(
+            "Invalid cursor object. Expected an object with either 'before' or 'after' key in it.",
+        ))
+        .within("cursor"),
+    }
+}

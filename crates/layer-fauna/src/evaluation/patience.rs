@@ -1,0 +1,119 @@
+//! How long a query may take, and what happens when it takes longer.
+//!
+//! A query begins on a thread that serves many connections. If it comes to hash a password, must wait for an issuer's keys, or
+//! is still running after [`HAND_OVER_MICROS`], nothing of it is kept and it begins again where it may take long. There it has
+//! until its deadline. Time is the engine's; it is looked at every few steps.
+
+use crate::evaluation::Evaluation;
+use crate::language::error::{Code, Errors, Result};
+
+/// What a query may take of a thread that others wait for.
+const HAND_OVER_MICROS: u64 = 25_000;
+/// The deadline of a request that names none.
+const TIMEOUT_MS: u64 = 120_000;
+/// Steps between two looks at the time.
+const STEPS_BETWEEN_LOOKS: u64 = 256;
+/// Function calls in a query; the original allows 12,000 compute operations of 50 calls.
+const STEPS_MAX: u64 = 600_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    deadline_micros: u64,
+    /// When to begin again elsewhere; `None`: this is where it may take long.
+    hand_over_micros: Option<u64>,
+}
+
+impl Patience {
+    pub fn new(may_take_long: bool, now_micros: u64, timeout_ms: Option<u64>) -> Patience {
+        let timeout_micros = timeout_ms.unwrap_or(TIMEOUT_MS) * 1_000;
+        Patience {
+            deadline_micros: now_micros.saturating_add(timeout_micros),
+            hand_over_micros: (!may_take_long).then_some(now_micros + HAND_OVER_MICROS),
+        }
+    }
+
+    pub fn unlimited() -> Patience {
+        Patience {
+            deadline_micros: u64::MAX,
+            hand_over_micros: None,
+        }
+    }
+
+    pub fn may_take_long(&self) -> bool {
+        self.hand_over_micros.is_none()
+    }
+
+    fn check(&self, now_micros: u64) -> Result<()> {
+        if now_micros >= self.deadline_micros {
+            return Err(Errors::protocol(Code::TimeOut, "Query timed out."));
+        }
+        match self.hand_over_micros {
+            Some(end) if now_micros >= end => Err(takes_long()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Something keeps the partition's lock.
+pub fn busy() -> Errors {
+    Errors::protocol(
+        Code::Busy,
+        "The database is busy with something that takes long. Try again.",
+    )
+}
+
+/// What was stored could not be read.
+pub fn unreadable() -> Errors {
+    Errors::protocol(Code::Unavailable, "The disk could not be read. Try again later.")
+}
+
+/// Another is home of the database now, or the log has failed.
+pub fn not_home() -> Errors {
+    Errors::protocol(Code::Unavailable, "The database has moved. Try again later.")
+}
+
+/// Not an answer: the query is to begin again where it may take long.
+pub fn takes_long() -> Errors {
+    Errors::protocol(Code::TakesLong, "")
+}
+
+impl Evaluation<'_> {
+    /// Counts work that one function does many times.
+    pub fn step(&mut self, count: usize) -> Result<()> {
+        self.cost.steps += count as u64;
+        match self.cost.steps < self.next_look {
+            true => Ok(()),
+            false => self.look(),
+        }
+    }
+
+    fn look(&mut self) -> Result<()> {
+        if let Some(errors) = &self.interrupted {
+            return Err(errors.clone());
+        }
+        let steps = self.cost.steps;
+        let in_time = match steps > STEPS_MAX {
+            true => Err(Errors::new(
+                Code::BadRequest,
+                "Query exceeded the limit of compute operations.",
+            )),
+            false => self.patience.check(self.surroundings.now_micros()),
+        };
+        self.next_look = (steps + STEPS_BETWEEN_LOOKS).min(STEPS_MAX + 1);
+        in_time.map_err(|errors| self.interrupt(errors))
+    }
+
+    /// Ends the query with these errors, whoever on the way takes an error for an answer: predicates do.
+    pub fn interrupt(&mut self, errors: Errors) -> Errors {
+        self.next_look = 0;
+        self.interrupted.get_or_insert(errors).clone()
+    }
+
+    /// To be asked before what takes milliseconds.
+    pub fn take_long(&mut self) -> Result<()> {
+        match self.patience.may_take_long() {
+            true => Ok(()),
+            false => Err(self.interrupt(takes_long())),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What an evaluation needs of the server around it.
+//!
+//! Time arrives with the transaction, ids and randomness from here: so an evaluation names neither the service nor its engine.
+
+use std::sync::Arc;
+
+use crate::storage::rows::{DatabaseNumber, View};
+use crate::storage::schema::Schema;
+
+pub trait Surroundings {
+    /// The compiled schema of a database, as the view sees it.
+    fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema>;
+
+    /// The number that the secrets made here carry.
+    fn elsewhere(&self) -> Option<u16>;
+
+    fn random(&self) -> [u8; 20];
+
+    /// An id that nobody has had.
+    fn new_id(&self, now_micros: u64) -> u64;
+
+    /// The time now, not that of the transaction: for how long has it been evaluated?
+    fn now_micros(&self) -> u64;
+
+    /// Says that something is to be done when nobody waits.
+    fn work_is_left(&self);
+
+    /// Whether a JWT can be judged now.
+    fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool;
+
+    /// Fetches the keys that judge a JWT, if they are due.
+    fn make_keys_ready(&self, view: &mut View<'_>, secret: &str);
+
+    /// The database that a secret opens.
+    fn database_of(&self, view: &mut View<'_>, secret: &str) -> Option<DatabaseNumber>;
+}

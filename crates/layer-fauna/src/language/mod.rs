@@ -1,0 +1,17 @@
+//! From JSON to expressions and back: versions of the API, values, errors, the table of signatures, parsing and showing.
+//!
+//! Nothing here knows of rows or of transactions.
+
+pub mod api_version;
+pub mod casefold;
+pub mod error;
+pub mod expression;
+pub mod interned;
+pub mod json;
+pub mod number;
+pub mod parse;
+pub mod references;
+pub mod render;
+pub mod signature;
+pub mod time;
+pub mod value;

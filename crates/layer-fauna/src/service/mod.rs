@@ -1,0 +1,643 @@
+//! One request, one reply: finds out who asks, parses, evaluates as one transaction, writes the answer.
+//!
+//! A query that cannot write reads the newest durable state and never waits. One that may write runs as an optimistic
+//! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
+
+pub mod callers;
+pub mod headers;
+pub mod jwt;
+pub mod maintenance;
+pub mod rate_limits;
+pub mod secrets;
+pub mod streams;
+pub mod sweep;
+pub mod upgrade;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_engine::{Busy, Engine, Hold, RunError, Space};
+use quartet_model::Version;
+
+use crate::evaluation::Cost;
+use crate::evaluation::patience::{Patience, busy, not_home, unreadable};
+use crate::language::api_version::ApiVersion;
+use crate::language::error::{Code, Errors, Result};
+use crate::language::expression::{Effect, Query};
+use crate::language::json::{self, JsonError};
+use crate::language::parse;
+use crate::language::render;
+use crate::language::signature::SIGNATURES;
+use crate::language::value::{Timestamp, Value};
+use crate::service::callers::base_hash;
+use crate::service::headers::RequestHeaders;
+use crate::service::jwt::keys::KeySets;
+use crate::service::rate_limits::RateLimits;
+use crate::service::streams::is_stream;
+use crate::service::sweep::Walk;
+use crate::storage::rows::{self, DatabaseNumber, Moment, View};
+use crate::storage::schema::Schema;
+
+/// Headers of a usual reply.
+const HEADERS: usize = 16;
+/// Attempts at a transaction before it is called contended.
+const ATTEMPTS: u32 = 5;
+/// A larger body is decoded only for those who may ask.
+const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
+/// Larger requests are refused.
+pub const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// The layer over one logical database of the engine.
+pub struct Fauna {
+    pub engine: Arc<Engine>,
+    pub space: Space,
+    pub(crate) root_secret: RootSecret,
+    /// This logical database is one of several: the secrets that are made in it name it.
+    pub is_one_of_several: bool,
+    /// Refuses what would make the database larger.
+    pub is_full: Box<dyn Fn() -> bool + Send + Sync>,
+    random: Random,
+    /// Where the ids of traces have got to.
+    traces: AtomicU64,
+    schemas: Mutex<HashMap<u64, Arc<Schema>>>,
+    last_id: AtomicU64,
+    work_left: AtomicBool,
+    /// The keys of other issuers; how to fetch them is for the server to say.
+    pub key_sets: KeySets,
+    pub rate_limits: RateLimits,
+    pub(crate) walk: Mutex<Walk>,
+}
+
+/// Fills a buffer with what nobody can guess.
+pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// The secret of the root database's admin, by its hash.
+pub struct RootSecret {
+    pub sha256: [u8; 32],
+}
+
+impl RootSecret {
+    pub fn of(secret: &str) -> RootSecret {
+        RootSecret {
+            sha256: secrets::hash(secret),
+        }
+    }
+}
+
+/// A request as the transport received it. Names of headers come in any case.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    pub method: &'r str,
+    /// With the query string.
+    pub target: &'r str,
+    pub headers: &'r [(&'r str, &'r str)],
+    pub body: &'r [u8],
+}
+
+/// Why a request is not run.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// Its body is longer than may be.
+    TooLarge,
+    /// There have been more than may be, as the text says.
+    TooMany(String),
+    /// Something keeps the partition.
+    Busy,
+}
+
+/// Why a request was not answered, and nothing of it done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It is to be answered where that may take long.
+    TakesLong,
+    /// Something keeps the partition's lock; it may be asked again once that is free.
+    Busy,
+}
+
+impl From<Busy> for Unanswered {
+    fn from(_: Busy) -> Unanswered {
+        Unanswered::Busy
+    }
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
+    pub body: String,
+    /// The reply may be sent once this is durable.
+    pub hold: Hold,
+    /// It is a reply only for those who do not ask again.
+    pub(crate) unanswered: Option<Unanswered>,
+}
+
+/// What came of a query.
+struct Outcome {
+    value: Result<Value>,
+    micros: u64,
+    cost: Cost,
+    retries: u32,
+    hold: Hold,
+}
+
+/// How a query is to be run.
+struct Plan<'q> {
+    query: &'q Query,
+    secret: &'q str,
+    headers: &'q RequestHeaders<'q>,
+    patience: Patience,
+    /// The most that it may do.
+    allowed: Effect,
+}
+
+impl Fauna {
+    /// Fails while something keeps the partition, and may be tried again.
+    pub fn new(
+        engine: Arc<Engine>,
+        space: Space,
+        root_secret: RootSecret,
+        random: Random,
+    ) -> std::result::Result<Fauna, Busy> {
+        let mut seed = [0; 8];
+        random(&mut seed);
+        let fauna = Fauna {
+            engine,
+            space,
+            root_secret,
+            is_one_of_several: false,
+            is_full: Box::new(|| false),
+            random,
+            traces: AtomicU64::new(u64::from_be_bytes(seed)),
+            schemas: Mutex::default(),
+            last_id: AtomicU64::new(0),
+            work_left: AtomicBool::new(true),
+            key_sets: KeySets::default(),
+            rate_limits: RateLimits::default(),
+            walk: Mutex::default(),
+        };
+        fauna.upgrade_indexes()?;
+        Ok(fauna)
+    }
+
+    /// The number that the secrets made here carry.
+    pub(crate) fn elsewhere(&self) -> Option<u16> {
+        self.is_one_of_several.then_some(self.space.database.0)
+    }
+
+    pub fn random(&self) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        (self.random)(&mut bytes);
+        bytes
+    }
+
+    /// Bytes for the ids of a trace: they differ, but are no secret, so they are SplitMix64 from a random start and not the
+    /// system's randomness, which costs more than many a query.
+    pub fn trace(&self) -> [u8; 24] {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let start = self.traces.fetch_add(STEP.wrapping_mul(3), Ordering::Relaxed);
+        let mut bytes = [0; 24];
+        for (index, part) in bytes.chunks_exact_mut(8).enumerate() {
+            let mut mixed = start.wrapping_add(STEP.wrapping_mul(index as u64 + 1));
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Rises with time and never repeats while the clock does not go back.
+    pub fn new_id(&self, now_micros: u64) -> u64 {
+        let from_time = now_micros << 8;
+        let next = |last: u64| Some(from_time.max(last + 1));
+        let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        from_time.max(last.unwrap_or(0) + 1)
+    }
+
+    /// Says that `maintain` has something to do.
+    pub fn work_is_left(&self) {
+        self.work_left.store(true, Ordering::Relaxed);
+    }
+
+    /// True once after work was left.
+    pub fn take_work(&self) -> bool {
+        self.work_left.swap(false, Ordering::Relaxed)
+    }
+
+    /// The state as of now.
+    pub fn moment(&self) -> std::result::Result<Moment, Busy> {
+        Ok(Moment::of(self.engine.reader(self.space)?))
+    }
+
+    /// The compiled schema of a database, as the view sees it.
+    pub fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
+        let row = view.get_stamp(&rows::schema_stamp(database).0);
+        let stamp = row.as_deref().unwrap_or_default();
+        if let Some(known) = self.schemas.lock().get(&database.0)
+            && known.stamp == stamp
+        {
+            return known.clone();
+        }
+        let schema = Arc::new(Schema::load(view, database, stamp.to_vec()));
+        // What an open transaction has written is nobody else's.
+        if rows::number_at(&schema.stamp, 0) != Timestamp::PENDING.0 {
+            self.schemas.lock().insert(database.0, schema.clone());
+        }
+        schema
+    }
+
+    /// Answers a request, however long it takes. Streams are opened with `stream` instead.
+    pub fn answer(&self, request: Request<'_>) -> Reply {
+        self.answer_within(request, true)
+    }
+
+    /// Answers a request on a thread that others wait for. What takes long is for `stream` or `answer` on another thread.
+    pub fn answer_soon(&self, request: Request<'_>) -> std::result::Result<Reply, Unanswered> {
+        let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
+        if is_stream(&request) {
+            return Err(Unanswered::TakesLong);
+        }
+        if jwt::is_token(&secret) {
+            let moment = self.moment()?;
+            if !self.keys_are_ready(&mut View::Reader(&moment), &secret) {
+                return Err(Unanswered::TakesLong);
+            }
+        }
+        let reply = self.answer_within(request, false);
+        reply.unanswered.map_or(Ok(reply), Err)
+    }
+
+    /// What a request shows whose body has not come: `Ok(true)` is a right secret, `Ok(false)` one that cannot be judged yet: a
+    /// token of an issuer whose keys are not here, or any while something keeps the partition. `Err` refuses anything else.
+    pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
+        let headers = RequestHeaders::new(request.headers);
+        let secret = headers.secret().unwrap_or_default();
+        let Ok(moment) = self.moment() else {
+            return Ok(false);
+        };
+        let mut view = View::Reader(&moment);
+        if jwt::is_token(&secret) && !self.keys_are_ready(&mut view, &secret) {
+            return Ok(false);
+        }
+        match self.authenticate(&mut view, &secret) {
+            Ok(_) => Ok(true),
+            Err(_) if moment.reader.is_unreadable() => Ok(false),
+            Err(_) => Err(headers::complete(
+                self.unauthorized(moment.hold()),
+                &headers,
+                &self.trace(),
+            )),
+        }
+    }
+
+    fn answer_within(&self, request: Request<'_>, may_take_long: bool) -> Reply {
+        let headers = RequestHeaders::new(request.headers);
+        let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+        let path = headers::plain_path(path);
+        let reply = match (&*path, request.method) {
+            (_, "OPTIONS") if headers.get("origin").is_some() => headers::preflight(&headers),
+            ("/", "POST") | ("/linearized", "POST") => self.query(&headers, request.body, Effect::Write, may_take_long),
+            ("/", "GET") => match headers::parameter(query, "q") {
+                Some(text) => self.query(&headers, text.as_bytes(), Effect::Read, may_take_long),
+                None => self.query(&headers, b"", Effect::Read, may_take_long),
+            },
+            ("/ping", "GET" | "HEAD") => ping(query),
+            ("/authorized", "GET") => self.authorized(&headers),
+            ("/" | "/linearized" | "/ping" | "/authorized" | "/stream", _) => {
+                let allow = match &*path {
+                    "/" => "GET, POST",
+                    "/ping" | "/authorized" => "GET",
+                    _ => "POST",
+                };
+                let message = format!("Allowed methods are {allow}.");
+                let errors = Errors::protocol(Code::MethodNotAllowed, message);
+                let mut reply = refusal(&errors, 0);
+                reply.headers.push(("allow", allow.into()));
+                reply
+            }
+            _ => refusal(&Errors::protocol(Code::NotFound, "Not Found"), 0),
+        };
+        headers::complete(reply, &headers, &self.trace())
+    }
+
+    /// Answers a request that is not to be run.
+    pub fn refuse(&self, request: Request<'_>, why: Refusal) -> Reply {
+        let headers = RequestHeaders::new(request.headers);
+        let errors = match why {
+            Refusal::TooLarge => Errors::protocol(Code::RequestTooLarge, "Request too large"),
+            Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
+            Refusal::Busy => busy(),
+        };
+        headers::complete(refusal(&errors, self.engine.now_micros()), &headers, &self.trace())
+    }
+
+    fn query(&self, headers: &RequestHeaders<'_>, body: &[u8], allowed: Effect, may_take_long: bool) -> Reply {
+        if let Err(errors) = headers.check() {
+            return refusal(&errors, self.engine.now_micros());
+        }
+        let Some(secret) = headers.secret() else {
+            return self.unauthorized(Version::ZERO);
+        };
+        let started = self.engine.now_micros();
+        let credential = self.rate_limits.are_set().then(|| base_hash(&secret));
+        if let Some(credential) = &credential
+            && let Err(errors) = self.rate_limits.check(credential, started)
+        {
+            let mut reply = refusal(&errors, started);
+            let exceeded = self.rate_limits.exceeded(credential);
+            reply.headers = vec![("x-rate-limited-ops", exceeded.into()), ("retry-after", "1".into())];
+            return reply;
+        }
+        if may_take_long
+            && jwt::is_token(&secret)
+            && let Ok(moment) = self.moment()
+        {
+            self.make_keys_ready(&mut View::Reader(&moment), &secret);
+        }
+        let outcome = match self.parse(&secret, headers, body) {
+            Err(errors) => self.refused(&secret, errors),
+            Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
+                let message = "The database's storage quota is exceeded: delete something first.";
+                self.refused(&secret, Errors::protocol(Code::TooManyRequests, message))
+            }
+            Ok(query) if query.may_write && !is_deletion(&query.root) && self.engine.memory().is_short() => {
+                let message = "The server is out of memory: delete something first, or try again later.";
+                self.refused(&secret, Errors::protocol(Code::Unavailable, message))
+            }
+            Ok(query) => {
+                let plan = Plan {
+                    query: &query,
+                    secret: &secret,
+                    headers,
+                    patience: Patience::new(may_take_long, started, headers.query_timeout_ms()),
+                    allowed,
+                };
+                match query.may_write && allowed == Effect::Write {
+                    true => self.run(&plan),
+                    false => self.read(&plan),
+                }
+            }
+        };
+        let operations = outcome.cost.operations();
+        let reply = self.reply(outcome, body.len(), headers.api_version());
+        // What is begun again is paid for then.
+        if let Some(credential) = &credential
+            && reply.unanswered.is_none()
+            && reply.status != 401
+        {
+            self.rate_limits
+                .charge(credential, &operations, self.engine.now_micros());
+        }
+        reply
+    }
+
+    /// A small body may be anybody's: it is evaluated with the credential that is looked at there. Of a large one nothing is
+    /// decoded for those who may not ask.
+    fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8]) -> Result<Query> {
+        if body.len() > STRANGERS_BODY_BYTES_MAX {
+            let moment = self.moment().map_err(|Busy| busy())?;
+            let known = self.authenticate(&mut View::Reader(&moment), secret);
+            if moment.reader.is_unreadable() {
+                return Err(unreadable());
+            }
+            known?;
+        }
+        parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
+    }
+
+    /// A query that could not be parsed is refused only to those who may ask.
+    fn refused(&self, secret: &str, errors: Errors) -> Outcome {
+        let Ok(moment) = self.moment() else {
+            return self.outcome_of_busy();
+        };
+        let mut view = View::Reader(&moment);
+        let errors = match self.authenticate(&mut view, secret) {
+            _ if moment.reader.is_unreadable() => unreadable(),
+            Ok(_) => errors,
+            Err(unauthorized) => unauthorized,
+        };
+        Outcome {
+            hold: moment.hold(),
+            ..Outcome::failed(errors, moment.reader.now_micros)
+        }
+    }
+
+    fn outcome_of_busy(&self) -> Outcome {
+        Outcome::failed(busy(), self.engine.now_micros())
+    }
+
+    /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds the answer back, if the caller
+    /// has seen something newer or it looks at something newer that has no history.
+    fn read(&self, plan: &Plan<'_>) -> Outcome {
+        let Ok(moment) = self.moment() else {
+            return self.outcome_of_busy();
+        };
+        let reader = &moment.reader;
+        let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
+        let is_settled = reader.hold == Version::ZERO;
+        let mut cost = Cost::default();
+        let mut at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
+        let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        if at.is_some() && moment.is_ahead() {
+            at = None;
+            value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
+        }
+        if reader.is_unreadable() {
+            value = Err(unreadable());
+        }
+        Outcome {
+            value,
+            micros: match at {
+                Some(at) => at.0,
+                None => reader.version.0.max(reader.now_micros.saturating_sub(1)),
+            },
+            cost,
+            retries: 0,
+            hold: if at.is_none() { reader.hold } else { Version::ZERO },
+        }
+    }
+
+    fn run(&self, plan: &Plan<'_>) -> Outcome {
+        let attempts = plan.headers.max_retries().map_or(ATTEMPTS, |retries| retries + 1);
+        let (mut cost, mut tries, mut wrote) = (Cost::default(), 0, false);
+        let ran = self.engine.run_versioned(self.space, attempts, |transaction| {
+            tries += 1;
+            cost = Cost::default();
+            if is_deletion(&plan.query.root) {
+                transaction.deletes();
+            }
+            let value = self.evaluate(View::Transaction(transaction), plan, None, &mut cost);
+            wrote = transaction.has_written();
+            value
+        });
+        let now = self.engine.now_micros();
+        let (value, micros, hold) = match ran {
+            Ok((value, version, hold)) if wrote => (Ok(value), version.0, hold),
+            Ok((value, version, hold)) => (Ok(value), version.0.max(now.saturating_sub(1)), hold),
+            Err(RunError::Layer(errors, hold)) => (Err(errors), now, hold),
+            Err(RunError::Conflict) => {
+                let message = "Transaction was aborted due to detection of concurrent modification.";
+                let errors = Errors::protocol(Code::ContendedTransaction, message);
+                (Err(errors), now, Version::ZERO)
+            }
+            Err(RunError::DiskFull(hold)) => {
+                let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
+                (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
+            }
+            Err(RunError::Unreadable(hold)) => (Err(unreadable()), now, hold),
+            Err(RunError::NotHome) => (Err(not_home()), now, Version::ZERO),
+            Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
+            Err(RunError::TooLarge(hold)) => {
+                let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
+                (Err(errors), now, hold)
+            }
+        };
+        Outcome {
+            value,
+            micros,
+            cost,
+            retries: tries.max(1) - 1,
+            hold,
+        }
+    }
+
+    fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
+        let caller = self.authenticate(&mut view, plan.secret)?;
+        let mut evaluation = self.evaluation(view, &caller, plan.patience, at)?;
+        evaluation.version = plan.headers.api_version();
+        if plan.allowed < Effect::Write {
+            (evaluation.allowed, evaluation.allowed_in) = (plan.allowed, "get requests");
+        }
+        let value = evaluation.evaluate(&plan.query.root);
+        *cost = evaluation.cost;
+        match evaluation.interrupted.take() {
+            Some(errors) => Err(errors),
+            None => value,
+        }
+    }
+
+    fn reply(&self, outcome: Outcome, bytes_in: usize, version: ApiVersion) -> Reply {
+        let mut reply = match &outcome.value {
+            Err(errors) => refusal_in(errors, outcome.micros, version),
+            Ok(value) => Reply {
+                status: if is_new(value) { 201 } else { 200 },
+                headers: Vec::with_capacity(HEADERS),
+                body: render::resource(value, outcome.micros, version),
+                hold: Version::ZERO,
+                unanswered: None,
+            },
+        };
+        reply.hold = outcome.hold;
+        reply.unanswered = outcome.value.err().and_then(|errors| unanswered(&errors));
+        let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
+        headers::metrics(
+            &mut reply,
+            &outcome.cost,
+            outcome.micros,
+            elapsed,
+            bytes_in,
+            outcome.retries,
+        );
+        reply
+    }
+
+    fn unauthorized(&self, hold: Hold) -> Reply {
+        let errors = Errors::protocol(Code::Unauthorized, "Unauthorized");
+        Reply {
+            hold,
+            ..refusal(&errors, self.engine.now_micros())
+        }
+    }
+
+    fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
+        let Ok(moment) = self.moment() else {
+            return self.reply(self.outcome_of_busy(), 0, ApiVersion::V4);
+        };
+        let secret = headers.secret().unwrap_or_default();
+        match self.authenticate(&mut View::Reader(&moment), &secret) {
+            Ok(_) => Reply {
+                status: 200,
+                headers: vec![("x-txn-time", moment.reader.version.0.to_string().into())],
+                body: "{\"resource\":true}".into(),
+                hold: moment.hold(),
+                unanswered: None,
+            },
+            Err(_) if moment.reader.is_unreadable() => refusal(&unreadable(), self.engine.now_micros()),
+            Err(_) => self.unauthorized(moment.hold()),
+        }
+    }
+}
+
+impl Outcome {
+    /// Of a query that was not run.
+    fn failed(errors: Errors, micros: u64) -> Outcome {
+        Outcome {
+            value: Err(errors),
+            micros,
+            cost: Cost::default(),
+            retries: 0,
+            hold: Version::ZERO,
+        }
+    }
+}
+
+fn unanswered(errors: &Errors) -> Option<Unanswered> {
+    match errors.0.first()?.code {
+        Code::TakesLong => Some(Unanswered::TakesLong),
+        Code::Busy => Some(Unanswered::Busy),
+        _ => None,
+    }
+}
+
+/// The answer is the version that a create of this query made, wherever in the query it was.
+fn is_new(value: &Value) -> bool {
+    matches!(value, Value::Document(document) if document.is_new)
+}
+
+/// The query deletes a document: what makes room, or leaves little behind.
+fn is_deletion(root: &crate::language::expression::Expression) -> bool {
+    matches!(root, crate::language::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
+}
+
+pub fn parse_body(body: &[u8]) -> Result<json::Json> {
+    json::parse(body).map_err(|error| {
+        let message = match error {
+            JsonError::Empty => "No query provided.",
+            JsonError::Invalid => "Request body is not valid JSON.",
+            JsonError::TooDeep => "Request body JSON exceeds nesting limit.",
+        };
+        Errors::new(Code::InvalidExpression, message)
+    })
+}
+
+pub fn refusal(errors: &Errors, micros: u64) -> Reply {
+    refusal_in(errors, micros, ApiVersion::V4)
+}
+
+fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {
+    Reply {
+        status: errors.status(),
+        headers: Vec::new(),
+        body: render::errors(errors, micros, version),
+        hold: Version::ZERO,
+        unanswered: None,
+    }
+}
+
+fn ping(query: &str) -> Reply {
+    let scope = match headers::parameter(query, "scope").as_deref() {
+        None | Some("write" | "global") => "write",
+        Some("read" | "local") => "read",
+        Some("all") => "all",
+        Some(_) => "node",
+    };
+    Reply {
+        status: 200,
+        headers: Vec::new(),
+        body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
+        hold: Version::ZERO,
+        unanswered: None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The fields of a document in its row.
+//!
+//! Most documents that are read are only shown, and most that are replaced go into the history as they are: both is done from
+//! the bytes of the row. They are decoded once somebody wants the fields.
+
+use std::sync::{Arc, OnceLock};
+
+use quartet_engine::RowValue;
+
+use crate::language::value::{Contents, Fields, Names, Size, StoredFields, Value};
+use crate::storage::codec::Decoder;
+use crate::storage::schema::Schema;
+
+/// Fields in a row, `offset` bytes into it. They have been walked through, so they can be shown.
+struct Stored {
+    row: RowValue,
+    offset: usize,
+    schema: Arc<Schema>,
+    size: Size,
+    ttl: Option<Value>,
+    decoded: OnceLock<Arc<Fields>>,
+}
+
+/// What stands in a row. Of a broken one nothing.
+pub fn of_row(row: RowValue, offset: usize, schema: &Arc<Schema>) -> Contents {
+    let bytes = row.get(offset..).unwrap_or_default();
+    let Some((size, ttl)) = Decoder::new(bytes, schema.as_ref()).survey("ttl") else {
+        return Contents::Known(Arc::default());
+    };
+    Contents::Stored(Arc::new(Stored {
+        row,
+        offset,
+        schema: schema.clone(),
+        size,
+        ttl,
+        decoded: OnceLock::new(),
+    }))
+}
+
+impl StoredFields for Stored {
+    fn bytes(&self) -> &[u8] {
+        &self.row[self.offset..]
+    }
+
+    fn names(&self) -> &dyn Names {
+        self.schema.as_ref()
+    }
+
+    fn fields(&self) -> &Arc<Fields> {
+        self.decoded.get_or_init(|| {
+            let fields = Decoder::new(self.bytes(), self.names()).fields();
+            Arc::new(fields.unwrap_or_default())
+        })
+    }
+
+    fn ttl(&self) -> Option<&Value> {
+        self.ttl.as_ref()
+    }
+
+    fn size(&self) -> Size {
+        self.size
+    }
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Stored").field(&self.bytes()).finish()
+    }
+}

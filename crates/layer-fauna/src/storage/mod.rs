@@ -1,0 +1,11 @@
+//! What is kept: rows and their keys, schemas, documents with their history, entries of indexes.
+
+pub mod codec;
+pub mod contents;
+pub mod credentials;
+pub mod documents;
+pub mod indexes;
+pub mod order;
+pub mod ranges;
+pub mod rows;
+pub mod schema;
