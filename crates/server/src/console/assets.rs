@@ -176,6 +176,15 @@ mod tests {
         assert_eq!(found, served);
     }
 
+    /// The browser would learn of a script only from the one that imports it, one after the other.
+    #[test]
+    fn the_page_names_every_script() {
+        let page = std::str::from_utf8(ASSETS.iter().find(|asset| asset.name == "index.html").unwrap().bytes).unwrap();
+        for asset in ASSETS.iter().filter(|asset| asset.name.ends_with(".js")) {
+            assert!(page.contains(&format!("\"/console/{}\"", asset.name)), "{}", asset.name);
+        }
+    }
+
     #[test]
     fn a_file_is_sent_once_and_then_known_by_its_tag() {
         let ask = |tag: &str| {
