@@ -227,7 +227,10 @@ impl Walk {
             self.disk
                 .fail(operation[self.random.below(4) as usize], nth, Fault::Error);
         }
-        match flush.run(at(self.step)) {
+        let flushed = flush.run(at(self.step));
+        // What did not come up must not fail something else.
+        self.disk.clear_faults();
+        match flushed {
             Ok(flushed) => {
                 drop(self.store.end_flush(Some(flushed)));
                 self.durable = model;
@@ -235,8 +238,6 @@ impl Walk {
             }
             Err(_) => drop(self.store.end_flush(None)),
         }
-        // What did not come up must not fail something else.
-        self.disk.clear_faults();
         self.compare();
     }
 
