@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use quartet_env::{Clock, Disk};
 use quartet_log::{LogError, ReplayProgress};
 use quartet_model::{DatabaseId, KeyRange, Version};
-use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreOptions};
+use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
 
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::HomeLock;
@@ -30,8 +30,10 @@ const EPOCH_BYTES_LIMIT: usize = 2 << 30;
 pub struct Engine {
     shared: Arc<Shared>,
     flusher: Flusher,
-    memory: Arc<Memory>,
 }
+
+/// By then what a checkpoint held is freed, given back by the allocator, and measured.
+const GIVEN_BACK_AFTER_MICROS: u64 = 2_000_000;
 
 impl Engine {
     /// Opens the partition of a server that stands alone. See [`Engine::open_with`].
@@ -63,10 +65,12 @@ impl Engine {
             kind: options.store,
             cache_bytes: options.cache_bytes,
             reserved_bytes: options.kept_bytes,
+            ..StoreOptions::default()
         };
         let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
         let opened = PartitionStore::open(disk.clone(), &store_options, &mut count_rows)?;
         let position = opened.store.applied();
+        let can_give_up_checkpoint = opened.store.kind() == StoreKind::Memory;
         let mut replayer = Replayer::new(opened.store);
         let mut log_progress = |read: ReplayProgress| progress(read.into());
         let mut replay = |_, payload: &[u8]| replayer.record(payload);
@@ -87,6 +91,10 @@ impl Engine {
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
             statistics: Statistics::default(),
+            memory: Arc::default(),
+            checkpoint_given_up: store_options.checkpoint_given_up,
+            checkpoint_given_up_micros: AtomicU64::new(0),
+            can_give_up_checkpoint,
             stored,
             epoch_bytes_max: options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT),
         });
@@ -95,11 +103,7 @@ impl Engine {
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
         let flusher = Flusher::start(shared.clone(), log, disk, options, failure);
-        Ok(Engine {
-            shared,
-            flusher,
-            memory: Arc::default(),
-        })
+        Ok(Engine { shared, flusher })
     }
 
     /// Takes the partition's lock, however long that takes: not for a thread that serves connections.
@@ -229,7 +233,20 @@ impl Engine {
 
     /// What the process may take, and whether there is room for more.
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.memory
+        &self.shared.memory
+    }
+
+    /// Ends the checkpoint that is being written, if there is one, so that what it holds of rows that are no longer live is given
+    /// back; true while that is awaited. Until one has succeeded, whoever evicts leaves it more room ([`Memory::evicts_above`]).
+    pub fn give_up_checkpoint(&self) -> bool {
+        let (shared, now_micros) = (&self.shared, self.now_micros());
+        if shared.can_give_up_checkpoint && shared.statistics.checkpoint_running.load(Ordering::Relaxed) {
+            shared.memory.leave_room_for_checkpoint(true);
+            shared.checkpoint_given_up.store(true, Ordering::Relaxed);
+            shared.checkpoint_given_up_micros.store(now_micros, Ordering::Relaxed);
+        }
+        let given_up_micros = shared.checkpoint_given_up_micros.load(Ordering::Relaxed);
+        now_micros.saturating_sub(given_up_micros) < GIVEN_BACK_AFTER_MICROS
     }
 
     /// True while the disk has no room for writes that make the database larger: they are refused.

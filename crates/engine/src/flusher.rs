@@ -347,6 +347,7 @@ impl Worker {
             kind: Some(self.store),
             cache_bytes: self.options.cache_bytes,
             reserved_bytes: self.options.kept_bytes,
+            checkpoint_given_up: self.shared.checkpoint_given_up.clone(),
         };
         let opened = PartitionStore::open(self.disk.clone(), &store_options, &mut |_| {})?;
         let mut replayer = Replayer::new(opened.store);
@@ -631,6 +632,7 @@ impl Worker {
                 self.checkpoint_not_before = self.now() + CHECKPOINT_RETRY;
             }
             self.control.checkpoint.lock().started += 1;
+            self.shared.checkpoint_given_up.store(false, Ordering::Relaxed);
             self.shared.statistics.checkpoint_running.store(true, Ordering::Relaxed);
         }
         wanted
@@ -780,6 +782,9 @@ impl Worker {
             statistics.checkpoints_failed.fetch_add(1, Ordering::Relaxed);
         }
         statistics.checkpoint_failed.store(failure.is_some(), Ordering::Relaxed);
+        if failure.is_none() {
+            self.shared.memory.leave_room_for_checkpoint(false);
+        }
         self.shared
             .statistics
             .checkpoint_running

@@ -17,7 +17,7 @@
 //! choose what to lose evicts instead of refusing ([`Memory::evicts_above`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The memory of one process. All its engines share the count of rows.
 pub struct Memory {
@@ -28,6 +28,8 @@ pub struct Memory {
     /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <= last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
+    /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next one.
+    leaves_room_for_checkpoint: AtomicBool,
 }
 
 impl Default for Memory {
@@ -37,6 +39,7 @@ impl Default for Memory {
             ceiling: AtomicU64::new(u64::MAX),
             last_resort: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
+            leaves_room_for_checkpoint: AtomicBool::new(false),
         }
     }
 }
@@ -72,6 +75,17 @@ impl Memory {
         quartet_store::all_rows_bytes() + self.reserved.load(Ordering::Relaxed)
     }
 
+    /// Counts `bytes` more, for as long as whoever calls this says. [`Reserved`] keeps the books for one owner; this is for those who
+    /// keep them for many.
+    pub fn reserve(&self, bytes: u64) {
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` less: what was counted by [`Memory::reserve`] is there no longer.
+    pub fn release(&self, bytes: u64) {
+        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// What is reserved at present.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
@@ -94,8 +108,16 @@ impl Memory {
     /// budget: evicting does not cure an allocator that keeps what it was given back.
     pub fn evicts_above(&self) -> u64 {
         let budget = self.budget.load(Ordering::Relaxed);
+        if self.leaves_room_for_checkpoint.load(Ordering::Relaxed) {
+            return budget / 2;
+        }
         let last_resort = self.last_resort.load(Ordering::Relaxed);
         last_resort.saturating_sub(budget / 16).clamp(budget / 2, budget)
+    }
+
+    /// Whether those who evict leave so much room that a checkpoint can hold every row there is.
+    pub(crate) fn leave_room_for_checkpoint(&self, leaves: bool) {
+        self.leaves_room_for_checkpoint.store(leaves, Ordering::Relaxed);
     }
 }
 
@@ -124,10 +146,10 @@ impl Reserved {
     /// Counts `bytes` from now on, whether there is room for them or not: they are there already.
     pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
-        // Two's complement: adding the difference also subtracts.
-        self.memory
-            .reserved
-            .fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        match bytes >= before {
+            true => self.memory.reserve(bytes - before),
+            false => self.memory.release(before - bytes),
+        }
     }
 
     /// Counts `bytes` if there is room for what they are more than now. If not, nothing changes, and the owner ends what

@@ -9,6 +9,7 @@ use quartet_model::Version;
 
 use crate::Statistics;
 use crate::lock::HomeLock;
+use crate::memory::Memory;
 use crate::room::Room;
 use crate::stored::StoredBytes;
 
@@ -25,6 +26,13 @@ pub(crate) struct Shared {
     pub waited_for: AtomicBool,
     pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
     pub statistics: Statistics,
+    pub memory: Arc<Memory>,
+    /// The checkpoint that is being written is to end without result.
+    pub checkpoint_given_up: Arc<AtomicBool>,
+    /// When that was last asked for.
+    pub checkpoint_given_up_micros: AtomicU64,
+    /// Not with the ssd engine, whose flushes give memory back.
+    pub can_give_up_checkpoint: bool,
     pub stored: StoredBytes,
     pub epoch_bytes_max: usize,
 }

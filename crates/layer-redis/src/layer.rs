@@ -57,6 +57,8 @@ pub struct Redis {
     pub active_expiry: AtomicBool,
     /// Keys that a reader has found to be expired.
     pub expired: FoundExpired,
+    /// When room was last to be made, there was nothing that could be evicted.
+    pub nothing_to_evict: AtomicBool,
     pub connections: Connections,
     pub access: Access,
     pub observation: Observation,
@@ -186,10 +188,12 @@ impl Redis {
     pub fn is_out_of_memory(&self) -> bool {
         let memory = self.engine.memory();
         let process_is_short = match self.evicts_for_the_process() {
-            true => memory.is_nearly_gone(),
+            // What a checkpoint holds cannot be given back by evicting more.
+            true => memory.is_nearly_gone() && !self.engine.give_up_checkpoint(),
             false => memory.is_short(),
         };
-        process_is_short || self.should_evict()
+        // As in Redis, commands go on while eviction does, though there is not room enough yet.
+        process_is_short || self.nothing_to_evict.load(Ordering::Relaxed) && self.should_evict()
     }
 
     /// There is more than `maxmemory` allows, or than the process may take. One load while `maxmemory` is 0 and nothing may

@@ -25,6 +25,7 @@ impl Redis {
             table: commands::table(),
             handlers: commands::handlers(),
             config,
+            nothing_to_evict: true.into(),
             changes: Default::default(),
             outbox: Default::default(),
             migration_targets: Targets::Any,

@@ -8,6 +8,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_env::{Disk, File};
 
@@ -15,6 +16,7 @@ use crate::checkpoint::{self, CheckpointSummary};
 use crate::error::StoreError;
 use crate::interface::Snapshot;
 use crate::open_error::OpenError;
+use crate::options::StoreOptions;
 use crate::position::Position;
 use crate::row::Row;
 
@@ -26,6 +28,7 @@ const TEMPORARY: &str = "checkpoint.partial";
 pub(crate) struct CheckpointFiles {
     disk: Arc<dyn Disk>,
     reserved_bytes: u64,
+    given_up: Arc<AtomicBool>,
 }
 
 /// A checkpoint that was found whole.
@@ -46,8 +49,12 @@ pub(crate) fn is_checkpoint(name: &str) -> bool {
 }
 
 impl CheckpointFiles {
-    pub fn new(disk: Arc<dyn Disk>, reserved_bytes: u64) -> CheckpointFiles {
-        CheckpointFiles { disk, reserved_bytes }
+    pub fn new(disk: Arc<dyn Disk>, options: &StoreOptions) -> CheckpointFiles {
+        CheckpointFiles {
+            disk,
+            reserved_bytes: options.reserved_bytes,
+            given_up: options.checkpoint_given_up.clone(),
+        }
     }
 
     /// Gives the rows of the newest checkpoint to `sink`, in order; `None` if there is none. Changes nothing on the disk.
@@ -78,7 +85,7 @@ impl CheckpointFiles {
 
     fn write_file(&self, rows: impl Snapshot, position: Position) -> io::Result<u64> {
         let file = self.empty_temporary()?;
-        let mut output = io::BufWriter::with_capacity(1 << 20, Writing::new(file));
+        let mut output = io::BufWriter::with_capacity(1 << 20, Writing::new(file, &self.given_up));
         checkpoint::write(rows, position, &mut output, &mut |_| {})?;
         output.flush()?;
         let writing = output.into_inner().map_err(|error| error.into_error())?;
@@ -156,30 +163,40 @@ impl Read for Reading {
 /// at the end of the file once made it wait for seconds.
 const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
 
-struct Writing {
+struct Writing<'g> {
     file: Box<dyn File>,
     offset: u64,
     synced: u64,
+    given_up: &'g AtomicBool,
 }
 
-impl Writing {
-    fn new(file: Box<dyn File>) -> Writing {
+impl Writing<'_> {
+    fn new(file: Box<dyn File>, given_up: &AtomicBool) -> Writing<'_> {
         Writing {
             file,
             offset: 0,
             synced: 0,
+            given_up,
         }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.given_up.load(Ordering::Relaxed) {
+            return Err(io::Error::other("given up: the memory that it held was needed"));
+        }
+        self.file.sync_data()?;
+        self.synced = self.offset;
+        Ok(())
     }
 }
 
-impl Write for Writing {
+impl Write for Writing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let bytes = &bytes[..bytes.len().min(UNSYNCED_BYTES_MAX as usize)];
         self.file.write_at(self.offset, bytes)?;
         self.offset += bytes.len() as u64;
         if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
-            self.file.sync_data()?;
-            self.synced = self.offset;
+            self.sync()?;
         }
         Ok(bytes.len())
     }
@@ -199,12 +216,18 @@ mod tests {
     #[test]
     fn little_of_a_checkpoint_ever_waits_for_the_disk() {
         let disk = FaultyDisk::new();
-        let mut writing = Writing::new(disk.create("checkpoint").unwrap());
+        let given_up = AtomicBool::new(false);
+        let mut writing = Writing::new(disk.create("checkpoint").unwrap(), &given_up);
         disk.sync_directory().unwrap();
         for piece in [100, 3 << 20, 7 << 20, 1 << 20] {
             writing.write_all(&vec![1; piece]).unwrap();
         }
         let written = writing.offset;
+        given_up.store(true, Ordering::Relaxed);
+        assert!(
+            writing.write_all(&vec![1; 5 << 20]).is_err(),
+            "it ends when it is given up"
+        );
         drop(writing);
         disk.crash();
         let kept = disk.open("checkpoint").unwrap().len().unwrap();

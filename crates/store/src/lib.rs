@@ -31,6 +31,7 @@ mod hash;
 mod interface;
 mod memory;
 mod open_error;
+mod options;
 mod partition_store;
 mod position;
 mod row;
@@ -44,9 +45,9 @@ pub use hash::{StateHasher, state_hash};
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
+pub use options::StoreOptions;
 pub use partition_store::{
     Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore, StoreKind,
-    StoreOptions,
 };
 pub use position::Position;
 pub use row::{Row, all_rows_bytes};

@@ -12,6 +12,7 @@ use crate::checkpoint_files::{CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 use crate::open_error::OpenError;
+use crate::options::StoreOptions;
 use crate::position::Position;
 use crate::row::Row;
 use crate::tree::{INNER_CHILDREN, LEAF_ROWS, RemovedRows, Tree, TreeBuilder};
@@ -34,10 +35,10 @@ impl MemoryStore {
     /// The store of the newest checkpoint in `disk`; an empty one if there is none. Changes nothing on the disk.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        reserved_bytes: u64,
+        options: &StoreOptions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(MemoryStore, Option<FoundCheckpoint>), OpenError> {
-        let files = CheckpointFiles::new(disk, reserved_bytes);
+        let files = CheckpointFiles::new(disk, options);
         let mut builder = MemoryBuilder::new();
         let found = files.load_newest(&mut |row| builder.push(row), progress)?;
         let store = MemoryStore {

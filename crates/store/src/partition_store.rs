@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 use crate::memory::{MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
+use crate::options::StoreOptions;
 use crate::position::Position;
 use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
@@ -45,27 +46,6 @@ impl StoreKind {
         }
         let is_data = |name: &String| name.starts_with("log-") || checkpoint_files::is_checkpoint(name);
         Ok(disk.list()?.iter().any(is_data).then_some(StoreKind::Memory))
-    }
-}
-
-/// How a store is opened.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// Whichever the directory holds, if it is not said; the memory store if it is empty.
-    pub kind: Option<StoreKind>,
-    /// Up to so many bytes of what is read from disk are kept in memory.
-    pub cache_bytes: u64,
-    /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is full.
-    pub reserved_bytes: u64,
-}
-
-impl Default for StoreOptions {
-    fn default() -> StoreOptions {
-        StoreOptions {
-            kind: None,
-            cache_bytes: 256 << 20,
-            reserved_bytes: 0,
-        }
     }
 }
 
@@ -123,7 +103,7 @@ impl PartitionStore {
         }
         match kind {
             StoreKind::Memory => {
-                let (store, checkpoint) = MemoryStore::open(disk, options.reserved_bytes, progress)?;
+                let (store, checkpoint) = MemoryStore::open(disk, options, progress)?;
                 let store = PartitionStore::Memory(store);
                 Ok(Opened { store, checkpoint })
             }
@@ -153,7 +133,7 @@ impl PartitionStore {
                 Ok(StoreKind::Ssd)
             }
             PartitionStore::Ssd(store) => {
-                CheckpointFiles::new(disk.clone(), 0).write(store.snapshot(), position)?;
+                CheckpointFiles::new(disk.clone(), &StoreOptions::default()).write(store.snapshot(), position)?;
                 ssd::remove(disk.as_ref()).map_err(|source| StoreError::io("base", source))?;
                 Ok(StoreKind::Memory)
             }

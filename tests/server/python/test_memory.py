@@ -111,6 +111,36 @@ def test_beyond_the_budget_every_layer_goes_on_reading_and_deleting(serve):
     documents.query(q.create(q.collection("things"), {"data": {}}))
 
 
+def test_a_cache_that_evicts_refuses_nothing_beside_checkpoints(serve):
+    """Evicting gives back nothing that a checkpoint holds, so commands were refused until it was written."""
+    server = serve("--memory-bytes", str(128 * MIB))
+    client = connect(server)
+    client.config_set("maxmemory-policy", "allkeys-random")
+    over = threading.Event()
+
+    def save() -> None:
+        while not over.is_set():
+            try:
+                connect(server).bgsave()
+            except redis.exceptions.ResponseError:
+                time.sleep(0.01)
+
+    saving = threading.Thread(target=save)
+    saving.start()
+    try:
+        for first in range(0, 24_000, 500):
+            with client.pipeline(transaction=False) as pipeline:
+                for number in range(first, first + 500):
+                    pipeline.set(f"key:{number % 12_000}", VALUE[:10_000])
+                pipeline.execute()
+    finally:
+        over.set()
+        saving.join()
+    assert client.info("stats")["evicted_keys"] > 0
+    client.bgsave(schedule=True)
+    until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "ok" and client.info("persistence")["rdb_bgsave_in_progress"] == 0, 60)
+
+
 def accepts(client: redis.Redis) -> bool:
     try:
         return client.set("key", "value")

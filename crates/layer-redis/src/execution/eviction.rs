@@ -38,14 +38,15 @@ impl Redis {
             .pause
             .holds_back(true, home.now_micros() / 1000)
             .is_some();
-        if !policy.evicts() || is_paused {
-            return;
-        }
+        let may_evict = policy.evicts() && !is_paused;
+        let mut nothing_to_evict = false;
         for _ in 0..EVICTED_AT_ONCE {
-            if !self.should_evict() || !self.evict(home, policy) {
-                return;
+            if nothing_to_evict || !self.should_evict() {
+                break;
             }
+            nothing_to_evict = !may_evict || !self.evict(home, policy);
         }
+        self.nothing_to_evict.store(nothing_to_evict, Ordering::Relaxed);
     }
 
     /// Evicts one key. False if none may go.
@@ -172,6 +173,7 @@ impl Keyspace<'_, '_> {
 mod tests {
     use std::sync::atomic::Ordering;
 
+    use super::EVICTED_AT_ONCE;
     use crate::testing::{Connection, Fixture};
 
     /// Fills the layer beyond its limit: `volatile` of the keys have a deadline.
@@ -329,6 +331,23 @@ mod tests {
         connection.check(
             "SET k v => !OOM command not allowed when used memory > 'maxmemory'.
              DBSIZE => 10",
+        );
+    }
+
+    /// More had to go than may go at once, and the command in between was refused.
+    #[test]
+    fn commands_go_on_while_there_is_more_to_evict() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        for key in 0..3 * EVICTED_AT_ONCE {
+            connection.run(&["SET", &key.to_string(), "v"]);
+        }
+        connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+        fixture.layer.config.start_with("maxmemory", "1".into());
+        connection.check(
+            "SET k v => OK
+             SET k v => OK
+             SET k v => OK",
         );
     }
 }

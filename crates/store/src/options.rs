@@ -1,0 +1,31 @@
+//! What the store is told when it is opened.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::partition_store::StoreKind;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Whichever the directory holds, if it is not said; the memory store if it is empty.
+    pub kind: Option<StoreKind>,
+    /// Up to so many bytes of what is read from disk are kept in memory.
+    pub cache_bytes: u64,
+    /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is full.
+    pub reserved_bytes: u64,
+    /// Set while a checkpoint is written, it ends that without result, soon. The store on disk goes on: its flush is what gives
+    /// memory back.
+    pub checkpoint_given_up: Arc<AtomicBool>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            kind: None,
+            cache_bytes: 256 << 20,
+            reserved_bytes: 0,
+            checkpoint_given_up: Arc::default(),
+        }
+    }
+}
