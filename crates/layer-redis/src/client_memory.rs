@@ -5,31 +5,48 @@
 //! the layers of all logical databases share. Beyond the limit the connections that take most are closed first, as Redis does
 //! it ("Client eviction", redis.io): `maxmemory-clients`, or, if that is 0, a limit of the process.
 //!
+//! It counts in the process's budget too (`quartet_engine::Memory`), so that data and connections share one limit.
+//!
 //! A message to many connections is one allocation. Here it counts once, for as long as somebody has yet to be sent it. A
 //! connection's own limits count it in full, as Redis counts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use quartet_engine::Memory;
+
 /// What is counted, of all connections of the process.
 pub struct ClientMemory {
     used: AtomicUsize,
     /// The limit if `maxmemory-clients` is 0.
     pub process_limit: usize,
+    /// Of the whole process.
+    memory: Arc<Memory>,
 }
 
 impl Default for ClientMemory {
     fn default() -> ClientMemory {
-        ClientMemory::new(usize::MAX)
+        ClientMemory::new(usize::MAX, Arc::default())
     }
 }
 
 impl ClientMemory {
-    pub fn new(process_limit: usize) -> ClientMemory {
+    pub fn new(process_limit: usize, memory: Arc<Memory>) -> ClientMemory {
         ClientMemory {
             used: AtomicUsize::new(0),
             process_limit,
+            memory,
         }
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.reserve(bytes as u64);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.release(bytes as u64);
     }
 
     pub fn used(&self) -> usize {
@@ -53,9 +70,9 @@ impl Counted {
     #[inline]
     pub fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
-            self.memory.used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.memory.take(bytes - self.bytes);
         } else if bytes < self.bytes {
-            self.memory.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.memory.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -107,7 +124,8 @@ mod tests {
 
     #[test]
     fn parts_add_up_and_what_is_shared_counts_once() {
-        let memory = Arc::new(ClientMemory::default());
+        let process = Arc::new(Memory::default());
+        let memory = Arc::new(ClientMemory::new(usize::MAX, process.clone()));
         let mut buffer = Counted::new(memory.clone(), 60_000);
         let message = SharedBytes::new(&memory, vec![0; 30_000]);
         buffer.set_roughly(60_001);
@@ -117,10 +135,10 @@ mod tests {
         buffer.set_roughly(80_000);
         buffer.set(90_000);
         drop(message);
-        assert_eq!(memory.used(), 120_000);
+        assert_eq!((memory.used(), process.reserved_bytes()), (120_000, 120_000));
         drop(other);
         assert_eq!(memory.used(), 90_000);
         drop(buffer);
-        assert_eq!(memory.used(), 0);
+        assert_eq!((memory.used(), process.reserved_bytes()), (0, 0));
     }
 }

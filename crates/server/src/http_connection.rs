@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::Hold;
+use quartet_engine::{Hold, Memory};
 use quartet_layer_redis::login_guard::LoginGuard;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -36,8 +36,9 @@ use crate::connection::OUTPUT_BYTES_PER_SECOND_MIN;
 use crate::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::dealer::Entrance;
 use crate::durability::DurableWaiters;
+use crate::kept_input::KeptInput;
 use crate::pace::Pace;
-use crate::stranger_bytes::{StrangerBytes, StrangerInput};
+use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::turns::Player;
 use crate::tls::{Tls, Transport};
 
@@ -164,6 +165,7 @@ pub struct HttpEntrance {
     pub tls: Option<Tls>,
     pub limit: Arc<ConnectionLimit>,
     pub stranger_bytes: Arc<StrangerBytes>,
+    pub memory: Arc<Memory>,
     pub login_guard: Arc<LoginGuard>,
 }
 
@@ -193,6 +195,7 @@ impl Entrance for HttpEntrance {
                 permit: Arc::new(permit),
                 address,
                 stranger_bytes: self.stranger_bytes.clone(),
+                memory: self.memory.clone(),
                 login_guard: self.login_guard.clone(),
             },
             layer: self.layer.clone(),
@@ -207,6 +210,7 @@ pub struct Peer {
     permit: Arc<Permit>,
     address: IpAddr,
     stranger_bytes: Arc<StrangerBytes>,
+    memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
 }
 
@@ -225,8 +229,8 @@ impl Peer {
     }
 
     /// To be told how much is kept of what the peer has sent.
-    fn input(&self) -> StrangerInput {
-        self.stranger_bytes.input(self.address)
+    fn input(&self) -> KeptInput {
+        KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
     }
 
     /// Learns from an answer who the peer is. One that says that the credential is wrong comes the later the more of them there
@@ -253,6 +257,7 @@ impl Peer {
             permit: Arc::new(permit),
             address: IpAddr::from([127, 0, 0, 1]),
             stranger_bytes,
+            memory: Arc::default(),
             login_guard: Arc::default(),
         }
     }

@@ -19,6 +19,7 @@ mod fauna;
 mod http;
 mod http_connection;
 mod issuer_keys;
+mod kept_input;
 mod keyvalue;
 mod layers;
 mod memory;
@@ -160,7 +161,7 @@ impl Server {
             identity: identity(&engine, &settings, port, startup_bytes),
             budget_source: budget.source,
             long_scripts: Arc::default(),
-            client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget))),
+            client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget), engine.memory().clone())),
             login_guard: Arc::default(),
             migrations: Migrations::default(),
             dynamodb_endpoint: OnceLock::new(),
@@ -388,6 +389,7 @@ impl Worker {
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
                 stranger_bytes: listening.stranger_bytes.clone(),
+                memory: self.tenants.maker.engine.memory().clone(),
                 login_guard: self.tenants.maker.login_guard.clone(),
             };
             let dealer = Dealer {

@@ -24,7 +24,7 @@ use super::{
     Long, Peer, STRANGER_BODY_BYTES_MAX, Soon, take_long,
 };
 use crate::durability::DurableWaiters;
-use crate::stranger_bytes::StrangerInput;
+use crate::kept_input::{self, KeptInput};
 
 /// What is read at once, and what a buffer shrinks back to.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -53,8 +53,8 @@ pub struct Connection<S> {
     gathered: Option<Gathered>,
     /// When the head that the input begins with must be whole.
     head_deadline: Option<Instant>,
-    /// What is kept of the peer's while it is a stranger.
-    stranger_input: StrangerInput,
+    /// What is kept of the peer's.
+    kept: KeptInput,
     woken: Arc<Notify>,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
@@ -116,7 +116,7 @@ impl<S: Socket> Connection<S> {
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let stranger_input = peer.input();
+        let kept = peer.input();
         Connection {
             socket,
             layer,
@@ -132,7 +132,7 @@ impl<S: Socket> Connection<S> {
             },
             gathered: None,
             head_deadline: None,
-            stranger_input,
+            kept,
             woken: Arc::default(),
             is_settled: false,
             busy_since: BusySince::default(),
@@ -289,10 +289,9 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// So many bytes are kept of what the peer has sent. False: it is a stranger, and strangers have sent too much.
+    /// So many bytes are kept of what the peer has sent. False: there is no room for them.
     fn may_keep(&mut self, bytes: usize) -> bool {
-        let counted_bytes = if self.peer.is_stranger() { bytes } else { 0 };
-        self.stranger_input.set(counted_bytes)
+        self.kept.set(bytes, self.peer.is_stranger())
     }
 
     /// Drops what was answered from the input, and gives back what an unusually large request took.
@@ -304,6 +303,7 @@ impl<S: Socket> Connection<S> {
         }
         self.consumed = 0;
         self.input.shrink_to(4 * BUFFER_BYTES);
+        self.kept.shrink_to(self.input.len());
     }
 
     /// Waits for more input. False if there will be none: the peer or the server goes, or nothing was said for too long.
@@ -402,6 +402,7 @@ impl<S: Socket> Connection<S> {
         });
         let sent = sent.await?;
         if sent < self.outgoing.bytes.len() {
+            let _unsent = kept_input::unsent(self.outgoing.bytes.len(), &self.peer.memory);
             ANSWER_PACE
                 .write_all(&mut self.socket, &self.outgoing.bytes[sent..])
                 .await?;

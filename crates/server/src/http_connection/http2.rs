@@ -19,6 +19,7 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use quartet_engine::Reserved;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -30,7 +31,7 @@ use super::{
     STRANGER_BODY_BYTES_MAX, Soon, take_long,
 };
 use crate::durability::DurableWaiters;
-use crate::stranger_bytes::StrangerInput;
+use crate::kept_input::{self, KeptInput};
 
 const STREAMS_MAX: u32 = 100;
 /// What a peer may send of all bodies, and of one, before it is read.
@@ -44,6 +45,7 @@ const PARTS_UNREAD_MAX: usize = 16;
 /// What is sent. The request is being answered for as long as this is there.
 struct AnswerBody {
     content: Content,
+    _unsent: Option<Reserved>,
     _in_flight: InFlight,
 }
 
@@ -184,20 +186,20 @@ async fn respond(
             HeadShows::Answer(mut answer) => {
                 peer.answered(&mut answer);
                 tokio::time::sleep(answer.pause).await;
-                return Ok(whole(answer, in_flight));
+                return Ok(whole(answer, &peer, in_flight));
             }
             HeadShows::Credential => peer.permit.authenticated(),
             HeadShows::Name => {}
         }
     }
-    let mut kept = StrangerBody {
+    let mut kept = KeptRequest {
         input: peer.input(),
         peer: &peer,
         head_bytes: head_bytes(&parts),
     };
     let body = match read_body(body, layer.body_bytes_max(), &mut kept).await {
         Ok(body) => body,
-        Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), in_flight)),
+        Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), &peer, in_flight)),
     };
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
@@ -220,7 +222,7 @@ async fn respond(
             peer.permit.authenticated();
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
-            Ok(response(status, &headers, Content::GoingOn(receiver), in_flight))
+            Ok(response(status, &headers, Content::GoingOn(receiver), None, in_flight))
         }
         Err(mut answer) => {
             peer.answered(&mut answer);
@@ -230,7 +232,7 @@ async fn respond(
             if !waiters.is_durable(answer.hold) {
                 waiters.durable(answer.hold).await;
             }
-            Ok(whole(answer, in_flight))
+            Ok(whole(answer, &peer, in_flight))
         }
     }
 }
@@ -257,14 +259,22 @@ fn with_head<T>(parts: &Parts, answer: impl FnOnce(&Head<'_>) -> T) -> T {
     })
 }
 
-fn whole(answer: Answer, in_flight: InFlight) -> Response<AnswerBody> {
+fn whole(answer: Answer, peer: &Peer, in_flight: InFlight) -> Response<AnswerBody> {
+    let unsent = kept_input::unsent(answer.body.len(), &peer.memory);
     let content = Content::Whole(Full::new(answer.body.into()));
-    response(answer.status, &answer.headers, content, in_flight)
+    response(answer.status, &answer.headers, content, Some(unsent), in_flight)
 }
 
-fn response(status: u16, headers: &Headers, content: Content, in_flight: InFlight) -> Response<AnswerBody> {
+fn response(
+    status: u16,
+    headers: &Headers,
+    content: Content,
+    unsent: Option<Reserved>,
+    in_flight: InFlight,
+) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody {
         content,
+        _unsent: unsent,
         _in_flight: in_flight,
     });
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -303,19 +313,17 @@ async fn go_on(
     }
 }
 
-/// What is kept of a request whose sender has not shown who it is.
-struct StrangerBody<'p> {
-    input: StrangerInput,
+/// What is kept of a request.
+struct KeptRequest<'p> {
+    input: KeptInput,
     peer: &'p Peer,
     head_bytes: usize,
 }
 
-impl StrangerBody<'_> {
-    /// False: strangers have sent too much.
+impl KeptRequest<'_> {
+    /// False: there is no room.
     fn may_keep(&mut self, body_bytes: usize) -> bool {
-        let is_stranger = self.peer.is_stranger();
-        self.input
-            .set(if is_stranger { self.head_bytes + body_bytes } else { 0 })
+        self.input.set(self.head_bytes + body_bytes, self.peer.is_stranger())
     }
 }
 
@@ -332,7 +340,7 @@ fn head_bytes(parts: &Parts) -> usize {
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,
-    kept: &mut StrangerBody<'_>,
+    kept: &mut KeptRequest<'_>,
 ) -> Result<Option<Bytes>, StatusCode> {
     let mut whole = Bytes::new();
     let mut gathered = BytesMut::new();

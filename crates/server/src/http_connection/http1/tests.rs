@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use quartet_engine::{Engine, EngineOptions};
+use quartet_engine::{Engine, EngineOptions, Memory, Reserved};
 use quartet_env::{FaultyDisk, ManualClock};
 use tokio::io::DuplexStream;
 
@@ -17,12 +17,14 @@ fn wrong() -> Answer {
     answer
 }
 
+const BODY_BYTES_MAX: usize = 60_000;
+
 /// Answers with the method, the target and the body; takes its time for `/slow`, is busy for `/busy`, and follows `/stream`.
 struct Telling;
 
 impl HttpLayer for Telling {
     fn body_bytes_max(&self) -> usize {
-        20
+        BODY_BYTES_MAX
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
@@ -207,8 +209,9 @@ fn who_waits_to_be_told_is_told() {
 
 #[test]
 fn bodies_that_are_too_long_are_read_and_told() {
-    let long = "x".repeat(21);
-    let whole = format!("POST / HTTP/1.1\r\nContent-Length: 21\r\n\r\n{long}GET /next HTTP/1.1\r\n\r\n");
+    let bytes = BODY_BYTES_MAX + 1;
+    let long = "x".repeat(bytes);
+    let whole = format!("POST / HTTP/1.1\r\nContent-Length: {bytes}\r\n\r\n{long}GET /next HTTP/1.1\r\n\r\n");
     let expected = told("[POST / too long]") + &told("[GET /next ]");
     assert_eq!(exchange(&[whole.as_bytes()]), expected);
     let (first, second) = whole.as_bytes().split_at(60);
@@ -368,6 +371,62 @@ fn strangers_share_a_budget_of_bytes() {
     assert!(!answer("GET / HTTP/1.1\r\nauthorization: right\r\n\r\n").contains(" 503 "));
     drop(others);
     assert!(answer("").starts_with("HTTP/1.1 200 "));
+}
+
+/// Far more than the rows that other tests of this process count at the same time.
+const MUCH: u64 = 1 << 40;
+
+const LARGE_HEAD: &[u8] = b"POST / HTTP/1.1\r\nauthorization: right\r\ncontent-length: 50000\r\n\r\n";
+
+/// A peer in a process whose budget is taken up to this part.
+fn peer_beside(taken: u64) -> (Peer, Arc<Memory>, Reserved) {
+    let peer = Peer::for_test(StrangerBytes::new());
+    let memory = peer.memory.clone();
+    memory.set_budget(Some(2 * MUCH));
+    let mut others = Reserved::new(memory.clone());
+    others.set(taken);
+    (peer, memory, others)
+}
+
+#[test]
+fn a_large_body_counts_in_the_budget_of_the_process_until_it_is_answered() {
+    let answer = |taken: u64| {
+        let (peer, memory, _others) = peer_beside(taken);
+        with_connection_of(peer, async move |mut client: DuplexStream, _stop| {
+            client.write_all(LARGE_HEAD).await.unwrap();
+            client.write_all(&[b'x'; 40_000]).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            let kept_bytes = memory.reserved_bytes() - taken;
+            // It may have been refused already.
+            let _ = client.write_all(&[b'x'; 10_000]).await;
+            let mut first = [0; 12];
+            client.read_exact(&mut first).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            let left_bytes = memory.reserved_bytes() - taken;
+            (String::from_utf8(first.to_vec()).unwrap(), kept_bytes, left_bytes)
+        })
+    };
+    let (first, kept_bytes, left_bytes) = answer(MUCH);
+    assert_eq!((first.as_str(), left_bytes), ("HTTP/1.1 200", 0));
+    assert!((40_000..50_000).contains(&kept_bytes), "{kept_bytes}");
+    assert_eq!(answer(2 * MUCH), ("HTTP/1.1 503".to_owned(), 0, 0));
+}
+
+/// The second answer does not fit into the pipe; its request is still kept, too.
+#[test]
+fn an_answer_that_is_not_taken_counts_in_the_budget_of_the_process() {
+    let (peer, memory, _others) = peer_beside(0);
+    with_connection_of(peer, async move |mut client: DuplexStream, _stop| {
+        for _ in 0..2 {
+            client.write_all(LARGE_HEAD).await.unwrap();
+            client.write_all(&[b'x'; 50_000]).await.unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert!(memory.reserved_bytes() > 90_000, "{}", memory.reserved_bytes());
+        client.shutdown().await.unwrap();
+        client.read_to_end(&mut Vec::new()).await.unwrap();
+        assert_eq!(memory.reserved_bytes(), 0);
+    });
 }
 
 #[test]
