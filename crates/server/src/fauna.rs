@@ -200,6 +200,15 @@ impl HttpLayer for FaunaHttp {
         }
     }
 
+    fn refuse_stranger(&self, head: &Head<'_>) -> Option<Answer> {
+        if self.layer.engine.is_busy() || self.refused_page(head).is_some() {
+            return None;
+        }
+        let inside = self.enter(head).ok()?;
+        let layer = self.layer(&inside);
+        with_request(head, b"", |request| layer.refuse_stranger(request)).map(whole)
+    }
+
     /// What `answer_soon` left: it has been admitted there.
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let Ok(inside) = self.enter(head) else {

@@ -52,6 +52,12 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// Looks at the head of a request before more of its body is taken than anybody may send.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows;
 
+    /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong credential and its body would
+    /// have to be decoded to be answered.
+    fn refuse_stranger(&self, _head: &Head<'_>) -> Option<Answer> {
+        None
+    }
+
     /// As `answer`, but no longer than an I/O thread may take.
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
         Soon::Answered(self.answer(head, body))

@@ -66,6 +66,23 @@ def test_passwords_are_checked_beside_the_others(server):
     client.query(q.delete(q.collection("people")))
 
 
+@pytest.mark.parametrize("http2", [False, True])
+def test_a_secret_is_judged_before_the_body(server, http2):
+    """Who shows a wrong secret is told that, and nothing about the body."""
+    url, broken = f"http://127.0.0.1:{server.fauna_port}/", '{"add":['
+
+    def ask_anew(secret: str, body: str) -> httpx.Response:
+        """On a connection that has shown nothing yet."""
+        with httpx.Client(http1=not http2, http2=http2, timeout=60) as client:
+            return client.post(url, content=body, headers={**SECRET, "Authorization": f"Bearer {secret}"})
+
+    refused = ask_anew("wrong", broken)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (401, "unauthorized")
+    assert ask_anew("wrong", "1").json() == refused.json()
+    assert ask_anew("secret", broken).status_code == 400
+    assert ask_anew("secret", '{"add":[1,2]}').json() == {"resource": 3}
+
+
 @pytest.fixture(scope="module")
 def limited():
     server = Server(options=["--fauna-rate-limits", "1000,20,1000"]).start()

@@ -292,6 +292,19 @@ impl Fauna {
         }
     }
 
+    /// Refuses a query whose secret is wrong, before its body is decoded. `None`: it is to be answered.
+    pub fn refuse_stranger(&self, request: Request<'_>) -> Option<Reply> {
+        let path = request.target.split('?').next().unwrap_or_default();
+        let is_query = matches!(
+            (&*headers::plain_path(path), request.method),
+            ("/" | "/linearized", "POST") | ("/", "GET") | ("/stream", "POST")
+        );
+        if !is_query || RequestHeaders::new(request.headers).check().is_err() {
+            return None;
+        }
+        self.judge_head(request).err()
+    }
+
     fn answer_within(&self, request: Request<'_>, may_take_long: bool) -> Reply {
         let headers = RequestHeaders::new(request.headers);
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));

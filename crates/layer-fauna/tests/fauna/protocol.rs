@@ -32,6 +32,33 @@ fn a_get_request_may_say_what_it_may_not_do() {
     );
 }
 
+/// As the whole request would be, whatever its body is.
+#[test]
+fn a_stranger_is_refused_by_the_head_alone() {
+    let world = World::new(1_700_000_000_000_000);
+    let refused = |target: &str, authorization: &str, version: &str| {
+        world.fauna.refuse_stranger(Request {
+            method: "POST",
+            target,
+            headers: &[("authorization", authorization), ("x-faunadb-api-version", version)],
+            body: b"",
+        })
+    };
+    let (right, wrong) = (basic("secret"), basic("wrong"));
+    let headers = [("authorization", &*wrong), ("x-faunadb-api-version", "4")];
+    for target in ["/", "/linearized?x=1"] {
+        let reply = refused(target, &wrong, "4").unwrap();
+        let whole = sent(&world, "POST", target, &headers, "{\"add\":[");
+        assert_eq!((reply.status, reply.body), (401, whole.body));
+    }
+    assert!(refused("/", &right, "4").is_none());
+    assert!(
+        refused("/nowhere", &wrong, "4").is_none(),
+        "nobody has to be known there"
+    );
+    assert!(refused("/", &wrong, "x").is_none(), "the headers are looked at first");
+}
+
 #[test]
 fn options_are_for_pages_of_other_sites() {
     let world = World::new(1_700_000_000_000_000);

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::framing::{self, BodyReader, Framing, HEADERS_MAX, HTTP2_PREFACE, Refusal};
+use super::framing::{self, BodyReader, Framing, HEAD_BYTES_MAX, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
 use super::{
     ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Follower, Following, HEAD_TIMEOUT, HeadShows, HttpLayer,
@@ -56,6 +56,7 @@ pub struct Connection<S> {
     /// What is kept of the peer's.
     kept: KeptInput,
     woken: Arc<Notify>,
+    unfinished: UnfinishedHead,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
     /// Of the request that `input` goes on with.
@@ -134,6 +135,7 @@ impl<S: Socket> Connection<S> {
             head_deadline: None,
             kept,
             woken: Arc::default(),
+            unfinished: UnfinishedHead::default(),
             is_settled: false,
             busy_since: BusySince::default(),
         }
@@ -204,6 +206,7 @@ impl<S: Socket> Connection<S> {
         while self.input[self.consumed..].starts_with(b"\r\n") {
             // Some old clients end a body with an empty line (RFC 9112, 2.2).
             self.consumed += 2;
+            self.unfinished = UnfinishedHead::default();
         }
         let input = &self.input[self.consumed..];
         if !self.is_settled && speaks_http2(input) {
@@ -213,6 +216,9 @@ impl<S: Socket> Connection<S> {
                 Next::SpeaksHttp2
             };
         }
+        if !self.unfinished.may_be_whole(input) {
+            return Next::Read;
+        }
         let mut room = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
         let request = match framing::parse(input, &mut room) {
             Ok(Some(request)) => request,
@@ -220,6 +226,7 @@ impl<S: Socket> Connection<S> {
             Err(refusal) => return Next::Refuse(refusal),
         };
         self.is_settled = true;
+        self.unfinished = UnfinishedHead::default();
         self.head_deadline = None;
         let gathered = self.gathered.take();
         let behind_head = &input[request.head_bytes..];
@@ -249,7 +256,12 @@ impl<S: Socket> Connection<S> {
             is_last: !request.keeps_alive || gave_up,
             is_head: request.head.method == "HEAD",
         };
-        let next = match self.layer.answer_soon(&request.head, body) {
+        let refused = match self.peer.is_stranger() {
+            true => self.layer.refuse_stranger(&request.head),
+            false => None,
+        };
+        let soon = refused.map_or_else(|| self.layer.answer_soon(&request.head, body), Soon::Answered);
+        let next = match soon {
             Soon::Answered(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.answer(writing, &answer)
@@ -485,6 +497,23 @@ impl<S: Socket> Connection<S> {
         };
         let _ = timeout(LINGER_TIMEOUT, drained).await;
         Ok(Ended::Closed)
+    }
+}
+
+/// A head that comes in pieces, so that it is parsed once for each of its lines and not once for each piece.
+#[derive(Default)]
+struct UnfinishedHead {
+    /// So many bytes of it were parsed, and were not all.
+    parsed_bytes: usize,
+}
+
+impl UnfinishedHead {
+    /// False: it is still not whole, because no line of it has ended since it was last parsed. `input` begins with the head.
+    fn may_be_whole(&mut self, input: &[u8]) -> bool {
+        let fresh = input.get(self.parsed_bytes..).unwrap_or_default();
+        let may_be = self.parsed_bytes == 0 || input.len() >= HEAD_BYTES_MAX || fresh.contains(&b'\n');
+        self.parsed_bytes = input.len();
+        may_be
     }
 }
 

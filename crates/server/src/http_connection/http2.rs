@@ -201,6 +201,13 @@ async fn respond(
         Ok(body) => body,
         Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), &peer, in_flight)),
     };
+    if peer.is_stranger()
+        && let Some(mut answer) = with_head(&parts, |head| layer.refuse_stranger(head))
+    {
+        peer.answered(&mut answer);
+        tokio::time::sleep(answer.pause).await;
+        return Ok(whole(answer, &peer, in_flight));
+    }
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
     let answered = loop {
@@ -376,3 +383,6 @@ async fn read_body(
         (false, false) => Some(gathered.freeze()),
     })
 }
+
+#[cfg(test)]
+mod tests;

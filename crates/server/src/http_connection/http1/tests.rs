@@ -44,6 +44,10 @@ impl HttpLayer for Telling {
         }
     }
 
+    fn refuse_stranger(&self, head: &Head<'_>) -> Option<Answer> {
+        (head.target == "/guarded" && head.header("authorization") != Some("right")).then(wrong)
+    }
+
     fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
         match head.target {
             "/slow" | "/stream" => Soon::Later,
@@ -178,6 +182,17 @@ fn requests_may_be_cut_anywhere() {
     assert_eq!(exchange(&bytes), expected);
 }
 
+/// It was parsed anew for every byte that came.
+#[test]
+fn a_head_in_pieces_is_parsed_once_a_line() {
+    let head = b"GET / HTTP/1.1\r\nfirst: 1\r\nsecond: 22222222\r\n\r\n";
+    let lines = head.iter().filter(|&&byte| byte == b'\n').count();
+    let mut unfinished = UnfinishedHead::default();
+    let mut parsed = (1..=head.len()).filter(|&end| unfinished.may_be_whole(&head[..end]));
+    assert_eq!((parsed.next(), parsed.next_back()), (Some(1), Some(head.len())));
+    assert_eq!(2 + parsed.count(), 1 + lines);
+}
+
 #[test]
 fn a_connection_is_kept_as_long_as_the_peer_wants() {
     let closing = told("[GET / ]").replace("content-length", "connection: close\r\ncontent-length");
@@ -190,6 +205,26 @@ fn a_connection_is_kept_as_long_as_the_peer_wants() {
     let kept = told("[GET / ]").replace("content-length", "connection: keep-alive\r\ncontent-length");
     let request = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     assert_eq!(exchange(&[request, request]), kept.repeat(2));
+}
+
+/// The layer does not see the body of a stranger whose credential is wrong.
+#[test]
+fn a_stranger_is_refused_before_his_request_is_answered() {
+    let guarded = |credential: &str| {
+        format!("POST /guarded HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 2\r\n\r\nhi")
+    };
+    let (right, other) = (guarded("right"), guarded("other"));
+    let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 4\r\n\r\nwho?";
+    let answer = told("[POST /guarded hi]");
+    assert_eq!(
+        exchange(&[other.as_bytes(), right.as_bytes()]),
+        refusal.to_owned() + &answer
+    );
+    // Who has shown who it is, is a stranger no more.
+    assert_eq!(
+        exchange(&[right.as_bytes(), other.as_bytes()]),
+        answer.clone() + &answer
+    );
 }
 
 #[test]
