@@ -17,6 +17,7 @@
 //! | `memory`           | the store in memory: the tree behind the traits below              |
 //! | `ssd`              | the store on disk: a tree in files, and what has changed since      |
 //! | `checkpoint_files` | its flush: checkpoints as files of a directory                     |
+//! | `options`          | what the store is told when it is opened                           |
 //! | `partition_store`  | whichever store a data directory holds                             |
 //! | `hash`             | the hash by which replicas compare their states                    |
 //! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
@@ -45,9 +46,9 @@ pub use hash::{StateHasher, state_hash};
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
-pub use options::StoreOptions;
+pub use options::{StoreKind, StoreOptions};
 pub use partition_store::{
-    Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore, StoreKind,
+    Opened, PartitionCleared, PartitionFlush, PartitionFlushed, PartitionSnapshot, PartitionStore,
 };
 pub use position::Position;
 pub use row::{Row, all_rows_bytes};

@@ -3,7 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::partition_store::StoreKind;
+/// Which store a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Memory,
+    Ssd,
+}
+
+impl StoreKind {
+    pub const ALL: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Ssd];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::Ssd => "ssd",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<StoreKind> {
+        StoreKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
 
 /// How a store is opened.
 #[derive(Clone, Debug)]

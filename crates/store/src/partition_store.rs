@@ -13,32 +13,12 @@ use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 use crate::memory::{MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
-use crate::options::StoreOptions;
+use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
 use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdSnapshot, SsdStore};
 
-/// Which store a directory holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    Memory,
-    Ssd,
-}
-
 impl StoreKind {
-    pub const ALL: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Ssd];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            StoreKind::Memory => "memory",
-            StoreKind::Ssd => "ssd",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<StoreKind> {
-        StoreKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// Which one the directory holds; `None` if it is empty.
     pub fn of(disk: &dyn Disk) -> io::Result<Option<StoreKind>> {
         if ssd::is_in(disk)? {
