@@ -21,7 +21,7 @@ use crate::measure::{Measured, Worker, closed_loop, event_loop, histogram};
 use crate::random::Random;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::run::{difference, progress, write_report};
-use crate::target::OperationError;
+use crate::targets::OperationError;
 use crate::{EmbeddedServer, Protocol, StartEmbedded, circumstances, cpu, report};
 
 #[derive(Args, Clone, Debug)]

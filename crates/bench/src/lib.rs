@@ -23,7 +23,7 @@ mod report_html;
 mod results;
 mod run;
 mod svg;
-mod target;
+mod targets;
 mod workload;
 
 pub use arguments::{

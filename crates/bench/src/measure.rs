@@ -11,7 +11,7 @@
 //! for its thread counts as not yet there. A closed loop hides queueing that an open one would show (coordinated omission); it is what
 //! the published benchmarks did. Throughput is completed requests over the time from the first start to the last finish.
 
-use crate::target::OperationError;
+use crate::targets::OperationError;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use hdrhistogram::Histogram;

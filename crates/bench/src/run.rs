@@ -7,7 +7,7 @@
 use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop, event_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
-use crate::target::{Connection, Target};
+use crate::targets::{Connection, Target};
 use crate::workload::calvin::CalvinWorker;
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
@@ -134,7 +134,7 @@ impl Bench {
             .as_ref()
             .map(|server| server.url.as_str())
             .or(arguments.target.as_deref());
-        let target: Arc<dyn Target> = crate::target::of_url(url.context("a target")?)?.into();
+        let target: Arc<dyn Target> = crate::targets::of_url(url.context("a target")?)?.into();
         let runtime = event_loop()?;
         let mut control = runtime.block_on(target.connect())?;
         if embedded.is_none() && !arguments.flush && !runtime.block_on(control.is_empty())? {

@@ -8,7 +8,6 @@ mod admin;
 mod arrival;
 mod bell;
 mod compression;
-mod connection;
 mod connection_limit;
 mod console;
 mod cycles;
@@ -28,6 +27,7 @@ mod migration;
 mod neighbours;
 mod pace;
 mod resources;
+mod resp_connection;
 mod rest;
 mod settings;
 mod stop_request;
@@ -115,14 +115,14 @@ struct Worker {
     listening: Option<Listening>,
     /// Wakes the connections of this thread.
     porter: Arc<Porter>,
-    connections: mpsc::UnboundedReceiver<connection::Accepted>,
+    connections: mpsc::UnboundedReceiver<resp_connection::Accepted>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
 }
 
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
 struct Listening {
     redis: Option<TcpListener>,
-    desks: Vec<connection::Desk>,
+    desks: Vec<resp_connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
     keyvalue: Option<(TcpListener, Arc<KeyValueDoor>)>,
     limit: Arc<ConnectionLimit>,
@@ -267,7 +267,7 @@ impl Server {
             let (connections, receiver) = mpsc::unbounded_channel();
             let porter = Arc::<Porter>::default();
             receivers.push((receiver, porter.clone()));
-            listening.desks.push(connection::Desk { connections, porter });
+            listening.desks.push(resp_connection::Desk { connections, porter });
             let (sender, receiver) = mpsc::unbounded_channel();
             listening.threads.push(sender);
             arrivals.push(receiver);
@@ -349,7 +349,7 @@ impl Worker {
             tokio::select! {
                 Some(accepted) = self.connections.recv() => {
                     let (layer, tenants, settings) = (self.layer.clone(), self.tenants.clone(), self.settings.clone());
-                    let serving = connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
+                    let serving = resp_connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
                     tasks.spawn(neighbours.with(serving));
                 }
                 Some(arrival) = self.arrivals.recv() => {
@@ -374,7 +374,7 @@ impl Worker {
 
     fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
         if let Some(listener) = listening.redis {
-            let dealer = connection::Dealer::new(
+            let dealer = resp_connection::Dealer::new(
                 self.layer.clone(),
                 self.tenants.clone(),
                 listening.limit.clone(),
@@ -433,7 +433,7 @@ fn cycles(
             evict_clients(&evicting.0, &evicting.1);
         }),
         Cycle::new("idle", IDLE_CYCLE, move || {
-            connection::tidy(&idle.0);
+            resp_connection::tidy(&idle.0);
             idle.1.tidy();
         }),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),

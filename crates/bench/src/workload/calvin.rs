@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
-use crate::target::{Connection, OperationError};
+use crate::targets::{Connection, OperationError};
 
 /// The fields of an instance; each has an index.
 pub const FIELD_NAMES: [&str; 4] = ["a", "b", "c", "d"];

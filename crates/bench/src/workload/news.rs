@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
-use crate::target::{Connection, OperationError, Target};
+use crate::targets::{Connection, OperationError, Target};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
-use crate::target::{Connection, OperationError};
+use crate::targets::{Connection, OperationError};
 use std::io::Write;
 
 /// Records loaded before read, overwrite and update; their pids are `0..PRELOADED`.

@@ -33,9 +33,9 @@ use quartet_layer_redis::gate::Directory;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
-use crate::connection;
 use crate::fauna;
 use crate::layers::{LayerMaker, READER, configure};
+use crate::resp_connection;
 
 pub struct Tenants {
     pub catalogue: Catalogue,
@@ -200,7 +200,7 @@ impl Tenants {
         }
         for open in self.list_open() {
             if let Some(layer) = open.redis.get() {
-                connection::tidy(layer);
+                resp_connection::tidy(layer);
                 save_users(layer);
             }
         }

@@ -8,8 +8,8 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use super::DynamoDbTarget;
-use crate::target::OperationError;
-use crate::target::http::{HttpSocket, Reply};
+use crate::targets::OperationError;
+use crate::targets::http::{HttpSocket, Reply};
 
 const SIGNED_HEADERS: &str = "content-type;host;x-amz-date;x-amz-target";
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";

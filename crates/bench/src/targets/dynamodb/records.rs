@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{DynamoDbConnection, RECORDS};
-use crate::target::{OperationError, Records};
+use crate::targets::{OperationError, Records};
 use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 /// The partition of all records.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use async_trait::async_trait;
 
 use super::FaunaConnection;
-use crate::target::{OperationError, Records};
+use crate::targets::{OperationError, Records};
 use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 impl FaunaConnection {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::{RedisConnection, Request};
 use crate::byte_strings::ByteStrings;
-use crate::target::{OperationError, Records};
+use crate::targets::{OperationError, Records};
 use crate::workload::ycsb::{FIELD_NAMES, Record};
 
 const KEYS: &[u8] = b"ycsb:keys";

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use crate::byte_strings::ByteStrings;
 use crate::measure::Worker;
 use crate::random::Random;
-use crate::target::{Connection, OperationError};
+use crate::targets::{Connection, OperationError};
 
 pub const FIELD_NAMES: [&str; 10] = [
     "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9",
