@@ -49,7 +49,15 @@ enum Command {
     Kv(keyvalue_shell::KeyValueArguments),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
+    run().unwrap_or_else(|error| {
+        // On one line, and without a backtrace even if the environment asks for one: it is the operator's to mend, not ours.
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),

@@ -100,7 +100,7 @@ def test_without_a_certificate_a_handshake_is_a_bad_request(server):
 
 
 def test_half_a_certificate_is_refused(made, monkeypatch):
-    monkeypatch.setenv("RUST_BACKTRACE", "0")
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
     with pytest.raises(RuntimeError, match="go together"):
         Server(options=["--tls-certificate", str(made.certificate)]).start()
     with pytest.raises(RuntimeError, match="certificate"):
