@@ -121,7 +121,7 @@ def errors() -> str:
     tables = [
         ("Redis", "crates/layer-redis/src/errors.rs", r'pub const (?P<unused>\w+): &str =\s*"(?P<name>\S+) (?P<text>.*?)";', ("code", "text")),
         ("DynamoDB", "crates/layer-dynamodb/src/failure.rs", r'=> \(\w+, "(?P<name>\w+)", (?P<text>\d+)\)', ("exception", "status")),
-        ("FaunaDB", "crates/layer-fauna/src/error.rs", r'=> \("(?P<name>[\w ]+)", (?P<text>\d+)\)', ("code", "status")),
+        ("FaunaDB", "crates/layer-fauna/src/language/error.rs", r'=> \("(?P<name>[\w ]+)", (?P<text>\d+)\)', ("code", "status")),
         ("FoundationDB", "crates/wire-keyvalue/src/code.rs", r'\w+ = (?P<name>\d+), "(?P<text>[^"]+)";', ("number", "meaning")),
     ]
     page = "# Errors\n\nEach protocol's own. Redis' are those that many commands share; a command's own are in Redis' words, as its pages have them.\n"
