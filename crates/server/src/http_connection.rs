@@ -10,7 +10,7 @@
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
 
-mod framing;
+pub mod framing;
 mod http1;
 mod http2;
 mod message;

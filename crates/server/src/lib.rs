@@ -54,6 +54,7 @@ use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
 pub use dynamodb::Verifier;
+pub use http_connection::framing;
 pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::migration::Targets;
