@@ -41,8 +41,15 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, body_bytes_max: usiz
                 Err(_) => return (found, true),
             }
         }
-        let waits_for_bytes_max = if current.is_some() { LINE_BYTES_MAX } else { HEAD_BYTES_MAX };
-        assert!(buffer.len() <= waits_for_bytes_max, "what is not understood yet is bounded");
+        let waits_for_bytes_max = if current.is_some() {
+            LINE_BYTES_MAX
+        } else {
+            HEAD_BYTES_MAX
+        };
+        assert!(
+            buffer.len() <= waits_for_bytes_max,
+            "what is not understood yet is bounded"
+        );
     }
     (found, false)
 }
@@ -68,12 +75,19 @@ fn step(current: &mut Option<Current>, buffer: &mut Vec<u8>, body_bytes_max: usi
             return Ok(Step::NeedsMore);
         };
         let head = format!("{:?} {:?} {}", request.head, request.framing, request.expects_continue);
-        assert!(!request.is_old || matches!(request.framing, Framing::Length(_)), "HTTP/1.0 has no chunks");
+        assert!(
+            !request.is_old || matches!(request.framing, Framing::Length(_)),
+            "HTTP/1.0 has no chunks"
+        );
         let (head_bytes, framing, keeps_alive) = (request.head_bytes, request.framing, request.keeps_alive);
         assert!(head_bytes <= buffer.len());
         buffer.drain(..head_bytes);
         let reader = BodyReader::new(framing, body_bytes_max);
-        *current = Some(Current { head, reader, keeps_alive });
+        *current = Some(Current {
+            head,
+            reader,
+            keeps_alive,
+        });
     }
     let reading = current.as_mut().expect("a head was seen");
     let taken = reading.reader.take(buffer)?;
@@ -85,5 +99,9 @@ fn step(current: &mut Option<Current>, buffer: &mut Vec<u8>, body_bytes_max: usi
     let done = current.take().expect("it is being read");
     let is_kept = !done.reader.is_too_long();
     let request = (done.head, is_kept.then_some(done.reader.body));
-    Ok(if done.keeps_alive { Step::Whole(request) } else { Step::Last(request) })
+    Ok(if done.keeps_alive {
+        Step::Whole(request)
+    } else {
+        Step::Last(request)
+    })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use quartet_env::{Disk, FaultyDisk};
-use quartet_log::{FileLog, FileLogOptions, FileLogError};
+use quartet_log::{FileLog, FileLogError, FileLogOptions};
 use quartet_model::{EffectsReader, LogSequence};
 
 const SEGMENT: &str = "log-00000000000000000001";

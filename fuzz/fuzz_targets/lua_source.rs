@@ -56,6 +56,7 @@ fn new_layer() -> Arc<Redis> {
 /// What a new connection is answered.
 fn evaluate(layer: &Arc<Redis>, source: &[u8]) -> Vec<u8> {
     let client = layer
+        .connections
         .clients
         .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
     let mut session = Session::new(layer.clone(), client);
