@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -190,9 +191,16 @@ struct Redis {
 impl Redis {
     /// `None` if redis-server is not installed.
     fn start() -> Option<Redis> {
+        loop {
+            let server = Redis::spawn(free_port())?;
+            if server.answers() {
+                return Some(server);
+            }
+        }
+    }
+
+    fn spawn(port: u16) -> Option<Redis> {
         let directory = TempDir::new().unwrap();
-        // Free when asked, and hardly taken by another in the moment until it is used.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("redis-server");
         command
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
@@ -202,27 +210,33 @@ impl Redis {
             .arg(directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = match command.spawn() {
-            Ok(child) => child,
+        match command.spawn() {
+            Ok(child) => Some(Redis {
+                child,
+                port,
+                _directory: directory,
+            }),
             Err(error) => {
                 eprintln!("SKIPPED: redis-server cannot be started: {error}");
-                return None;
+                None
             }
-        };
-        let server = Redis {
-            child,
-            port,
-            _directory: directory,
-        };
+        }
+    }
+
+    /// Waits until it does. False if it ended, because somebody else has taken its port.
+    fn answers(&self) -> bool {
         let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while self.try_ask("PING").is_none_or(|reply| !reply.starts_with("+PONG")) {
+            if !Path::new(&format!("/proc/{}/exe", self.child.id())).exists() {
+                return false;
+            }
             assert!(
                 start.elapsed() < Duration::from_secs(10),
                 "redis-server does not listen"
             );
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(server)
+        true
     }
 
     fn url(&self) -> String {
@@ -231,11 +245,26 @@ impl Redis {
 
     /// Sends one inline command with a short reply.
     fn ask(&self, command: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        self.try_ask(command).unwrap()
+    }
+
+    fn try_ask(&self, command: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
         let mut reply = [0; 64];
-        let length = stream.read(&mut reply).unwrap();
-        String::from_utf8_lossy(&reply[..length]).into_owned()
+        let length = stream.read(&mut reply).ok()?;
+        Some(String::from_utf8_lossy(&reply[..length]).into_owned())
+    }
+}
+
+/// Below the ports that the system gives to clients: a benchmark that connects for each request goes through thousands of those.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let port = 20_000 + (std::process::id() as u16 % 1_000) * 10 + NEXT.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 
