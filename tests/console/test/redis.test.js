@@ -79,6 +79,12 @@ test("a session needs its cookie, its proof and the page's own origin", async ()
   assert.equal(await status(good), 401);
 });
 
+test("a login whose length is not announced is read like any other", async () => {
+  const body = new Blob([JSON.stringify({ credential: server.key })]).stream();
+  const answer = await fetch(new URL("/console/api/login", server.url), { method: "POST", body, duplex: "half" });
+  assert.equal(answer.status, 200);
+});
+
 test("guesses at a credential are slowed down", async () => {
   const guess = async () => {
     const began = performance.now();

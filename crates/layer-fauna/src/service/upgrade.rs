@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Busy, OptimisticTransaction, Reader, RunError, Transaction};
+use quartet_engine::{Busy, OptimisticTransaction, Reader, Transaction};
 
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
@@ -37,6 +37,9 @@ impl Fauna {
         }
         let mut outdated = databases(reader);
         outdated.retain(|database| has_indexes(reader, *database));
+        if reader.is_unreadable() {
+            return Err(Busy);
+        }
         drop(moment);
         for database in &outdated {
             self.rewrite_indexes(*database)?;
@@ -60,10 +63,9 @@ impl Fauna {
             let written = self.engine.run(self.space, ATTEMPTS, |transaction| {
                 self.index_anew(transaction, database, some)
             });
-            if written == Err(RunError::Busy) {
-                return Err(Busy);
+            if let Err(reason) = written {
+                return Err(put_off(&reason));
             }
-            written.expect("documents that were indexed can be indexed");
         }
         Ok(())
     }
@@ -114,9 +116,14 @@ impl Fauna {
             Ok(())
         };
         let cleared = self.engine.home_in_time()?.execute(self.space, clear);
-        assert!(cleared.is_ok(), "clearing ranges fits a transaction");
-        Ok(())
+        cleared.map(drop).map_err(|reason| put_off(&reason))
     }
+}
+
+/// The disk may be full or unreadable: whoever comes next tries again.
+fn put_off(reason: &dyn std::fmt::Debug) -> Busy {
+    tracing::warn!(?reason, "the indexes could not be brought into their new form");
+    Busy
 }
 
 /// The root database and all that are registered.

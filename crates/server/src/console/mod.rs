@@ -337,6 +337,10 @@ impl HttpLayer for Console {
         if !Console::is_addressed(head) {
             return self.layers.pages.judge_head(head);
         }
+        if head.path().strip_prefix(API) == Some("login") {
+            // What is shown is in the body.
+            return HeadShows::Name;
+        }
         match self.route(head, None) {
             Ok(_) => HeadShows::Credential,
             Err(answer) => HeadShows::Answer(answer),
