@@ -1,0 +1,77 @@
+"""Data directories of every released format open, show what was written there, and stay convertible."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import formats
+from formats import contents
+from harness import dynamodb
+from harness.admin import Admin
+from harness.server import Server, binary
+
+pytestmark = pytest.mark.quartet_only
+
+FIXTURES = sorted((Path(formats.__file__).parent / "fixtures").iterdir())
+
+
+@pytest.fixture(params=FIXTURES, ids=lambda folder: folder.name)
+def fixture(request, tmp_path):
+    """A copy of the directory, and what is known of it."""
+    data = tmp_path / "data"
+    shutil.copytree(request.param / "data", data)
+    return data, json.loads((request.param / "contents.json").read_text())
+
+
+def check(data: Path) -> str:
+    checked = subprocess.run([binary(), "check", "--data", str(data)], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    return checked.stdout
+
+
+def read(data: Path, known: dict) -> dict:
+    server = Server(durability="always", data=str(data)).start()
+    try:
+        return contents.read(server, known["credentials of shop"])
+    finally:
+        server.stop()
+
+
+def test_an_old_directory_is_sound_and_shows_what_was_written(fixture):
+    data, known = fixture
+    assert known["state"] in check(data)
+    assert read(data, known) == known["contents"]
+    # And again, after this version has written there.
+    assert read(data, known) == known["contents"]
+    check(data)
+
+
+def test_an_old_directory_can_be_converted(fixture):
+    data, known = fixture
+    kind = "memory" if (data / "base").exists() else "ssd"
+    subprocess.run([binary(), "convert", "--data", str(data), "--to", kind], check=True, capture_output=True, timeout=60)
+    assert known["state"] in check(data)
+    assert read(data, known) == known["contents"]
+
+
+def test_old_credentials_open_the_server(fixture):
+    data, known = fixture
+    command = [binary(), "serve", "--data", str(data), "--stop-with-stdin"]
+    command += [part for listener in ("redis", "http", "dynamodb", "fauna", "keyvalue") for part in (f"--listen-{listener}", "127.0.0.1:0")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        printed = "".join(iter(process.stdout.readline, "ready\n"))
+        assert "shown this once" not in printed
+        server = Server(data=str(data))
+        server.http_port, server.dynamodb_port = (int(re.search(rf"^{name}\s+http://[^:]+:(\d+)", printed, re.M).group(1)) for name in ("http", "dynamodb"))
+        assert Admin(server, known["root key"]).show("shop")["name"] == "shop"
+        name, secret = re.search(r"key (\S+), secret, shown this once: (\S+)", known["access key"]).groups()
+        assert dynamodb.connect(server, key=(name, secret)).list_tables()["TableNames"] == ["table"]
+    finally:
+        process.communicate("", timeout=60)
