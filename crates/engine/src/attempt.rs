@@ -2,10 +2,9 @@
 //!
 //! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
 //! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
-//! and a range by one scan. A read version whose evidence is gone is answered `TooOld`.
+//! and a range by a descent past what is older. A read version whose evidence is gone is answered `TooOld`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use quartet_model::{KeyRange, Version};
 use quartet_store::Read;
@@ -158,18 +157,9 @@ pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version:
     if state.changes.newest_in(&range.start, &range.end).max(declared) > read_version {
         return Err(Changed);
     }
-    let mut newer = false;
-    let scanned = state.store.scan(&range.start, &range.end, false, &mut |row| {
-        newer = row.version() > read_version;
-        if newer {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    if newer || scanned.is_err() {
-        Err(Changed)
-    } else {
-        Ok(())
+    // What was removed is known by now, and what cannot be read may have changed.
+    match state.store.has_newer(&range.start, &range.end, read_version) {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(_) => Err(Changed),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quartet_model::{DatabaseId, EffectsWriter, KeyRange, Version};
-use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store};
+use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Row, Store, StoreError};
 
 use crate::Durability;
 use crate::changes::{Generation, RecentChanges};
@@ -187,7 +187,7 @@ impl HomeState {
         while let Some(change) = self.journal.pop() {
             let undone = match change {
                 Change::Set { old: Some(old), .. } | Change::Cleared { old } => self.store.set(old),
-                Change::Set { new, old: None } => self.store.clear(new.key()),
+                Change::Set { new, old: None } => self.take_back_added(&new),
                 Change::ClearedRange { cleared, .. } => {
                     self.store.restore(&cleared);
                     continue;
@@ -196,6 +196,13 @@ impl HomeState {
             };
             undone.expect("what was written can be taken back");
         }
+    }
+
+    /// Removes a row that was added. It is made old first, so that nothing remembers a version that never was
+    /// ([`quartet_store::Read::has_newer`]).
+    fn take_back_added(&mut self, new: &Row) -> Result<Option<Row>, StoreError> {
+        self.store.set(Row::new(new.key(), b"", Version::ZERO))?;
+        self.store.clear(new.key())
     }
 
     pub fn reader_started(&mut self, version: Version) {

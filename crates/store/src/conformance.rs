@@ -128,6 +128,12 @@ impl<S: Store> Check<S> {
         let nth = |index| store.nth(&start, &end, index).expect("a read");
         assert_eq!(nth(index), expected.get(index as usize).cloned(), "seed {seed}");
         assert_eq!(nth(u64::MAX), None, "seed {seed}");
+        let newest = expected.iter().map(Row::version).max().unwrap_or_default();
+        let has_newer = |version| store.has_newer(&start, &end, version).expect("a read");
+        if newest > Version::ZERO {
+            assert!(has_newer(Version(newest.0 - 1)), "seed {seed}");
+        }
+        assert!(!has_newer(Version(STEPS)), "seed {seed}");
         let limit = 1 + index as usize;
         let forwards: Vec<Row> = expected.iter().take(limit).cloned().collect();
         let backwards: Vec<Row> = expected.iter().rev().take(limit).cloned().collect();

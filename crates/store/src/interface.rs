@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use quartet_model::Version;
+
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::row::Row;
@@ -32,6 +34,10 @@ pub trait Read {
 
     /// What the rows of the range take ([`Row::memory_bytes`]), together. May visit each of those that are in memory.
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
+
+    /// Whether a row of the range is newer than `version`. About O(log n), however many rows there are. A row that was removed
+    /// since it was that new may count as one that is there.
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError>;
 
     /// The number of all rows. O(1).
     fn len(&self) -> u64;

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_env::Disk;
+use quartet_model::Version;
 
 use crate::checkpoint_files::{CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
@@ -244,6 +245,10 @@ impl<T: Rows> Read for T {
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         Ok(self.tree().range(start, end).map(Row::memory_bytes).sum())
+    }
+
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        Ok(self.tree().has_newer(start, end, version))
     }
 
     fn len(&self) -> u64 {

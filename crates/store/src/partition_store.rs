@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_env::Disk;
+use quartet_model::Version;
 
 use crate::checkpoint_files::{self, CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
@@ -203,6 +204,13 @@ impl Read for PartitionStore {
         }
     }
 
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        match self {
+            PartitionStore::Memory(store) => store.has_newer(start, end, version),
+            PartitionStore::Ssd(store) => store.has_newer(start, end, version),
+        }
+    }
+
     fn len(&self) -> u64 {
         match self {
             PartitionStore::Memory(store) => store.len(),
@@ -258,6 +266,13 @@ impl Read for PartitionSnapshot {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.row_bytes(start, end),
             PartitionSnapshot::Ssd(snapshot) => snapshot.row_bytes(start, end),
+        }
+    }
+
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.has_newer(start, end, version),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.has_newer(start, end, version),
         }
     }
 

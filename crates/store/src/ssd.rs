@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_env::Disk;
+use quartet_model::Version;
 
 use self::base::Base;
 use self::files::{Files, Pin};
@@ -278,6 +279,10 @@ impl Read for SsdStore {
 
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         self.view.row_bytes(start, end)
+    }
+
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        self.view.has_newer(start, end, version)
     }
 
     fn len(&self) -> u64 {

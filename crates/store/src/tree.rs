@@ -12,23 +12,31 @@
 //! and the n-th row cost one descent, and let an iterator be two ranks: at the end of a leaf it descends again to the
 //! next rank, so it needs no stack, no parent pointers and no allocation.
 //!
+//! Beside each child stands a version that no row below it exceeds, so whether anything in a range is newer than a version
+//! is answered without visiting its rows. A write raises what stands on its way down. Nothing is lowered when rows are
+//! removed or split off, which would mean looking at all that are left: a version above all rows costs a look into that
+//! subtree, and no more. Putting back an older row, as a rollback does, lowers it again.
+//!
 //! Nodes are freed when empty and merged with a neighbour when both are small; they are not kept half full, because
 //! deletions are rarely the end of a key range's life and moving rows between leaves costs more than it saves. A leaf
 //! that overflows at the left or right edge of the tree gives up only the new row, so that ascending and descending
 //! loads leave full leaves behind; elsewhere it splits in halves.
 //!
 //! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number of rows below child
-//! `i` and is never 0; an inner node has at least one child; the root is a leaf if the tree is empty.
+//! `i` and is never 0; no row below a child is newer than its `newest`; an inner node has at least one child; the root is a
+//! leaf if the tree is empty.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+use quartet_model::Version;
 
 use crate::row::Row;
 use crate::run::{Fences, Run, separator};
 
 /// The tree of the memory engine.
 ///
-/// A leaf of 30 rows is 512 bytes and an inner node of 31 children 1272, both just within an allocator's size class.
+/// A leaf of 30 rows is 512 bytes and an inner node of 31 children 1520, both just within an allocator's size class.
 /// Leaves of 14 rows cost 7 bytes a row more; leaves of 62 save 3, but twice as much is copied at the first write under
 /// a snapshot. `examples/tree_cost.rs` measures it.
 pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
@@ -44,6 +52,8 @@ pub const INNER_CHILDREN: usize = 31;
 pub struct CountedTree<const LEAF: usize, const INNER: usize> {
     root: Node<LEAF, INNER>,
     len: u64,
+    /// No row is newer.
+    newest: Version,
 }
 
 #[derive(Clone)]
@@ -57,7 +67,15 @@ struct Inner<const LEAF: usize, const INNER: usize> {
     /// One fewer than there are children.
     separators: Run<INNER>,
     counts: [u64; INNER],
-    children: [Option<Node<LEAF, INNER>>; INNER],
+    children: [Option<Child<LEAF, INNER>>; INNER],
+}
+
+/// A subtree as its parent holds it.
+#[derive(Clone)]
+struct Child<const LEAF: usize, const INNER: usize> {
+    node: Node<LEAF, INNER>,
+    /// No row below is newer; all may be older.
+    newest: Version,
 }
 
 enum Inserted<const LEAF: usize, const INNER: usize> {
@@ -72,6 +90,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         CountedTree {
             root: Node::Leaf(Arc::new(Run::empty())),
             len: 0,
+            newest: Version::ZERO,
         }
     }
 
@@ -102,8 +121,15 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
 
     /// Puts the row in the place of the one with the same key, which is returned, or adds it.
     pub fn insert(&mut self, row: Row) -> Option<Row> {
+        let version = row.version();
+        self.newest = self.newest.max(version);
         match self.root.insert(row, Fences::OPEN) {
-            Inserted::Replaced(old) => return Some(old),
+            Inserted::Replaced(old) => {
+                if old.version() > version {
+                    self.newest = self.root.newest();
+                }
+                return Some(old);
+            }
             Inserted::Added => {}
             Inserted::Split(separator, right) => self.grow(separator, right),
         }
@@ -166,6 +192,11 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.rank(end) - self.rank(start)
     }
 
+    /// Whether a row from `start` up to, not including, `end` is newer than `version`. About O(log n): see the file's header.
+    pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> bool {
+        start < end && self.newest > version && self.root.has_newer(Some(start), Some(end), version)
+    }
+
     /// The rows from `start` up to, not including, `end`, from either side. Two descents to create.
     pub fn range(&self, start: &[u8], end: &[u8]) -> Range<'_, LEAF, INNER> {
         if start >= end {
@@ -191,7 +222,10 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
                         return;
                     }
                 }
-                Node::Inner(inner) => waiting.extend(inner.children[..inner.len()].iter().rev().flatten().cloned()),
+                Node::Inner(inner) => {
+                    let children = inner.children[..inner.len()].iter().rev().flatten();
+                    waiting.extend(children.map(|child| child.node.clone()));
+                }
             }
         }
     }
@@ -200,8 +234,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     fn grow(&mut self, separator: Row, right: Node<LEAF, INNER>) {
         let empty = Node::Leaf(Arc::new(Run::empty()));
         let left = std::mem::replace(&mut self.root, empty);
-        let mut inner = Inner::with_child(left);
-        inner.link(1, separator, right);
+        let mut inner = Inner::with_child(Child::split_off(left, self.newest));
+        inner.link(1, separator, Child::split_off(right, self.newest));
         inner.separators.fit(Fences::OPEN);
         self.root = Node::Inner(Arc::new(inner));
     }
@@ -232,6 +266,39 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         match self {
             Node::Leaf(run) => run.len() as u64,
             Node::Inner(inner) => inner.counts[..inner.len()].iter().sum(),
+        }
+    }
+
+    /// The version of the newest row in this subtree, or one above it.
+    fn newest(&self) -> Version {
+        let newest = match self {
+            Node::Leaf(run) => run.rows().iter().flatten().map(Row::version).max(),
+            Node::Inner(inner) => inner.children.iter().flatten().map(|child| child.newest).max(),
+        };
+        newest.unwrap_or(Version::ZERO)
+    }
+
+    /// Whether a row from `start` up to `end` is newer than `version`; `None` is this node's own end.
+    fn has_newer(&self, start: Option<&[u8]>, end: Option<&[u8]>, version: Version) -> bool {
+        #[cfg(test)]
+        tests::VISITED.with(|count| count.set(count.get() + 1));
+        match self {
+            Node::Leaf(run) => {
+                let from = start.map_or(0, |start| run.rank(start));
+                let to = end.map_or(run.len(), |end| run.rank(end));
+                let mut rows = run.rows()[from..to.max(from)].iter().flatten();
+                rows.any(|row| row.version() > version)
+            }
+            Node::Inner(inner) => {
+                let first = start.map_or(0, |start| inner.child_of(start));
+                let last = end.map_or(inner.len() - 1, |end| inner.child_of(end));
+                let mut children = inner.children[first..=last].iter().flatten().zip(first..);
+                children.any(|(child, index)| {
+                    let start = start.filter(|_| index == first);
+                    let end = end.filter(|_| index == last);
+                    child.newest > version && child.node.has_newer(start, end, version)
+                })
+            }
         }
     }
 
@@ -337,14 +404,30 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
     }
 }
 
+impl<const LEAF: usize, const INNER: usize> Child<LEAF, INNER> {
+    /// A whole subtree.
+    fn new(node: Node<LEAF, INNER>) -> Self {
+        let newest = node.newest();
+        Child { node, newest }
+    }
+
+    /// A part of a subtree in which no row was newer. Looking at the rows of a leaf would cost more than it saves.
+    fn split_off(node: Node<LEAF, INNER>, newest: Version) -> Self {
+        match node {
+            Node::Leaf(_) => Child { node, newest },
+            Node::Inner(_) => Child::new(node),
+        }
+    }
+}
+
 impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
-    fn with_child(child: Node<LEAF, INNER>) -> Self {
+    fn with_child(child: Child<LEAF, INNER>) -> Self {
         let mut inner = Inner {
             separators: Run::empty(),
             counts: [0; INNER],
             children: [const { None }; INNER],
         };
-        inner.counts[0] = child.count();
+        inner.counts[0] = child.node.count();
         inner.children[0] = Some(child);
         inner
     }
@@ -355,9 +438,13 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     }
 
     fn child(&self, index: usize) -> &Node<LEAF, INNER> {
-        self.children[index]
-            .as_ref()
-            .expect("a child below the length is present")
+        let child = self.children[index].as_ref();
+        &child.expect("a child below the length is present").node
+    }
+
+    fn held_child(&mut self, index: usize) -> &mut Child<LEAF, INNER> {
+        let child = self.children[index].as_mut();
+        child.expect("a child below the length is present")
     }
 
     /// The child to which `key` belongs.
@@ -368,12 +455,8 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     /// The child and the fences around it, given those around this node.
     fn fenced_child<'a>(&'a mut self, index: usize, fences: Fences<'a>) -> (&'a mut Node<LEAF, INNER>, Fences<'a>) {
         let fences = fences_of_child(&self.separators, index, fences);
-        (
-            self.children[index]
-                .as_mut()
-                .expect("a child below the length is present"),
-            fences,
-        )
+        let child = self.children[index].as_mut();
+        (&mut child.expect("a child below the length is present").node, fences)
     }
 
     fn fit_child(&mut self, index: usize, fences: Fences<'_>) {
@@ -382,17 +465,25 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     }
 
     fn insert(&mut self, row: Row, fences: Fences<'_>) -> Inserted<LEAF, INNER> {
-        let index = self.child_of(row.key());
+        let (index, version) = (self.child_of(row.key()), row.version());
         let (child, child_fences) = self.fenced_child(index, fences);
         let inserted = child.insert(row, child_fences);
+        let held = self.held_child(index);
+        held.newest = held.newest.max(version);
         match inserted {
-            Inserted::Replaced(old) => Inserted::Replaced(old),
+            Inserted::Replaced(old) => {
+                if old.version() > version {
+                    held.newest = held.node.newest();
+                }
+                Inserted::Replaced(old)
+            }
             Inserted::Added => {
                 self.counts[index] += 1;
                 Inserted::Added
             }
             Inserted::Split(separator, right) => {
-                self.counts[index] = self.counts[index] + 1 - right.count();
+                let right = Child::split_off(right, held.newest);
+                self.counts[index] = self.counts[index] + 1 - right.node.count();
                 self.insert_child(index + 1, separator, right, fences)
             }
         }
@@ -403,7 +494,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         &mut self,
         index: usize,
         separator: Row,
-        child: Node<LEAF, INNER>,
+        child: Child<LEAF, INNER>,
         fences: Fences<'_>,
     ) -> Inserted<LEAF, INNER> {
         if self.len() < INNER {
@@ -438,11 +529,11 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     }
 
     /// Puts a child at `index` behind its separator, into a node that is not full.
-    fn link(&mut self, index: usize, separator: Row, child: Node<LEAF, INNER>) {
+    fn link(&mut self, index: usize, separator: Row, child: Child<LEAF, INNER>) {
         let len = self.len();
         self.separators.insert(index - 1, separator);
         self.counts.copy_within(index..len, index + 1);
-        self.counts[index] = child.count();
+        self.counts[index] = child.node.count();
         self.children[index..=len].rotate_right(1);
         self.children[index] = Some(child);
     }
@@ -510,7 +601,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
             let child = self.children[index]
                 .take()
                 .expect("a child below the length is present");
-            removed.push(child, std::mem::take(&mut self.counts[index]));
+            removed.push(child.node, std::mem::take(&mut self.counts[index]));
             return;
         }
         let before = removed.count;
@@ -569,8 +660,10 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         self.children[index + 1..len].rotate_left(1);
         self.counts[index] += self.counts[index + 1];
         self.counts.copy_within(index + 2..len, index + 1);
+        let left = self.held_child(index);
+        left.newest = left.newest.max(right.newest);
         let (child, child_fences) = self.fenced_child(index, fences);
-        child.absorb(separator, right, child_fences);
+        child.absorb(separator, right.node, child_fences);
     }
 }
 
@@ -725,7 +818,7 @@ impl<const LEAF: usize, const INNER: usize> ExactSizeIterator for Range<'_, LEAF
 /// Nodes are filled to nine tenths, so that the first inserts after a load do not split every leaf.
 pub struct TreeBuilder<const LEAF: usize, const INNER: usize> {
     /// Finished leaves with the separator before each; the first has none.
-    leaves: Vec<(Option<Row>, Node<LEAF, INNER>)>,
+    leaves: Level<LEAF, INNER>,
     filling: Vec<Row>,
     /// The separator before the leaf being filled.
     low: Option<Row>,
@@ -761,8 +854,9 @@ impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
         while level.len() > 1 {
             level = level_above(level);
         }
-        let (_, root) = level.pop().expect("at least one leaf");
-        CountedTree { root, len: self.len }
+        let (_, Child { node: root, newest }) = level.pop().expect("at least one leaf");
+        let len = self.len;
+        CountedTree { root, len, newest }
     }
 
     fn finish_leaf(&mut self, high: Option<Row>) {
@@ -772,7 +866,7 @@ impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
             high: self.low.as_ref(),
         };
         let run = Run::new(self.filling.drain(..), fences);
-        self.leaves.push((low, Node::Leaf(Arc::new(run))));
+        self.leaves.push((low, Child::new(Node::Leaf(Arc::new(run)))));
     }
 }
 
@@ -782,7 +876,8 @@ impl<const LEAF: usize, const INNER: usize> Default for TreeBuilder<LEAF, INNER>
     }
 }
 
-type Level<const LEAF: usize, const INNER: usize> = Vec<(Option<Row>, Node<LEAF, INNER>)>;
+/// Nodes of one height, with the separator before each.
+type Level<const LEAF: usize, const INNER: usize> = Vec<(Option<Row>, Child<LEAF, INNER>)>;
 
 fn level_above<const LEAF: usize, const INNER: usize>(level: Level<LEAF, INNER>) -> Level<LEAF, INNER> {
     let mut above = Vec::new();
@@ -797,19 +892,24 @@ fn level_above<const LEAF: usize, const INNER: usize>(level: Level<LEAF, INNER>)
             low: low.as_ref(),
             high,
         });
-        above.push((low, Node::Inner(Arc::new(inner))));
+        above.push((low, Child::new(Node::Inner(Arc::new(inner)))));
     }
     above
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use quartet_model::Version;
 
     use super::*;
+
+    thread_local! {
+        /// Nodes in which this thread has looked for newer rows.
+        pub static VISITED: Cell<u64> = const { Cell::new(0) };
+    }
 
     type Tiny = CountedTree<4, 4>;
     type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -823,6 +923,7 @@ mod tests {
                 "every leaf is equally deep"
             );
             assert_eq!(self.root.count(), self.len);
+            assert!(self.newest >= self.root.newest());
             assert!(self.len > 0 || matches!(self.root, Node::Leaf(_)));
         }
     }
@@ -846,6 +947,8 @@ mod tests {
             for index in 0..self.len() {
                 assert_ne!(self.counts[index], 0);
                 assert_eq!(self.counts[index], self.child(index).count());
+                let newest = self.children[index].as_ref().map(|child| child.newest);
+                assert!(newest >= Some(self.child(index).newest()));
                 self.child(index)
                     .check(fences_of_child(&self.separators, index, fences), depth + 1, depths);
             }
@@ -937,6 +1040,10 @@ mod tests {
             .filter(|(key, _)| a <= key && key.as_slice() < b)
             .collect();
         assert_eq!(tree.count(a, b), expected.len() as u64);
+        let newest = expected.iter().map(|(_, version)| *version).max().unwrap_or_default();
+        for version in [0, newest.saturating_sub(1), newest, newest + 1] {
+            assert_eq!(tree.has_newer(a, b, Version(version)), newest > version);
+        }
         assert_eq!(pairs(tree.range(a, b)), expected);
         let mut backwards = pairs(tree.range(a, b).rev());
         backwards.reverse();
@@ -1009,6 +1116,45 @@ mod tests {
             prop_assert_eq!(tree.len(), keys.len() as u64);
             prop_assert!(tree.rows().map(Row::key).eq(keys.iter().map(Vec::as_slice)));
         }
+    }
+
+    /// Nodes that are visited to learn whether a row between the two is newer.
+    fn visited(tree: &Tree, start: u64, end: u64, version: u64, answer: bool) -> u64 {
+        VISITED.set(0);
+        let (start, end) = (numbered(start), numbered(end));
+        assert_eq!(tree.has_newer(&start, &end, Version(version)), answer);
+        VISITED.get()
+    }
+
+    /// Certifying a conflict range visited all its rows under the partition's lock: one small request held it for seconds.
+    #[test]
+    fn newer_rows_are_found_without_visiting_the_others() {
+        let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
+        // New rows lie between the old ones and split their leaves; others replace them.
+        for number in (0..100_000).step_by(1_000) {
+            tree.insert(row(&numbered(number), 2 + number));
+            (0..40).for_each(|end| drop(tree.insert(row(&[numbered(number), vec![end]].concat(), 2 + number))));
+        }
+        assert!(visited(&tree, 0, 100_000, 200_000, false) == 0);
+        assert!(visited(&tree, 0, 100_000, 50_000, true) <= 20);
+        assert!(visited(&tree, 0, 49_000, 50_000, false) <= 4);
+        assert!(visited(&tree, 49_001, 49_999, 49_001, false) <= 10);
+    }
+
+    #[test]
+    fn a_row_that_is_put_back_leaves_no_trace_of_the_newer_one() {
+        let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
+        for number in 0..50_000 {
+            let old = tree.insert(row(&numbered(number), 7)).expect("a row that was loaded");
+            tree.insert(old);
+        }
+        for number in 100_000..150_000 {
+            tree.insert(row(&numbered(number), 7));
+            tree.insert(row(&numbered(number), 0));
+            tree.remove(&numbered(number)).expect("a row that was added");
+        }
+        tree.check();
+        assert!(visited(&tree, 0, 200_000, 1, false) <= 1);
     }
 
     /// True if a writer would copy nothing on the way to the row of this rank.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use quartet_model::Version;
+
 use super::files::{Files, Pin, damaged};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use super::root::Tree;
@@ -70,6 +72,34 @@ impl Base {
         }
     }
 
+    /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold none.
+    pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        match &self.tree {
+            Some(tree) if start < end => self.child_has_newer(&tree.root, start, end, version),
+            _ => Ok(false),
+        }
+    }
+
+    fn child_has_newer(&self, child: &Child, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        if child.newest <= version {
+            return Ok(false);
+        }
+        match &*self.files.node(&child.place)? {
+            Node::Leaf(leaf) => {
+                let mut entries = (leaf.rank(start)..leaf.rank(end)).map(|index| leaf.entry(index));
+                Ok(entries.any(|entry| entry.version > version))
+            }
+            Node::Inner(inner) => {
+                for below in &inner.children[inner.child_of(start)..=inner.child_of(end)] {
+                    if self.child_has_newer(below, start, end, version)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
     /// Finds the last row that `is_before` holds for, with the key and the number of rows before it; it holds for all rows up to
     /// some, and for none after. The answer: the row's leaf, its index there and the rows before it; index `None` if it holds
     /// for no row, and then the leaf is the first.
@@ -132,7 +162,7 @@ impl Base {
     ) -> Result<(), StoreError> {
         visit(&child.place);
         let wrong = |what| Err(damaged(&child.place, what));
-        let (mut rows, mut row_bytes) = (0, 0);
+        let (mut rows, mut row_bytes, mut newest) = (0, 0, Version::ZERO);
         match self.files.read_node(&child.place)? {
             Node::Leaf(leaf) if height == 0 => {
                 for (index, entry) in leaf.entries().enumerate() {
@@ -148,6 +178,7 @@ impl Base {
                     }
                     rows += 1;
                     row_bytes += entry.row_bytes();
+                    newest = newest.max(entry.version);
                 }
             }
             Node::Inner(inner) if inner.height == height => {
@@ -159,12 +190,16 @@ impl Base {
                     self.verify_child(below, height - 1, next, visit)?;
                     rows += below.rows;
                     row_bytes += below.row_bytes;
+                    newest = newest.max(below.newest);
                 }
             }
             _ => return wrong("a node of another height"),
         }
         if (rows, row_bytes) != (child.rows, child.row_bytes) {
             return wrong("counts unlike the rows");
+        }
+        if newest > child.newest {
+            return wrong("a row newer than said");
         }
         Ok(())
     }

@@ -3,8 +3,9 @@
 //! ```text
 //! leaf    1 u8 | row count u32 | rows, each
 //!             version u64 | key bytes u32 | value bytes u32 | apart u8 | key | value, or its place if it lies apart
-//! inner   2 u8 | height u8 | child count u32 | children, each
-//!             key bytes u32 | place | rows u64 | row bytes u64 | has values apart u8 | key
+//! inner   3 u8 | height u8 | child count u32 | children, each
+//!             key bytes u32 | place | rows u64 | row bytes u64 | newest version u64 | has values apart u8 | key
+//!         2 u8 | the same without the newest version: not written any more
 //! place   file u32 | offset u32 | bytes u32 | checksum u64
 //! ```
 //!
@@ -29,7 +30,9 @@ pub(super) struct Place {
 pub(super) const PLACE_BYTES: usize = 20;
 const ROW_BYTES: usize = 17;
 const TAG_LEAF: u8 = 1;
-const TAG_INNER: u8 = 2;
+/// Children that do not tell their newest version.
+const TAG_INNER_UNDATED: u8 = 2;
+const TAG_INNER: u8 = 3;
 
 pub(super) enum Node {
     Leaf(Leaf),
@@ -69,8 +72,13 @@ pub(super) struct Child {
     pub rows: u64,
     /// What the rows take in memory ([`Row::memory_bytes`]).
     pub row_bytes: u64,
+    /// No row is newer.
+    pub newest: Version,
     pub has_values_apart: bool,
 }
+
+/// Stands where the newest version is not told.
+const UNKNOWN: Version = Version(u64::MAX);
 
 impl Place {
     pub fn of(file: u32, offset: u32, content: &[u8]) -> Place {
@@ -135,7 +143,8 @@ impl Node {
     pub fn parse(bytes: Vec<u8>) -> Option<Node> {
         match *bytes.first()? {
             TAG_LEAF => Leaf::parse(bytes).map(Node::Leaf),
-            TAG_INNER => Inner::parse(&bytes).map(Node::Inner),
+            TAG_INNER => Inner::parse(&bytes, Child::take).map(Node::Inner),
+            TAG_INNER_UNDATED => Inner::parse(&bytes, Child::take_undated).map(Node::Inner),
             _ => None,
         }
     }
@@ -265,12 +274,12 @@ impl<'a> Entry<'a> {
 }
 
 impl Inner {
-    fn parse(bytes: &[u8]) -> Option<Inner> {
+    fn parse(bytes: &[u8], take: fn(&mut Input<'_>) -> Option<Child>) -> Option<Inner> {
         let mut input = Input(&bytes[1..]);
         let (height, count) = (input.u8()?, input.u32()?);
         let mut children = Vec::new();
         for _ in 0..count {
-            children.push(Child::take(&mut input)?);
+            children.push(take(&mut input)?);
         }
         let is_whole = input.0.is_empty() && count > 0 && height > 0;
         is_whole.then_some(Inner { height, children })
@@ -299,16 +308,27 @@ impl Child {
         self.place.put(output);
         output.extend_from_slice(&self.rows.to_le_bytes());
         output.extend_from_slice(&self.row_bytes.to_le_bytes());
+        output.extend_from_slice(&self.newest.0.to_le_bytes());
         output.push(u8::from(self.has_values_apart));
         output.extend_from_slice(&self.low);
     }
 
     pub fn take(input: &mut Input<'_>) -> Option<Child> {
+        Child::take_with(input, |input| input.u64().map(Version))
+    }
+
+    /// One that does not tell its newest version.
+    pub fn take_undated(input: &mut Input<'_>) -> Option<Child> {
+        Child::take_with(input, |_| Some(UNKNOWN))
+    }
+
+    fn take_with(input: &mut Input<'_>, newest: fn(&mut Input<'_>) -> Option<Version>) -> Option<Child> {
         let low_bytes = input.u32()?;
         Some(Child {
             place: Place::take(input)?,
             rows: input.u64()?,
             row_bytes: input.u64()?,
+            newest: newest(input)?,
             has_values_apart: input.u8()? == 1,
             low: input.bytes(low_bytes as usize)?.into(),
         })

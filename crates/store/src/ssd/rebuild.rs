@@ -371,6 +371,7 @@ impl Rebuild<'_> {
             place,
             rows: entries.len() as u64,
             row_bytes: entries.iter().map(Entry::row_bytes).sum(),
+            newest: entries.iter().map(|entry| entry.version).max().unwrap_or_default(),
             has_values_apart: entries.iter().any(|entry| matches!(entry.value, Value::Apart(_))),
         })
     }
@@ -401,6 +402,7 @@ impl Rebuild<'_> {
             place,
             rows: children.iter().map(|child| child.rows).sum(),
             row_bytes: children.iter().map(|child| child.row_bytes).sum(),
+            newest: children.iter().map(|child| child.newest).max().unwrap_or_default(),
             has_values_apart: children.iter().any(|child| child.has_values_apart),
         })
     }

@@ -2,8 +2,8 @@
 //! the ssd engine's.
 //!
 //! ```text
-//! "QUARTETB" | format version u32 = 1 | version u64 | log sequence u64 | next file u32
-//! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree
+//! "QUARTETB" | format version u32 = 2 | version u64 | log sequence u64 | next file u32
+//! has tree u8 | height u8 | root, as a child of an inner node, if there is a tree (in version 1, without its newest version)
 //! file count u32 | files, each: number u32 | bytes u64 | bytes in use u64
 //! checksum u64, XXH3-64 of everything before it
 //! ```
@@ -26,7 +26,9 @@ use crate::position::Position;
 pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
 const MAGIC: &[u8; 8] = b"QUARTETB";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
+/// The root does not tell its newest version.
+const FORMAT_VERSION_UNDATED: u32 = 1;
 /// Far more than any root has: a million files.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -123,15 +125,16 @@ impl Root {
             return Err(damaged("a wrong checksum"));
         }
         let mut input = Input(&content[MAGIC.len()..]);
-        match input.u32() {
-            Some(FORMAT_VERSION) => {}
+        let take_child = match input.u32() {
+            Some(FORMAT_VERSION) => Child::take,
+            Some(FORMAT_VERSION_UNDATED) => Child::take_undated,
             Some(other) => return Err(OpenError::UnknownFormat(other)),
             None => return Err(damaged("a sudden end")),
-        }
-        Root::take(&mut input).ok_or_else(|| damaged("a sudden end"))
+        };
+        Root::take(&mut input, take_child).ok_or_else(|| damaged("a sudden end"))
     }
 
-    fn take(input: &mut Input<'_>) -> Option<Root> {
+    fn take(input: &mut Input<'_>, take_child: fn(&mut Input<'_>) -> Option<Child>) -> Option<Root> {
         let position = Position {
             version: Version(input.u64()?),
             sequence: LogSequence(input.u64()?),
@@ -140,7 +143,7 @@ impl Root {
         let (has_tree, height) = (input.u8()?, input.u8()?);
         let root = match has_tree {
             0 => None,
-            _ => Some(Child::take(input)?),
+            _ => Some(take_child(input)?),
         };
         let mut files = BTreeMap::new();
         for _ in 0..input.u32()? {

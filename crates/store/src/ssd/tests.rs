@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use quartet_env::{Fault, FaultyDisk, Operation};
 use quartet_model::{LogSequence, Version};
 
+use super::node::{Child, Inner, Node, Place};
 use super::*;
 
 type Model = BTreeMap<Vec<u8>, Row>;
@@ -428,6 +429,69 @@ fn counting_looks_at_few_nodes() {
     let last = nodes(|| assert_eq!(scan(&store, b"key", &numbered(20_000), true, 1), []));
     assert!(last <= 3 * few, "{last} nodes before 20,000 that were cleared");
     assert_eq!(nodes(|| assert_eq!(store.len(), 8_000)), 0);
+}
+
+#[test]
+fn newer_rows_are_found_at_few_nodes() {
+    let disk = FaultyDisk::new();
+    let mut store = filled(&disk, 20_000, 10);
+    let newest = all(&store).unwrap().iter().map(Row::version).max().unwrap();
+    let newer = Version(newest.0 + 1);
+    store.set(row(9_000, 10, newer.0)).unwrap();
+    flush(&mut store, 20_000).unwrap();
+    let check = |start, end, version, answer| {
+        let (start, end) = (numbered(start), numbered(end));
+        assert_eq!(store.has_newer(&start, &end, version).unwrap(), answer);
+    };
+    assert!(nodes(|| check(0, 20_000, newest, true)) <= 10);
+    assert!(nodes(|| check(0, 8_999, newest, false)) <= 10);
+    assert!(nodes(|| check(9_001, 20_000, newest, false)) <= 10);
+    assert_eq!(nodes(|| check(0, 20_000, newer, false)), 0);
+}
+
+/// Format 1 did not tell the newest version of what lies below a child.
+#[test]
+fn trees_of_the_first_format_are_read() {
+    let disk = FaultyDisk::new();
+    let store = filled(&disk, 20, 10);
+    let rows = all(&store).unwrap();
+    drop(store);
+    let file = disk.open(root::NAME).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes[8] = 1;
+    // Behind the root's place, rows and row bytes.
+    bytes.drain(74..82);
+    bytes.truncate(bytes.len() - 8);
+    let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    file.set_len(0).unwrap();
+    file.write_at(0, &bytes).unwrap();
+    let store = open(&disk);
+    assert_eq!(all(&store).unwrap(), rows);
+    assert!(!store.has_newer(&numbered(0), &numbered(20), Version(u64::MAX - 1)).unwrap());
+    store.verify().unwrap();
+
+    let child = Child {
+        low: b"low"[..].into(),
+        place: Place::of(1, 2, b"content"),
+        rows: 3,
+        row_bytes: 4,
+        newest: Version(5),
+        has_values_apart: true,
+    };
+    let mut content = Vec::new();
+    Inner::put(1, std::slice::from_ref(&child), &mut content);
+    content[0] = 2;
+    content.drain(46..54);
+    let Some(Node::Inner(inner)) = Node::parse(content) else {
+        panic!("an inner node of the first format");
+    };
+    let undated = Child {
+        newest: Version(u64::MAX),
+        ..child
+    };
+    assert_eq!(inner.children, [undated]);
 }
 
 /// Opening reads the root and nothing of the tree.

@@ -5,6 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use quartet_model::Version;
+
 use super::base::{Base, Cursor, Found};
 use super::overlay::{Lower, Overlay, hidden_bytes, hidden_row};
 use crate::error::StoreError;
@@ -287,6 +289,11 @@ impl Read for SsdSnapshot {
         let own: u64 = self.overlay.rows.range(start, end).map(Row::memory_bytes).sum();
         let hidden: u64 = self.overlay.hidden().range(start, end).map(hidden_bytes).sum();
         Ok(own + self.unmasked_bytes(start, end)? - hidden)
+    }
+
+    /// A row of the tree that is hidden has been replaced by a newer one, or removed.
+    fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
+        Ok(self.overlay.rows.has_newer(start, end, version) || self.base.has_newer(start, end, version)?)
     }
 
     fn len(&self) -> u64 {
