@@ -6,14 +6,20 @@
 #define FDB_C_H
 #pragma once
 
+#include "fdb_c_apiversion.g.h"
+
+#if defined FDB_USE_LATEST_API_VERSION
+#define FDB_API_VERSION FDB_LATEST_API_VERSION
+#elif defined FDB_USE_LATEST_BINDINGS_API_VERSION
+#define FDB_API_VERSION FDB_LATEST_BINDINGS_API_VERSION
+#endif
+
 #ifndef FDB_API_VERSION
 #error Define FDB_API_VERSION before including fdb_c.h
 #elif FDB_API_VERSION < 510 || FDB_API_VERSION > 800
 #error FDB_API_VERSION must lie between 510 and 800
 #endif
 
-#define FDB_LATEST_API_VERSION 800
-#define FDB_LATEST_BINDING_API_VERSION 800
 #define WARN_UNUSED_RESULT __attribute__((warn_unused_result))
 
 #include <stdint.h>
@@ -24,6 +30,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The four ways to name a key as FDBKeySelector's arguments. */
+#define FDB_KEYSEL_LAST_LESS_THAN(k, l) k, l, 0, 0
+#define FDB_KEYSEL_LAST_LESS_OR_EQUAL(k, l) k, l, 1, 0
+#define FDB_KEYSEL_FIRST_GREATER_THAN(k, l) k, l, 1, 1
+#define FDB_KEYSEL_FIRST_GREATER_OR_EQUAL(k, l) k, l, 0, 1
 
 /* ---- errors, version, network */
 
@@ -144,6 +156,9 @@ DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_tenant_create_transaction(FDBTenant
                                                                        FDBTransaction** out_transaction);
 DLLEXPORT WARN_UNUSED_RESULT FDBFuture* fdb_tenant_get_id(FDBTenant* tenant);
 DLLEXPORT void fdb_tenant_destroy(FDBTenant* tenant);
+DLLEXPORT WARN_UNUSED_RESULT fdb_error_t fdb_result_get_keyvalue_array(FDBResult* result, FDBKeyValue const** out_kv,
+                                                                      int* out_count, fdb_bool_t* out_more);
+DLLEXPORT void fdb_result_destroy(FDBResult* result);
 
 /* ---- transactions */
 

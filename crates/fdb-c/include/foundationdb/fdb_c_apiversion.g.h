@@ -1,0 +1,9 @@
+/* The newest API versions that this library knows. */
+#ifndef FDB_C_APIVERSION_G_H
+#define FDB_C_APIVERSION_G_H
+#pragma once
+
+#define FDB_LATEST_API_VERSION 800
+#define FDB_LATEST_BINDINGS_API_VERSION 800
+
+#endif
