@@ -469,7 +469,11 @@ fn trees_of_the_first_format_are_read() {
     file.write_at(0, &bytes).unwrap();
     let store = open(&disk);
     assert_eq!(all(&store).unwrap(), rows);
-    assert!(!store.has_newer(&numbered(0), &numbered(20), Version(u64::MAX - 1)).unwrap());
+    assert!(
+        !store
+            .has_newer(&numbered(0), &numbered(20), Version(u64::MAX - 1))
+            .unwrap()
+    );
     store.verify().unwrap();
 
     let child = Child {
