@@ -21,6 +21,11 @@ pub trait Disk: Send + Sync {
     /// Moves `from` to `to` atomically, replacing what was there.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Removes a file that nobody reads any more. Its room comes back little by little, because the syncs of others wait as
+    /// long as the system gives back much at once.
+    fn remove_gently(&self, name: &str) -> io::Result<()> {
+        self.remove(name)
+    }
     /// Makes every create, rename and remove so far durable.
     fn sync_directory(&self) -> io::Result<()>;
     /// What files of this directory may still take together.
@@ -46,6 +51,10 @@ pub trait File: Send + Sync {
     fn allocated_bytes(&self) -> io::Result<u64>;
     /// Makes the content and the length durable.
     fn sync_data(&self) -> io::Result<()>;
+    /// The same for a file that is written in the background: the disk is left to others afterwards, for as long as it took.
+    fn sync_gently(&self) -> io::Result<()> {
+        self.sync_data()
+    }
 }
 
 /// True if the system was short of something that may come back: space, quota or file descriptors.

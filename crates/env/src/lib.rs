@@ -6,6 +6,7 @@
 mod clock;
 mod disk;
 mod faulty_disk;
+mod gentle;
 mod memory_disk;
 mod real_disk;
 mod runtime;

@@ -5,12 +5,14 @@
 //! ends.
 
 use crate::disk::{Disk, File, check_name};
+use crate::gentle;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const LOCK_NAME: &str = "LOCK";
 /// What is created is for its owner alone: it holds everybody's data.
@@ -21,6 +23,7 @@ pub struct RealDisk {
     path: PathBuf,
     directory: fs::File,
     is_writable: bool,
+    removed: Arc<gentle::Removed>,
     /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no server has opened.
     _lock: Option<fs::File>,
 }
@@ -44,6 +47,7 @@ impl RealDisk {
             path,
             directory,
             is_writable: true,
+            removed: Arc::default(),
             _lock: Some(file),
         })
     }
@@ -66,6 +70,7 @@ impl RealDisk {
             path,
             directory,
             is_writable: false,
+            removed: Arc::default(),
             _lock: file,
         })
     }
@@ -173,6 +178,14 @@ impl Disk for RealDisk {
         fs::remove_file(self.resolve_to_write(name)?)
     }
 
+    fn remove_gently(&self, name: &str) -> io::Result<()> {
+        let path = self.resolve_to_write(name)?;
+        let file = fs::File::options().write(true).open(&path)?;
+        fs::remove_file(path)?;
+        self.removed.give_back(file);
+        Ok(())
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         self.directory.sync_all()
     }
@@ -222,6 +235,10 @@ impl File for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn sync_gently(&self) -> io::Result<()> {
+        gentle::sync(&self.0)
     }
 }
 

@@ -121,7 +121,7 @@ pub struct Process {
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
     pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
     /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
-    pub purge: fn(),
+    pub purge: Box<dyn Fn() + Send + Sync>,
     /// So many hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.

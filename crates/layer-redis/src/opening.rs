@@ -68,7 +68,7 @@ impl Redis {
                 identity,
                 shutdown,
                 resources: Box::new(Resources::default),
-                purge: || {},
+                purge: Box::new(|| {}),
                 secret_digits: None,
                 write_parameters: None,
             },

@@ -237,7 +237,9 @@ impl FileLog {
         let count = droppable.count();
         for Sealed { first, .. } in self.sealed.drain(..count) {
             let name = segment_name(first);
-            self.disk.remove(&name).map_err(FileLogError::disk("remove", &name))?;
+            self.disk
+                .remove_gently(&name)
+                .map_err(FileLogError::disk("remove", &name))?;
         }
         match count {
             0 => Ok(()),

@@ -16,6 +16,7 @@ use quartet_layer_redis::long_scripts::LongScripts;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::Database;
+use tokio::sync::watch;
 
 use crate::fauna::DEVELOPMENT_SECRET;
 use crate::migration::Migrations;
@@ -47,6 +48,8 @@ pub struct LayerMaker {
     /// One for all, so that nobody gets more attempts by asking elsewhere.
     pub login_guard: Arc<LoginGuard>,
     pub migrations: Migrations,
+    /// Asks each thread for what its allocator keeps for later.
+    pub purges: watch::Sender<()>,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
     /// One for all: it keeps its connections and knows which issuers to trust.
@@ -110,7 +113,8 @@ impl LayerMaker {
             budget_source,
             ..resources::used()
         });
-        layer.process.purge = self.settings.purge;
+        let purges = self.purges.clone();
+        layer.process.purge = Box::new(move || purges.send_replace(()));
         layer.process.secret_digits = Some(Box::new(resources::random_hexadecimal));
         layer.scripting.log = Arc::new(log_of_scripts);
         layer.scripting.long_scripts = self.long_scripts.clone();

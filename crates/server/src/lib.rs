@@ -165,6 +165,7 @@ impl Server {
             client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget), engine.memory().clone())),
             login_guard: Arc::default(),
             migrations: Migrations::default(),
+            purges: watch::Sender::new(()),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
@@ -342,6 +343,8 @@ impl Worker {
         let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
         let porter = self.porter.clone();
         let porter = tokio::task::spawn(async move { porter.serve().await });
+        let purges = self.tenants.maker.purges.subscribe();
+        let purging = tokio::task::spawn(memory::purge_when_asked(self.settings.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listening) = self.listening.take() {
             self.listen(listening, &mut tasks);
@@ -370,6 +373,7 @@ impl Worker {
             }
         }
         porter.abort();
+        purging.abort();
         waiters.stop();
     }
 

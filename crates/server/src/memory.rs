@@ -15,7 +15,7 @@ use crate::resources;
 
 /// How often resident memory is measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(50);
-/// How often at most the allocator is asked for what it keeps.
+/// How often at most a thread's allocator is asked for what it keeps.
 const PURGED_EVERY: Duration = Duration::from_millis(500);
 /// Less than this is left with the allocator.
 const PURGED_FROM: u64 = 32 << 20;
@@ -116,11 +116,41 @@ pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<b
     }
 }
 
+/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE), though not again and again.
+pub async fn purge_when_asked(purge: fn(), mut purges: watch::Receiver<()>) {
+    while purges.changed().await.is_ok() {
+        purge();
+        tokio::time::sleep(PURGED_EVERY).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_for_memory_asks_all_threads_and_not_for_ever() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static PURGES: AtomicUsize = AtomicUsize::new(0);
+        let purges = watch::Sender::new(());
+        for _ in 0..2 {
+            let purge = || drop(PURGES.fetch_add(1, Ordering::Relaxed));
+            tokio::spawn(purge_when_asked(purge, purges.subscribe()));
+        }
+        for _ in 0..5 {
+            purges.send_replace(());
+            tokio::time::sleep(PURGED_EVERY / 100).await;
+        }
+        assert_eq!(PURGES.load(Ordering::Relaxed), 2, "each thread at once");
+        tokio::time::sleep(PURGED_EVERY * 5).await;
+        assert_eq!(
+            PURGES.load(Ordering::Relaxed),
+            4,
+            "and each once for all that was asked meanwhile"
+        );
+    }
 
     /// A file system with these files.
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -79,6 +79,10 @@ impl CheckpointFiles {
     /// Writes a checkpoint of `rows` and removes the older ones. Returns its bytes.
     pub fn write(&self, rows: impl Snapshot, position: Position) -> Result<u64, StoreError> {
         let written = self.write_file(rows, position);
+        if written.is_err() {
+            // Whatever is left is cut at once.
+            let _ = self.shrink_temporary();
+        }
         self.tidy();
         written.map_err(|error| StoreError::io(TEMPORARY, error))
     }
@@ -101,7 +105,7 @@ impl CheckpointFiles {
             .into_iter()
             .filter(|other| other.starts_with(PREFIX) && *other < name)
         {
-            self.disk.remove(&older)?;
+            self.disk.remove_gently(&older)?;
         }
         Ok(writing.offset)
     }
@@ -133,6 +137,18 @@ impl CheckpointFiles {
         }
     }
 
+    /// Cuts what was written for nothing, little by little, beside those who wait for their syncs.
+    fn shrink_temporary(&self) -> io::Result<()> {
+        let file = self.disk.open(TEMPORARY)?;
+        let mut left = file.len()?;
+        while left > 0 {
+            left = left.saturating_sub(SHRINK_BYTES);
+            file.set_len(left)?;
+            file.sync_gently()?;
+        }
+        Ok(())
+    }
+
     /// The file of the temporary name, empty. What is reserved for it stays reserved.
     fn empty_temporary(&self) -> io::Result<Box<dyn File>> {
         if !self.disk.exists(TEMPORARY)? {
@@ -159,9 +175,11 @@ impl Read for Reading {
     }
 }
 
-/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a few milliseconds only; one sync
-/// at the end of the file once made it wait for seconds.
-const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
+/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a millisecond or two; one sync at
+/// the end of the file once made it wait for seconds.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
+/// So much is cut at once.
+const SHRINK_BYTES: u64 = 4 << 20;
 
 struct Writing<'g> {
     file: Box<dyn File>,
@@ -184,7 +202,7 @@ impl Writing<'_> {
         if self.given_up.load(Ordering::Relaxed) {
             return Err(io::Error::other("given up: the memory that it held was needed"));
         }
-        self.file.sync_data()?;
+        self.file.sync_gently()?;
         self.synced = self.offset;
         Ok(())
     }

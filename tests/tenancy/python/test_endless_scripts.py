@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import subprocess
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -20,7 +22,7 @@ from faunadb.errors import UnavailableError
 from harness import dynamodb, fauna
 from harness.admin import Admin, Refused
 from harness.resp import Connection, NilArray, ReplyError
-from harness.server import Server
+from harness.server import Server, binary
 
 pytestmark = pytest.mark.quartet_only
 
@@ -77,6 +79,12 @@ class World:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
+    def key_value(self, commands: str) -> tuple[int, str]:
+        cluster_file = Path(self.server.data) / "fdb.cluster"
+        command = [binary(), "kv", "-C", str(cluster_file), "--exec", f"option on timeout 3000; {commands}"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
+        return ended.returncode, ended.stdout + ended.stderr
+
     def item(self):
         return self.table.get_item(TableName="items", Key={"id": {"S": "a"}})["Item"]
 
@@ -113,13 +121,14 @@ def test_everybody_is_answered_while_a_script_never_ends(world):
         lambda: world.page("/get/k"),
         lambda: world.page("/get/k", world.tenant["token"]),
         lambda: Admin(world.server).create("second"),
+        lambda: world.key_value("get k"),
     )
     # While those wait, and afterwards, whoever needs no lock is answered.
     for _ in range(2):
         for _ in range(AT_ONCE):
             check_what_needs_no_lock(world)
         concurrent.futures.wait(futures[0])
-    get, put, read, write, rest, rest_elsewhere, create = ([future.result() for future in each] for each in futures)
+    get, put, read, write, rest, rest_elsewhere, create, key_value = ([future.result() for future in each] for each in futures)
     for error in get + put:
         assert isinstance(error, ClientError), error
         assert (error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]) == (503, "ServiceUnavailableException")
@@ -128,6 +137,8 @@ def test_everybody_is_answered_while_a_script_never_ends(world):
     # The database's users are among its rows.
     assert all(status == 503 and "BUSY" in text for status, text in rest_elsewhere), rest_elsewhere
     assert all(isinstance(error, Refused) and error.status == 503 for error in create), create
+    # Its clients try again for as long as they were told to.
+    assert all(code == 1 and "(1031)" in text for code, text in key_value), key_value
 
     with world.connect() as killer:
         assert killer.do("SCRIPT", "KILL") == "OK"
@@ -136,6 +147,7 @@ def test_everybody_is_answered_while_a_script_never_ends(world):
     assert world.item() == {"id": {"S": "a"}}
     assert world.fauna.query(q.exists(q.collection("things"))) is True
     assert world.page("/get/k", world.tenant["token"]) == (200, '{"result":null}')
+    assert "`k': not found" in world.key_value("get k")[1]
 
 
 def check_what_needs_no_lock(world):

@@ -137,7 +137,7 @@ impl Files {
     /// Removes a file that nobody reads.
     pub fn remove(&self, number: u32) {
         self.open.lock().remove(&number);
-        if let Err(error) = self.disk.remove(&Files::name(number)) {
+        if let Err(error) = self.disk.remove_gently(&Files::name(number)) {
             // It takes room until the next start.
             tracing::warn!(%error, number, "a file of the store could not be removed");
         }

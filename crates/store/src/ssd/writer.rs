@@ -18,8 +18,8 @@ pub(super) const RESERVE: &str = "base.next";
 const FILE_BYTES: u64 = 64 << 20;
 /// So much gathers before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
-/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a few milliseconds only.
-const UNSYNCED_BYTES_MAX: u64 = 4 << 20;
+/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a millisecond or two.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct Writer {
     files: Arc<Files>,
@@ -184,7 +184,7 @@ impl Current {
             self.file.write_at(self.offset, piece)?;
             self.offset += piece.len() as u64;
             if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
-                self.file.sync_data()?;
+                self.file.sync_gently()?;
                 self.synced = self.offset;
             }
         }

@@ -387,7 +387,7 @@ fn info_of(connection: &mut Connection, section: &str, name: &str) -> String {
 fn info_counts_who_waits_watches_and_was_denied() {
     let fixture = Fixture::new();
     let mut admin = fixture.connect();
-    let mut others: Vec<Connection> = (0..4).map(|_| fixture.connect()).collect();
+    let mut others: Vec<Connection> = (0..5).map(|_| fixture.connect()).collect();
     admin.check(
         "XGROUP CREATE s g $ MKSTREAM => OK
          ACL SETUSER limited on >secret ~mine &mine +get +set +publish => OK",
@@ -395,6 +395,7 @@ fn info_counts_who_waits_watches_and_was_denied() {
     others[0].bytes(&["BLPOP", "other", "0"]);
     others[1].bytes(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]);
     others[2].check("WATCH a b => OK");
+    others[4].check("WATCH b c => OK");
     others[3].check(
         "AUTH limited wrong => !WRONGPASS invalid username-password pair or user is disabled.
          AUTH limited secret => OK",
@@ -409,7 +410,8 @@ fn info_counts_who_waits_watches_and_was_denied() {
     }
     for (section, name, expected) in [
         ("clients", "blocked_clients", "2"),
-        ("clients", "watching_clients", "1"),
+        ("clients", "watching_clients", "2"),
+        ("clients", "total_watched_keys", "3"),
         ("clients", "pubsub_clients", "0"),
         ("clients", "total_blocking_keys", "2"),
         ("clients", "total_blocking_keys_on_nokey", "1"),

@@ -1,0 +1,102 @@
+//! Work on a disk beside those who wait for its syncs.
+//!
+//! A sync waits for what the system has to do before it, whoever asked for that: for megabytes that were written, and, where
+//! the file system tells the device what is free, for all that was removed since the last one. A gigabyte that is removed at
+//! once makes a small write wait for 80 ms. So both are done a few megabytes at a time, with rests between.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// So much is given back at once.
+const STEP_BYTES: u64 = 4 << 20;
+/// A disk that needs longer is not left alone for longer.
+const REST_MAX: Duration = Duration::from_millis(50);
+
+/// Syncs the file, and rests for as long as that took.
+pub fn sync(file: &File) -> io::Result<()> {
+    let began = Instant::now();
+    file.sync_data()?;
+    thread::sleep(began.elapsed().min(REST_MAX));
+    Ok(())
+}
+
+/// Files that have no name any more and still take room.
+#[derive(Default)]
+pub struct Removed {
+    files: Mutex<VecDeque<File>>,
+}
+
+impl Removed {
+    /// Cuts the file to nothing in the background, after those that wait. A process that ends before gives all back at once.
+    pub fn give_back(self: &Arc<Removed>, file: File) {
+        let mut files = self.files.lock();
+        files.push_back(file);
+        if files.len() > 1 {
+            return;
+        }
+        let removed = self.clone();
+        let work = move || while removed.give_back_next() {};
+        if thread::Builder::new().name("removed files".into()).spawn(work).is_err() {
+            files.clear();
+        }
+    }
+
+    /// False if nothing waits. The file stays in its place until it is empty, so that nobody begins a second thread.
+    fn give_back_next(&self) -> bool {
+        let Some(Ok(file)) = self.files.lock().front().map(File::try_clone) else {
+            // Without a descriptor to spare, closing them is what gives room.
+            self.files.lock().clear();
+            return false;
+        };
+        // Whatever fails here, closing the file gives back the rest.
+        let _ = shrink(&file);
+        let mut files = self.files.lock();
+        files.pop_front();
+        !files.is_empty()
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.files.lock().is_empty()
+    }
+}
+
+fn shrink(file: &File) -> io::Result<()> {
+    let mut left = file.metadata()?.len();
+    while left > STEP_BYTES {
+        left -= STEP_BYTES;
+        file.set_len(left)?;
+        sync(file)?;
+    }
+    file.set_len(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_files_end_empty_and_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let removed = Arc::new(Removed::default());
+        let sizes = [0, 1, STEP_BYTES, 3 * STEP_BYTES + 5];
+        let files = sizes.map(|bytes| {
+            let file = tempfile::tempfile_in(directory.path()).unwrap();
+            file.set_len(bytes).unwrap();
+            removed.give_back(file.try_clone().unwrap());
+            file
+        });
+        while !removed.is_empty() {
+            thread::yield_now();
+        }
+        for file in files {
+            assert_eq!(file.metadata().unwrap().len(), 0);
+        }
+    }
+}
