@@ -12,6 +12,7 @@ use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreK
 
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::HomeLock;
+use crate::log_reader::LogReaders;
 use crate::replay::Replayer;
 use crate::room::Room;
 use crate::shared::{FlusherTask, Shared};
@@ -90,6 +91,7 @@ impl Engine {
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
             listeners: Mutex::new(Vec::new()),
+            log_readers: LogReaders::new(log.source(), log.tail()),
             statistics: Statistics::default(),
             memory: Arc::default(),
             checkpoint_given_up: store_options.checkpoint_given_up,
@@ -102,7 +104,7 @@ impl Engine {
             .statistics
             .checkpoint_last_version
             .store(position.version.0, Ordering::Relaxed);
-        let flusher = Flusher::start(shared.clone(), log, disk, options, failure);
+        let flusher = Flusher::start(shared.clone(), log, disk, options, position, failure);
         Ok(Engine { shared, flusher })
     }
 
@@ -266,5 +268,9 @@ impl Engine {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    pub(crate) fn shared_arc(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 }

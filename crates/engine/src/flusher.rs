@@ -28,6 +28,7 @@ use quartet_store::{
 use crate::epochs::Epoch;
 use crate::job::Job;
 use crate::replay::Replayer;
+use crate::retention::{Retention, bytes_before};
 use crate::shared::Shared;
 use crate::state::HomeState;
 use crate::{EngineOptions, OpenError};
@@ -54,6 +55,8 @@ const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// Writes wait while a flush runs and the log has taken so many times as much as starts one.
 const UNFLUSHED_MAX: u64 = 4;
+/// How often what is kept of the log for readers is looked at.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// A larger buffer is given back after its epoch is written.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
@@ -97,12 +100,14 @@ impl Flusher {
         log: Box<dyn Log>,
         disk: Arc<dyn Disk>,
         options: EngineOptions,
+        opened_at: Position,
         failure: OnFailure,
     ) -> Flusher {
         let control = Arc::new(Control::default());
         let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
         let now = shared.runtime.now();
         let store = shared.home.borrow().store.kind();
+        let (retention_bytes, retention_time) = (options.log_retention_bytes, options.log_retention);
         let worker = Worker {
             shared: shared.clone(),
             log,
@@ -128,6 +133,10 @@ impl Flusher {
             log_bytes_in_checkpoint: 0,
             checkpoint_not_before: now,
             log_bytes_since_checkpoint,
+            retention: Retention::new(retention_bytes, retention_time, now, tail),
+            needed: opened_at.sequence.next(),
+            trimmed_below: LogSequence::ZERO,
+            last_trim: now,
             failure: Some(failure),
         };
         let worker = Arc::new(Mutex::new(worker));
@@ -237,6 +246,11 @@ struct Worker {
     checkpoint_not_before: Duration,
     /// Not what the log holds: its newest segment is never trimmed, and a large one would ask for checkpoints for ever.
     log_bytes_since_checkpoint: u64,
+    retention: Retention,
+    /// The store needs the log's records from this one on.
+    needed: LogSequence,
+    trimmed_below: LogSequence,
+    last_trim: Duration,
     /// Told once that the log has failed; gone afterwards.
     failure: Option<OnFailure>,
 }
@@ -352,12 +366,11 @@ impl Worker {
         let opened = PartitionStore::open(self.disk.clone(), &store_options, &mut |_| {})?;
         let mut replayer = Replayer::new(opened.store);
         let from = replayer.store.applied().sequence.next();
-        let mut replay = |sequence, payload: &[u8]| match sequence <= self.durable {
-            true => replayer.record(payload),
-            false => Ok(()),
-        };
-        let read = self.log.read(from, &mut replay);
-        read.map_err(|error| replayer.error(error))?;
+        let mut cursor = self.log.source().cursor(from);
+        while let Some(record) = cursor.next(self.durable).map_err(OpenError::Log)? {
+            let applied = replayer.record(record.payload);
+            applied.map_err(|cause| replayer.error(LogError::Damaged(cause)))?;
+        }
         Ok(replayer)
     }
 
@@ -382,6 +395,7 @@ impl Worker {
     fn tend(&mut self) -> Result<(), LogError> {
         self.finish_checkpoint()?;
         self.finish_preparing()?;
+        self.trim_if_due()?;
         self.prepare_if_needed();
         self.tell_if_full();
         Ok(())
@@ -568,6 +582,7 @@ impl Worker {
         if !self.unsynced.is_empty() {
             let durable = self.log.sync()?;
             self.durable = durable;
+            self.shared.log_readers.publish_durable(durable);
             self.shared.statistics.syncs.fetch_add(1, Ordering::Relaxed);
             let mut version = None;
             while let Some(record) = self.unsynced.pop_front_if(|(sequence, _)| *sequence <= durable) {
@@ -699,11 +714,58 @@ impl Worker {
         Ok(())
     }
 
-    /// The log's records up to the position are not needed any more.
+    /// The store needs the log's records up to the position no more.
     fn trim(&mut self, position: Position) -> Result<(), LogError> {
-        match self.log.trim_below(position.sequence.next()) {
-            Ok(()) | Err(LogError::NoRoom { .. }) => Ok(()),
-            Err(error) => Err(error),
+        self.needed = position.sequence.next();
+        self.trim_log()
+    }
+
+    /// Readers have gone on, or what was kept for those to come has grown old.
+    fn trim_if_due(&mut self) -> Result<(), LogError> {
+        let now = self.now();
+        self.retention.note(now, self.tail.next());
+        match now - self.last_trim < TRIM_INTERVAL {
+            true => Ok(()),
+            false => self.trim_log(),
+        }
+    }
+
+    fn trim_log(&mut self) -> Result<(), LogError> {
+        let now = self.now();
+        self.last_trim = now;
+        let readers = &self.shared.log_readers;
+        let available_bytes = self.available_for_readers();
+        let parts = self.log.parts();
+        let held = readers.held();
+        let floor = self.retention.floor(now, self.needed, held, &parts, available_bytes);
+        if floor > self.trimmed_below {
+            let lost = readers.give_up_below(floor);
+            self.shared
+                .statistics
+                .log_readers_lost
+                .fetch_add(lost, Ordering::Relaxed);
+            match self.log.trim_below(floor) {
+                Ok(()) => self.trimmed_below = floor,
+                Err(LogError::NoRoom { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let retained = bytes_before(&self.log.parts(), self.needed);
+        let statistics = &self.shared.statistics;
+        statistics.log_readers.store(readers.count() as u64, Ordering::Relaxed);
+        statistics.log_retained_bytes.store(retained, Ordering::Relaxed);
+        statistics.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What the disk has free, none if that is missed elsewhere.
+    fn available_for_readers(&self) -> u64 {
+        let available_bytes = self.disk.available_bytes().unwrap_or(0);
+        let checkpoint_failed = self.shared.statistics.checkpoint_failed.load(Ordering::Relaxed);
+        let checkpoint_needs_it = checkpoint_failed && self.shared.stored.total() > available_bytes;
+        match self.preparing_failed.is_some() || self.shared.room.is_short() || checkpoint_needs_it {
+            true => 0,
+            false => available_bytes,
         }
     }
 

@@ -1,5 +1,7 @@
 //! How a partition is opened, and why that may fail.
 
+use std::time::Duration;
+
 use quartet_log::{LogError, ReplayProgress};
 use quartet_store::{OpenError as StoreOpenError, StoreKind};
 
@@ -48,6 +50,11 @@ pub struct EngineOptions {
     /// What has changed since the ssd store's last flush is kept in memory. A flush starts when the log has taken so many bytes
     /// since; with four times as many, and one still running, writes wait.
     pub unflushed_log_bytes: u64,
+    /// Up to so many bytes of the log are kept for whoever reads it ([`LogReader`](crate::LogReader)) or may come to read it, although
+    /// the store does not need them any more.
+    pub log_retention_bytes: u64,
+    /// For so long the log is kept for readers to come.
+    pub log_retention: Duration,
     /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such epochs may wait in memory
     /// for the log, then whoever executes waits.
     pub epoch_bytes_max: usize,
@@ -61,6 +68,8 @@ impl Default for EngineOptions {
             store: None,
             cache_bytes: 256 << 20,
             unflushed_log_bytes: 64 << 20,
+            log_retention_bytes: 1 << 30,
+            log_retention: Duration::ZERO,
             epoch_bytes_max: 64 << 20,
         }
     }

@@ -9,6 +9,7 @@ use quartet_model::Version;
 
 use crate::Statistics;
 use crate::lock::HomeLock;
+use crate::log_reader::LogReaders;
 use crate::memory::Memory;
 use crate::room::Room;
 use crate::stored::StoredBytes;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     /// Somebody waits for `durable` to move: the flusher calls the listeners.
     pub waited_for: AtomicBool,
     pub listeners: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    pub log_readers: LogReaders,
     pub statistics: Statistics,
     pub memory: Arc<Memory>,
     /// The checkpoint that is being written is to end without result.

@@ -13,6 +13,14 @@ pub struct Statistics {
     pub epochs: AtomicU64,
     /// Bytes of the payloads of these epochs.
     pub epoch_bytes: AtomicU64,
+    /// What the log holds.
+    pub log_bytes: AtomicU64,
+    /// What of that is kept for readers alone.
+    pub log_retained_bytes: AtomicU64,
+    /// Who reads it now.
+    pub log_readers: AtomicU64,
+    /// Readers of the log that fell behind what is kept, and were told so.
+    pub log_readers_lost: AtomicU64,
     /// Syncs of the log.
     pub syncs: AtomicU64,
     /// Checkpoints written.

@@ -5,7 +5,7 @@
 
 use quartet_model::LogSequence;
 
-use crate::{Log, LogError};
+use crate::{Log, LogCursor, LogError};
 
 type Records = Vec<(u64, Vec<u8>)>;
 
@@ -33,6 +33,7 @@ pub fn check(seeds: u64, make: impl Fn(u64) -> Box<dyn Place>) {
             records: Vec::new(),
             durable: 0,
             needed: 1,
+            follower: None,
             random: seed,
             seed,
         }
@@ -53,6 +54,8 @@ struct Check {
     durable: u64,
     /// Records below this may be dropped.
     needed: u64,
+    /// Reads beside the writer, in the same process.
+    follower: Option<Box<dyn LogCursor>>,
     random: u64,
     seed: u64,
 }
@@ -65,7 +68,8 @@ impl Check {
                 50..60 => self.append_behind(),
                 60..75 => self.sync(),
                 75..80 => self.log().mark_durable().unwrap(),
-                80..90 => self.read(),
+                80..85 => self.read(),
+                85..90 => self.follow(),
                 90..93 => self.trim(),
                 93..97 => self.restart(),
                 _ => self.crash(),
@@ -123,25 +127,65 @@ impl Check {
             if from < self.needed {
                 continue;
             }
-            let mut found = Records::new();
-            let mut visit = |sequence: LogSequence, payload: &[u8]| {
-                found.push((sequence.0, payload.to_vec()));
-                Ok(())
-            };
-            self.log().read(LogSequence(from), &mut visit).unwrap();
+            let found = self.read_from(from, tail).unwrap();
             assert_eq!(found, self.expected(from), "seed {}: read from {from}", self.seed);
         }
         // What is older is there whole, or is said to be gone.
-        let mut count = 0;
-        let mut visit = |_: LogSequence, _: &[u8]| {
-            count += 1;
-            Ok(())
-        };
-        match self.log().read(LogSequence(1), &mut visit) {
-            Ok(()) => assert_eq!(count, tail, "seed {}", self.seed),
-            Err(LogError::Trimmed { first, .. }) => assert!(first.0 <= self.needed, "seed {}", self.seed),
+        let starts = self.log().source().starts().unwrap();
+        let oldest = starts.first().map_or(1, |first| first.0);
+        match self.read_from(1, tail) {
+            Ok(found) => assert_eq!((found.len() as u64, oldest), (tail, 1), "seed {}", self.seed),
+            Err(LogError::Trimmed { first, .. }) => {
+                assert_eq!(first.0, oldest, "seed {}", self.seed);
+                assert!(first.0 <= self.needed, "seed {}", self.seed);
+            }
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
+        self.parts_add_up(starts);
+    }
+
+    fn read_from(&mut self, from: u64, through: u64) -> Result<Records, LogError> {
+        let mut cursor = self.log().source().cursor(LogSequence(from));
+        let mut found = Records::new();
+        while let Some(record) = cursor.next(LogSequence(through))? {
+            found.push((record.sequence.0, record.payload.to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// Reading begins where something can be dropped, and what can be dropped is all there is.
+    fn parts_add_up(&mut self, starts: Vec<LogSequence>) {
+        let parts = self.log().parts();
+        let bytes = parts.iter().map(|part| part.bytes).sum::<u64>();
+        assert_eq!(bytes, self.log().bytes(), "seed {}", self.seed);
+        let firsts: Vec<LogSequence> = parts.iter().map(|part| part.first).collect();
+        assert_eq!(firsts, starts, "seed {}", self.seed);
+    }
+
+    /// A reader beside the writer gets each durable record once, in order, until it has fallen behind what is kept.
+    fn follow(&mut self) {
+        let (durable, steps) = (self.durable, self.below(20));
+        let mut cursor = match self.follower.take() {
+            Some(cursor) => cursor,
+            None => self.log().source().cursor(LogSequence(self.needed)),
+        };
+        for _ in 0..steps {
+            let expected = cursor.position().0;
+            match cursor.next(LogSequence(durable)) {
+                Ok(Some(record)) => {
+                    assert_eq!(record.sequence.0, expected, "seed {}", self.seed);
+                    let written = &self.records[expected as usize - 1];
+                    assert_eq!(record.payload, written, "seed {}", self.seed);
+                }
+                Ok(None) => assert!(expected > durable, "seed {}: {expected} is withheld", self.seed),
+                Err(LogError::Trimmed { .. }) => {
+                    assert!(expected < self.needed, "seed {}: {expected} is gone", self.seed);
+                    return;
+                }
+                Err(error) => panic!("seed {}: {error}", self.seed),
+            }
+        }
+        self.follower = Some(cursor);
     }
 
     fn expected(&self, from: u64) -> Records {
@@ -172,7 +216,7 @@ impl Check {
 
     /// What comes back is a beginning of what was appended, and holds all that was durable.
     fn open(&mut self) {
-        self.log = None;
+        (self.log, self.follower) = (None, None);
         let (log, replayed) = self.place.open(LogSequence(self.needed));
         self.log = Some(log);
         let tail = self.log().tail().0;

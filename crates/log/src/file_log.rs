@@ -9,6 +9,7 @@
 //!
 //! Invariants: `marked <= durable <= tail`; a call that failed is never retried, and no other write follows it.
 
+use crate::file_source::FileLogSource;
 use crate::options::FileLogOptions;
 use crate::reach::{Reach, ReachFile};
 use crate::record::{
@@ -17,8 +18,8 @@ use crate::record::{
 use crate::recovery::{Recovered, recover};
 use crate::reserve::Reserve;
 use crate::segment::{Segment, segment_name};
-use crate::survey::{Sealed, Survey, read_segment};
-use crate::{FileLogError, Log, LogError, LogOpener, LogRoom, Replay, ReplayProgress};
+use crate::survey::{Sealed, Survey};
+use crate::{FileLogError, Log, LogError, LogOpener, LogPart, LogRoom, LogSource, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::sync::Arc;
@@ -221,33 +222,24 @@ impl FileLog {
         self.state_reach()
     }
 
-    /// Removes sealed segments, the oldest first, as long as the one after begins at or before `sequence`.
-    fn remove_below(&mut self, sequence: LogSequence) -> Result<(), FileLogError> {
-        let following = self
-            .sealed
-            .iter()
-            .skip(1)
-            .map(|segment| segment.first)
-            .chain([self.active.header.first]);
-        let droppable = self
-            .sealed
-            .iter()
-            .zip(following)
-            .take_while(|&(_, first)| first <= sequence);
-        let count = droppable.count();
+    /// How many of the oldest segments hold nothing from `sequence` on: the one after begins at or before it.
+    fn droppable_below(&self, sequence: LogSequence) -> usize {
+        let following = self.sealed.iter().skip(1).map(|segment| segment.first);
+        let following = following.chain([self.active.header.first]);
+        let droppable = self.sealed.iter().zip(following);
+        droppable.take_while(|&(_, first)| first <= sequence).count()
+    }
+
+    fn remove_oldest(&mut self, count: usize) -> Result<(), FileLogError> {
         for Sealed { first, .. } in self.sealed.drain(..count) {
             let name = segment_name(first);
             self.disk
                 .remove_gently(&name)
                 .map_err(FileLogError::disk("remove", &name))?;
         }
-        match count {
-            0 => Ok(()),
-            _ => self
-                .disk
-                .sync_directory()
-                .map_err(FileLogError::disk("sync", "the log's directory")),
-        }
+        self.disk
+            .sync_directory()
+            .map_err(FileLogError::disk("sync", "the log's directory"))
     }
 }
 
@@ -318,24 +310,30 @@ impl Log for FileLog {
 
     fn trim_below(&mut self, sequence: LogSequence) -> Result<(), LogError> {
         self.check_usable()?;
+        let count = self.droppable_below(sequence);
+        if count == 0 {
+            return Ok(());
+        }
         let stated = self.state_reach_durably();
-        let removed = stated.and_then(|()| self.remove_below(sequence));
+        let removed = stated.and_then(|()| self.remove_oldest(count));
         self.or_fail(removed)
     }
 
-    fn read(&self, from: LogSequence, visit: &mut Replay<'_>) -> Result<(), LogError> {
-        let from = from.max(LogSequence::ZERO.next());
-        let firsts = self.sealed.iter().map(|segment| segment.first);
-        let firsts: Vec<LogSequence> = firsts.chain([self.active.header.first]).collect();
-        let Some(start) = firsts.iter().rposition(|first| *first <= from) else {
-            let first = firsts[0];
-            return Err(LogError::Trimmed { wanted: from, first });
+    fn parts(&self) -> Vec<LogPart> {
+        let sealed = self
+            .sealed
+            .iter()
+            .map(|&Sealed { first, bytes }| LogPart { first, bytes });
+        let active = LogPart {
+            first: self.active.header.first,
+            bytes: self.active.record_bytes(),
         };
-        for (at, &first) in firsts.iter().enumerate().skip(start) {
-            let end = firsts.get(at + 1).copied().unwrap_or(self.tail.next());
-            read_segment(self.disk.as_ref(), first..end, from, visit)?;
-        }
-        Ok(())
+        sealed.chain([active]).collect()
+    }
+
+    fn source(&self) -> Arc<dyn LogSource> {
+        let disk = self.disk.clone();
+        Arc::new(FileLogSource { disk })
     }
 
     fn room(&self) -> Arc<dyn LogRoom> {

@@ -14,6 +14,7 @@ pub mod conformance;
 mod error;
 mod file_error;
 mod file_log;
+mod file_source;
 mod options;
 mod reach;
 mod reader;
@@ -21,6 +22,7 @@ mod record;
 mod recovery;
 mod reserve;
 mod segment;
+mod source;
 mod survey;
 
 pub use check::{LogReport, UnfinishedWrite, check};
@@ -29,6 +31,7 @@ pub use file_error::FileLogError;
 pub use file_log::{FileLog, FileLogOpener, record_bytes};
 pub use options::FileLogOptions;
 pub use reserve::Reserve;
+pub use source::{LogCursor, LogPart, LogRecord, LogSource};
 
 use std::sync::Arc;
 
@@ -49,11 +52,6 @@ pub trait Log: Send {
     /// the newest records may answer less, and is asked again.
     fn sync(&mut self) -> Result<LogSequence, LogError>;
 
-    /// Gives `visit` every record from `from` up to the tail, in order and without gaps; none if `from` is beyond the tail.
-    ///
-    /// Errors: `Trimmed`; `Damaged`, also with what `visit` answered, which ends the reading.
-    fn read(&self, from: LogSequence, visit: &mut Replay<'_>) -> Result<(), LogError>;
-
     /// Writes down, without syncing, how far the log is known to be durable. Damage to a record is told from an
     /// unfinished write by what later records say; this says it for the last ones. Call it when idle; it costs nothing
     /// when there is nothing new to say.
@@ -67,6 +65,12 @@ pub trait Log: Send {
 
     /// Bytes of the records held. Falls only as records are dropped.
     fn bytes(&self) -> u64;
+
+    /// What can be dropped, oldest first. The last can not.
+    fn parts(&self) -> Vec<LogPart>;
+
+    /// Where others read what this writer appends.
+    fn source(&self) -> Arc<dyn LogSource>;
 
     /// What the log is sure to have room for.
     fn room(&self) -> Arc<dyn LogRoom>;

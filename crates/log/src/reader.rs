@@ -16,6 +16,8 @@ pub(crate) struct SegmentReader {
     pub length: u64,
     window: Vec<u8>,
     window_start: u64,
+    /// How much is read at once: twice as much each time.
+    window_bytes: usize,
 }
 
 /// What stands where the next epoch is expected.
@@ -40,6 +42,8 @@ pub(crate) enum Rest {
 }
 
 const WINDOW_BYTES: usize = 1024 * 1024;
+/// Whoever follows a log reads little at once.
+const WINDOW_BYTES_MIN: usize = 16 * 1024;
 
 impl SegmentReader {
     pub fn open(disk: &dyn Disk, name: String) -> Result<SegmentReader, FileLogError> {
@@ -51,7 +55,16 @@ impl SegmentReader {
             length,
             window: Vec::new(),
             window_start: 0,
+            window_bytes: WINDOW_BYTES_MIN,
         })
+    }
+
+    /// Looks at the file anew: it has grown, or what was read of it has been written since.
+    pub fn forget(&mut self) -> Result<(), FileLogError> {
+        self.length = self.file.len().map_err(FileLogError::disk("measure", &self.name))?;
+        self.window.clear();
+        self.window_bytes = WINDOW_BYTES_MIN;
+        Ok(())
     }
 
     pub fn header(&mut self) -> Result<Result<SegmentHeader, SegmentHeaderError>, FileLogError> {
@@ -139,7 +152,7 @@ impl SegmentReader {
     }
 
     /// Exactly `bytes` bytes at `offset`; `None` if the file is shorter.
-    fn bytes_at(&mut self, offset: u64, bytes: usize) -> Result<Option<&[u8]>, FileLogError> {
+    pub fn bytes_at(&mut self, offset: u64, bytes: usize) -> Result<Option<&[u8]>, FileLogError> {
         if offset.checked_add(bytes as u64).is_none_or(|end| end > self.length) {
             return Ok(None);
         }
@@ -152,7 +165,8 @@ impl SegmentReader {
     }
 
     fn load(&mut self, offset: u64, bytes: usize) -> Result<(), FileLogError> {
-        let wanted = (self.length - offset).min(WINDOW_BYTES.max(bytes) as u64);
+        let wanted = (self.length - offset).min(self.window_bytes.max(bytes) as u64);
+        self.window_bytes = (self.window_bytes * 2).min(WINDOW_BYTES);
         self.window.resize(wanted as usize, 0);
         let read = self
             .file

@@ -13,7 +13,6 @@ use crate::{FileLogError, Replay, ReplayProgress};
 use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// A segment that takes no more records.
 #[derive(Clone, Copy, Debug)]
@@ -225,30 +224,6 @@ impl Survey<'_> {
     }
 }
 
-/// Gives `visit` the records of one segment from `from` on. All of `records`, which it holds, were written whole.
-pub(crate) fn read_segment(
-    disk: &dyn Disk,
-    records: Range<LogSequence>,
-    from: LogSequence,
-    visit: &mut Replay<'_>,
-) -> Result<(), FileLogError> {
-    let mut reader = SegmentReader::open(disk, segment_name(records.start))?;
-    let header = segment_header(&mut reader, records.start)?;
-    let mut read = ReadSegment::new(reader, header);
-    let mut survey = Survey {
-        disk,
-        replay_from: from,
-        replay: visit,
-        progress: &mut |_| {},
-    };
-    while read.next < records.end {
-        if !survey.read_epoch(&mut read)? {
-            return Err(read.damaged());
-        }
-    }
-    Ok(())
-}
-
 impl Surveyed {
     /// The newest segment must be the one that the log is known to have begun, or a later one.
     fn must_reach(&self, replay_from: LogSequence) -> Result<(), FileLogError> {
@@ -340,7 +315,7 @@ impl ReadSegment {
     }
 }
 
-fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, FileLogError> {
+pub(crate) fn segment_header(reader: &mut SegmentReader, first: LogSequence) -> Result<SegmentHeader, FileLogError> {
     let reason = match reader.header()? {
         Ok(header) if header.first == first => return Ok(header),
         Ok(_) => "the segment header names another sequence than the file's name",

@@ -113,6 +113,13 @@ pub struct ServeArguments {
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
+    /// Bytes of the log that are kept, beyond what the next start needs, for whoever reads it: backups, change feeds
+    /// [default: 1073741824]
+    #[arg(long, env = "QUARTET_LOG_RETENTION_BYTES")]
+    log_retention_bytes: Option<u64>,
+    /// Seconds that the log is kept for readers that are away, within those bytes [default: 300]
+    #[arg(long, env = "QUARTET_LOG_RETENTION_SECONDS")]
+    log_retention_seconds: Option<u64>,
     /// Bytes that the ssd engine keeps in memory of what it has read [default: 268435456]
     #[arg(long, env = "QUARTET_CACHE_BYTES")]
     cache_bytes: Option<u64>,
@@ -179,6 +186,8 @@ impl ServeArguments {
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             migrate_targets: self.migrate_targets.or(file.migrate_targets),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
+            log_retention_bytes: self.log_retention_bytes.or(file.log_retention_bytes),
+            log_retention_seconds: self.log_retention_seconds.or(file.log_retention_seconds),
             cache_bytes: self.cache_bytes.or(file.cache_bytes),
             unflushed_bytes: self.unflushed_bytes.or(file.unflushed_bytes),
             memory_bytes: self.memory_bytes.or(file.memory_bytes),
@@ -248,6 +257,8 @@ impl ServeArguments {
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             log_segment_bytes: self.log_segment_bytes.unwrap_or(64 << 20),
+            log_retention_bytes: self.log_retention_bytes.unwrap_or(1 << 30),
+            log_retention: Duration::from_secs(self.log_retention_seconds.unwrap_or(300)),
             engine,
             cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),

@@ -525,6 +525,8 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         store: settings.engine,
         cache_bytes: settings.cache_bytes,
         unflushed_log_bytes: settings.unflushed_bytes,
+        log_retention_bytes: settings.log_retention_bytes,
+        log_retention: settings.log_retention,
         epoch_bytes_max: budget.epoch_bytes_max(usual.epoch_bytes_max),
         ..usual
     };
@@ -532,6 +534,7 @@ fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
         // What is behind a checkpoint is of no use to anybody, and takes memory until it is trimmed.
         log.segment_bytes = log.segment_bytes.min(MEMORY_SEGMENT_BYTES);
         options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
+        options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
     }
     options.kept_bytes = options.kept_bytes.min(log.segment_bytes / 4);
     let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log);

@@ -51,6 +51,30 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
             read(&engine.syncs),
         ),
         (
+            "quartet_log_bytes",
+            "gauge",
+            "What the log's files hold.",
+            read(&engine.log_bytes),
+        ),
+        (
+            "quartet_log_retained_bytes",
+            "gauge",
+            "What of that is kept for readers alone: backups and change feeds.",
+            read(&engine.log_retained_bytes),
+        ),
+        (
+            "quartet_log_readers",
+            "gauge",
+            "Who reads the log now.",
+            read(&engine.log_readers),
+        ),
+        (
+            "quartet_log_readers_lost_total",
+            "counter",
+            "Readers that fell behind what is kept of the log, and were told so.",
+            read(&engine.log_readers_lost),
+        ),
+        (
             "quartet_checkpoints_total",
             "counter",
             "Checkpoints written.",

@@ -78,6 +78,9 @@ pub struct Settings {
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,
     pub log_segment_bytes: u64,
+    /// What of the log is kept for readers although the next start does not need it, at most and for how long.
+    pub log_retention_bytes: u64,
+    pub log_retention: Duration,
     /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
     pub engine: Option<StoreKind>,
     /// What the ssd engine keeps in memory of what it has read.

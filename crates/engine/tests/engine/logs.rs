@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use quartet_engine::{Engine, EngineOptions, ExecuteError, Parts, RunError};
 use quartet_env::{Disk, FaultyDisk, ManualClock};
-use quartet_log::{FileLogOpener, FileLogOptions, Log, LogError, LogOpener, LogRoom, Replay, ReplayProgress};
+use quartet_log::{
+    FileLogOpener, FileLogOptions, Log, LogError, LogOpener, LogPart, LogRoom, LogSource, Replay, ReplayProgress,
+};
 use quartet_model::LogSequence;
 
 use crate::world::{ALWAYS, execute, set};
@@ -73,10 +75,6 @@ impl Log for Watched {
         Ok(durable)
     }
 
-    fn read(&self, from: LogSequence, visit: &mut Replay<'_>) -> Result<(), LogError> {
-        self.with(|log| log.read(from, visit))
-    }
-
     fn mark_durable(&mut self) -> Result<(), LogError> {
         self.with(|log| log.mark_durable())
     }
@@ -91,6 +89,14 @@ impl Log for Watched {
 
     fn bytes(&self) -> u64 {
         self.with(|log| log.bytes())
+    }
+
+    fn parts(&self) -> Vec<LogPart> {
+        self.with(|log| log.parts())
+    }
+
+    fn source(&self) -> Arc<dyn LogSource> {
+        self.with(|log| log.source())
     }
 
     fn room(&self) -> Arc<dyn LogRoom> {
@@ -164,4 +170,35 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
     let engine = Watched::default().open(&disk, |error| panic!("the log failed: {error}"));
     let read = |key: &[u8]| execute(&engine, ALWAYS, |tx| tx.get(key).is_some()).0;
     assert!(read(b"before") && !read(b"after"));
+}
+
+#[test]
+fn a_reader_is_given_only_what_is_durable_and_told_when_there_is_more() {
+    let watched = Watched::default();
+    let engine = watched.open(&FaultyDisk::new(), |error| panic!("the log failed: {error}"));
+    let first = set(&engine, ALWAYS, b"a", b"1");
+    assert!(engine.wait_durable(first));
+    watched.lags.store(true, Ordering::SeqCst);
+    let second = set(&engine, ALWAYS, b"b", b"2");
+    while watched.tail() < LogSequence(2) {
+        assert!(!engine.make_durable(second));
+    }
+    let mut reader = engine.read_log(LogSequence(1)).unwrap();
+    let told = Arc::new(AtomicBool::new(false));
+    let tells = told.clone();
+    reader.on_more(Arc::new(move || tells.store(true, Ordering::SeqCst)));
+    assert_eq!(
+        reader.next().unwrap().map(|record| record.sequence),
+        Some(LogSequence(1))
+    );
+    assert_eq!(reader.next().unwrap(), None);
+    assert!(!told.load(Ordering::SeqCst));
+    watched.lags.store(false, Ordering::SeqCst);
+    assert!(engine.wait_durable(second));
+    assert!(told.load(Ordering::SeqCst));
+    assert_eq!(
+        reader.next().unwrap().map(|record| record.sequence),
+        Some(LogSequence(2))
+    );
+    engine.close().unwrap();
 }

@@ -7,6 +7,7 @@ mod failures;
 mod full_disk;
 mod histories;
 mod holds;
+mod log_readers;
 mod logs;
 mod replay;
 mod suspicions;

@@ -30,6 +30,7 @@ pub struct World {
     pub segment_bytes: u64,
     pub checkpoint_log_bytes: u64,
     pub epoch_bytes_max: usize,
+    pub log_retention_bytes: u64,
     pub store: Option<StoreKind>,
 }
 
@@ -42,6 +43,7 @@ impl Default for World {
             segment_bytes: 4096,
             checkpoint_log_bytes: 1 << 30,
             epoch_bytes_max: 1 << 20,
+            log_retention_bytes: 1 << 30,
             store: std::env::var("QUARTET_ENGINE")
                 .ok()
                 .map(|name| StoreKind::parse(&name).unwrap()),
@@ -62,6 +64,7 @@ impl World {
                 kept_bytes: EngineOptions::default().kept_bytes.min(self.segment_bytes / 4),
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
                 epoch_bytes_max: self.epoch_bytes_max,
+                log_retention_bytes: self.log_retention_bytes,
                 store: self.store,
                 cache_bytes: 1 << 20,
                 ..EngineOptions::default()
@@ -89,6 +92,7 @@ pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Trans
         if !matches!(outcome, Err(ExecuteError::DiskFull(_))) {
             return outcome.unwrap();
         }
+        std::thread::yield_now();
     }
 }
 
