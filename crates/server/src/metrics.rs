@@ -19,7 +19,7 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 27] = [
+    let rows: [(&str, &str, &str, f64); 31] = [
         (
             "quartet_transactions_total",
             "counter",
