@@ -10,7 +10,7 @@ use crate::evaluation::authorization::{CHANGE_PASSWORD, Rights};
 use crate::language::error::{Code, Errors, Failure, Result, Step, Within, check};
 use crate::language::expression::{Effect, Parameters};
 use crate::language::value::{Fields, Names, Native, Ref, Target, Timestamp, Value};
-use crate::service::secrets::{self, Secret};
+use crate::service::secrets::{self, Claim, Secret};
 use crate::storage::codec::{self, storable};
 use crate::storage::credentials::credentials_key;
 use crate::storage::documents::{Place, Version, merge, shown, shown_new};
@@ -576,8 +576,11 @@ fn create_at(
             check_roles_of_members(evaluation, place, &fields, &["create_role"])?;
             (fields, None)
         }
-        Native::Keys => with_key_secret(evaluation, place, fields)?,
-        Native::Tokens => with_token_secret(evaluation, place, fields)?,
+        Native::Keys => {
+            check_secret(place, params)?;
+            with_key_secret(evaluation, place, fields, params)?
+        }
+        Native::Tokens => with_token_secret(evaluation, place, fields, params)?,
         Native::Credentials => {
             let password = params.string("password").cloned();
             let password = password.ok_or_else(|| {
@@ -658,7 +661,27 @@ fn take_issuer(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields) 
 /// Fields as stored, and as the reply shows them if it shows more.
 type StoredAndShown = (Fields, Option<Fields>);
 
-fn with_key_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
+/// A hash that is told stands in the place of a new secret.
+fn told_hash(params: &Fields) -> Result<Option<Arc<str>>> {
+    match params.get("hashed_secret") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(hash)) => Ok(Some(hash.clone())),
+        Some(other) => Err(Errors::validation(vec![invalid_type(&["hashed_secret"], other, "String")])),
+    }
+}
+
+fn with_key_secret(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    fields: Fields,
+    params: &Fields,
+) -> Result<StoredAndShown> {
+    if let Some(shown) = told_hash(params)? {
+        if let Some(hash) = secrets::hash_shown_as(&shown) {
+            register_key(evaluation, place, &fields, &hash)?;
+        }
+        return Ok((fields.with("hashed_secret", Value::String(shown)), None));
+    }
     let secret = Secret::key(
         evaluation.surroundings.elsewhere(),
         place.id,
@@ -669,6 +692,49 @@ fn with_key_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Field
     let shown = fields.with("secret", Value::string(secret.text.as_str()));
     let shown = shown.with("hashed_secret", Value::string(secret.shown_hash()));
     Ok((stored, Some(shown)))
+}
+
+/// Whether a key's row in the registry is that of the key of this database; the past of a key of any number can be written.
+fn registers_key(evaluation: &mut Evaluation<'_>, place: &Place) -> bool {
+    let row = evaluation.view.get(&Key::global(b'K').number(place.id).0);
+    row.is_some_and(|row| rows::number_at(&row, 0) == place.database().0)
+}
+
+/// What is put into the past of a key: it has no secret but one that is told and is its own.
+pub fn inserted_key(place: &Place, params: &Fields) -> Result<Arc<Fields>> {
+    let fields = checked(Native::Keys, params, true)?;
+    check_secret(place, params)?;
+    Ok(Arc::new(match params.string("secret") {
+        Some(secret) => fields.with("hashed_secret", Value::string(secrets::shown_hash(secret))),
+        None => fields,
+    }))
+}
+
+/// A secret that is told must be one of the key itself.
+fn check_secret(place: &Place, params: &Fields) -> Result<()> {
+    let failure = match params.get("secret") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::String(secret)) if secrets::claim(secret) == Some(Claim::Key(place.id)) => return Ok(()),
+        Some(Value::String(_)) => Failure::new(&["secret"], "invalid secret", "Invalid secret at `List(secret)`"),
+        Some(other) => invalid_type(&["secret"], other, "String"),
+    };
+    check(vec![failure])
+}
+
+/// What a key opens is what its newest version says; without a secret it opens nothing.
+pub fn settle_key(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> {
+    if !registers_key(evaluation, place) {
+        return Ok(());
+    }
+    let newest = evaluation.current(place).and_then(|newest| newest.fields().cloned());
+    let hash = newest.as_ref().and_then(|key| secrets::hash_shown_as(key.string("hashed_secret")?));
+    match newest.zip(hash) {
+        Some((key, hash)) => register_key(evaluation, place, &key, &hash),
+        None => {
+            evaluation.view.writing().clear(&Key::global(b'K').number(place.id).0);
+            Ok(())
+        }
+    }
 }
 
 fn register_key(evaluation: &mut Evaluation<'_>, place: &Place, fields: &Fields, hash: &[u8]) -> Result<()> {
@@ -724,8 +790,25 @@ fn check_instance(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<()
     }
 }
 
-fn with_token_secret(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<StoredAndShown> {
+fn with_token_secret(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    fields: Fields,
+    params: &Fields,
+) -> Result<StoredAndShown> {
     check_instance(evaluation, &fields)?;
+    if let Some(shown) = told_hash(params)? {
+        let key = Key::global(b'T').number(place.id);
+        match secrets::hash_shown_as(&shown) {
+            Some(hash) => {
+                let row = [&place.database().0.to_be_bytes()[..], &hash].concat();
+                evaluation.view.writing().set(&key.0, &row);
+            }
+            None => evaluation.view.writing().clear(&key.0),
+        }
+        let stored = fields.with("hashed_secret", Value::String(shown));
+        return Ok((stored, Some(fields)));
+    }
     let secret = Secret::token(
         evaluation.surroundings.elsewhere(),
         place.id,
@@ -948,28 +1031,39 @@ fn changed(
         fields = with_new_password(evaluation, fields, old, params)?;
     }
     let mut place = place.clone();
+    let mut shown_fields = None;
     if native.has_names() {
         place.reference = renamed(evaluation, &place, native, &fields)?;
     }
     match native {
         Native::Keys => {
+            check_secret(&place, params)?;
             let row = evaluation.view.get(&Key::global(b'K').number(place.id).0);
-            let hash = row.and_then(|row| Some(row.get(16..48)?.to_vec())).unwrap_or_default();
-            register_key(evaluation, &place, &fields, &hash)?;
+            let hash = row.filter(|row| rows::number_at(row, 0) == place.database().0);
+            if let Some(hash) = hash.and_then(|row| Some(row.get(16..48)?.to_vec())) {
+                register_key(evaluation, &place, &fields, &hash)?;
+            }
         }
         Native::AccessProviders => take_issuer(evaluation, &place, &fields)?,
         Native::Roles => check_roles_of_members(evaluation, &place, &fields, &[])?,
-        Native::Tokens => check_instance(evaluation, &fields)?,
+        Native::Tokens => {
+            // A replacement that tells no hash gets another secret (as in the original's code).
+            let told = match replace {
+                true => params.clone(),
+                false => Arc::new(merge(old, params)),
+            };
+            let stored;
+            let fields_beside = fields.without(&["hashed_secret"]);
+            (stored, shown_fields) = with_token_secret(evaluation, &place, fields_beside, &told)?;
+            fields = stored;
+        }
         Native::Credentials => relink_credentials(evaluation, &place, old, &fields)?,
         _ => {}
     }
     let fields = Arc::new(fields);
     evaluation.write_version(&place, Some(&version), Some(fields.clone()))?;
     schema_changed(evaluation, native, place.database());
-    let shown_fields = match native {
-        Native::Keys => Arc::new(fields.without(&["secret"])),
-        _ => fields,
-    };
+    let shown_fields = shown_fields.map_or(fields, Arc::new);
     Ok(shown(&place.reference, Timestamp::PENDING, shown_fields))
 }
 
@@ -1119,7 +1213,11 @@ fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Native, fields
                 .writing()
                 .clear(&Key::global(b'B').number(database.0).number(place.id).0);
         }
-        Native::Keys => evaluation.view.writing().clear(&Key::global(b'K').number(place.id).0),
+        Native::Keys => {
+            if registers_key(evaluation, place) {
+                evaluation.view.writing().clear(&Key::global(b'K').number(place.id).0);
+            }
+        }
         Native::Tokens => evaluation.view.writing().clear(&Key::global(b'T').number(place.id).0),
         Native::Credentials => unlink_credentials(evaluation, fields),
         Native::AccessProviders => {

@@ -35,7 +35,13 @@ impl Evaluation<'_> {
         }
         let identity = |event: &Event| (event.key().clone(), event.action(), event.element());
         told.sort_by_cached_key(identity);
-        told.dedup_by_key(|event| identity(event));
+        told.dedup_by(|other, one| {
+            let is_same = identity(one) == identity(other);
+            if is_same {
+                one.add_sources(other.sources());
+            }
+            is_same
+        });
         Ok(told)
     }
 
@@ -56,7 +62,13 @@ impl Evaluation<'_> {
             told.extend(events.into_iter().filter(|event| was_there(source_events, event.ts())));
         }
         told.sort_by(|one: &Event, other| one.key().cmp(other.key()));
-        told.dedup_by(|one, other| one.key() == other.key());
+        told.dedup_by(|other, one| {
+            let is_same = one.key() == other.key();
+            if is_same {
+                one.add_sources(other.sources());
+            }
+            is_same
+        });
         Ok(told)
     }
 }

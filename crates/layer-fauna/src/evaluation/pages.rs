@@ -178,18 +178,12 @@ impl Evaluation<'_> {
             (Cursor::After(_), _) => (given, event_at(end)),
             (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), given),
         };
-        // A set that is made of others is told as it is, anything else as its history.
-        let source = match as_set(of).as_deref() {
-            Some(Set::Match { .. } | Set::Documents(_) | Set::Singleton(_)) | None => {
-                Value::Set(Arc::new(Set::Events(of.clone())))
-            }
-            Some(_) => of.clone(),
-        };
+        let own = source_of(&Value::Set(Arc::new(Set::Events(of.clone()))));
         let with_source = |event: Event| match request.sources {
             false => event.value(version),
             true => Value::record([
                 ("value", event.value(version)),
-                ("sources", Value::array(vec![source.clone()])),
+                ("sources", Value::array(own.clone().map_or(event.sources, |own| vec![own]))),
             ]),
         };
         let cursors = events[start..end].iter().map(|event| event.cursor(version)).collect();
@@ -218,6 +212,7 @@ impl Evaluation<'_> {
             action,
             document,
             data,
+            sources: Vec::new(),
         };
         let shown = match document {
             Some(document) => event(document).value(self.version),
@@ -298,6 +293,11 @@ impl Evaluation<'_> {
         if events.len() > EVENTS_MAX {
             return Err(Errors::argument("Event history exceeds the size limit."));
         }
+        if let Some(source) = source_of(of) {
+            for event in &mut events {
+                event.sources = vec![source.clone()];
+            }
+        }
         events.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(events)
     }
@@ -335,6 +335,7 @@ impl Evaluation<'_> {
             action,
             document: document.clone(),
             data,
+            sources: Vec::new(),
         }
     }
 
@@ -481,6 +482,8 @@ pub struct Event {
     action: &'static str,
     document: Ref,
     data: Option<Value>,
+    /// The sets that tell it.
+    sources: Vec<Value>,
 }
 
 impl Event {
@@ -498,6 +501,19 @@ impl Event {
 
     pub fn is_removal(&self) -> bool {
         self.key.removal
+    }
+
+    /// Another set tells the same.
+    pub fn add_sources(&mut self, others: &[Value]) {
+        for other in others {
+            if !self.sources.iter().any(|known| order::equal(known, other)) {
+                self.sources.push(other.clone());
+            }
+        }
+    }
+
+    pub fn sources(&self) -> &[Value] {
+        &self.sources
     }
 
     /// What came or left: a document with its values.
@@ -557,6 +573,18 @@ impl Event {
     }
 }
 
+/// The set that tells the events of another: a set itself, of the history of one that history. A set that is made of others
+/// leaves that to them.
+fn source_of(set: &Value) -> Option<Value> {
+    let is_whole = |set: &Set| matches!(set, Set::Match { .. } | Set::Documents(_) | Set::Singleton(_));
+    let set = as_set(set)?;
+    let tells = match &*set {
+        Set::Events(of) => as_set(of).is_none_or(|of| is_whole(&of)),
+        set => is_whole(set),
+    };
+    tells.then_some(Value::Set(set))
+}
+
 /// What was put into the past, as a version of the API shows it.
 pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, document: Ref, data: Value) -> Value {
     let key = EventKey {
@@ -569,6 +597,7 @@ pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, docume
         action,
         document,
         data: Some(data),
+        sources: Vec::new(),
     };
     event.value(version)
 }

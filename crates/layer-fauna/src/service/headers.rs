@@ -14,7 +14,7 @@ const QUERY_TIMEOUT_MS_MAX: i64 = 600_000;
 const RETRIES_MAX: u32 = 7;
 const EXPOSED: &str = "x-txn-time, x-compute-ops, x-byte-read-ops, x-byte-write-ops, x-read-ops, x-write-ops, x-query-time, \
 x-query-bytes-in, x-query-bytes-out, x-storage-bytes-read, x-storage-bytes-write, x-txn-retries, x-faunadb-build, \
-x-fauna-tags, x-faunadb-host, x-rate-limited-ops, traceparent";
+x-fauna-tags, x-fauna-stream-id, x-faunadb-host, x-rate-limited-ops, traceparent";
 const ALLOWED: &str = "Authorization, Content-Type, X-FaunaDB-API-Version, X-Last-Seen-Txn, X-Query-Timeout, \
 X-Max-Retries-On-Contention, X-Fauna-Tags, traceparent, X-Driver-Env, X-Fauna-Driver, X-Runtime-Environment, \
 X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JSON";

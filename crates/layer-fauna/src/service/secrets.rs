@@ -52,9 +52,14 @@ impl Secret {
 
     /// What `hashed_secret` shows.
     pub fn shown_hash(&self) -> String {
-        let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(self.hash());
-        format!("$sha256${digest}")
+        shown_hash(&self.text)
     }
+}
+
+/// What `hashed_secret` shows of a secret.
+pub fn shown_hash(secret: &str) -> String {
+    let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(hash(secret));
+    format!("$sha256${digest}")
 }
 
 fn marked(here: [u8; 2], there: [u8; 2], elsewhere: Option<u16>) -> Vec<u8> {
@@ -71,6 +76,12 @@ pub fn elsewhere_of(secret: &str) -> Option<u16> {
     let mark = bytes.get(..2)?;
     let number = bytes.get(2..4)?.try_into().ok()?;
     (mark == KEY_ELSEWHERE_MARK || mark == TOKEN_ELSEWHERE_MARK).then(|| u16::from_be_bytes(number))
+}
+
+/// The hash that `hashed_secret` shows, if it is one of ours.
+pub fn hash_shown_as(shown: &str) -> Option<[u8; 32]> {
+    let digest = base64::engine::general_purpose::STANDARD_NO_PAD.decode(shown.strip_prefix("$sha256$")?);
+    digest.ok()?.try_into().ok()
 }
 
 pub fn hash(secret: &str) -> [u8; 32] {

@@ -117,7 +117,10 @@ impl Fauna {
             Ok(stream) => {
                 let reply = Reply {
                     status: 200,
-                    headers: vec![("content-type", "application/json;charset=utf-8".into())],
+                    headers: vec![
+                        ("content-type", "application/json;charset=utf-8".into()),
+                        ("x-fauna-stream-id", self.new_id(now).to_string().into()),
+                    ],
                     body: String::new(),
                     hold: CommitVersion::ZERO,
                     unanswered: None,

@@ -118,3 +118,13 @@ fn rules_of_the_original() {
 fn rules_of_pages_positions_and_histories() {
     run("original");
 }
+
+#[test]
+fn secrets_and_the_past_of_keys() {
+    run("secrets");
+}
+
+#[test]
+fn sources_of_events() {
+    run("told");
+}

@@ -16,7 +16,11 @@ fn open(world: &World, secret: &str, target: &str, fields: &str) -> Stream {
         body: target.as_bytes(),
     };
     match world.fauna.stream(request, Arc::new(|| {})) {
-        Some(Ok((_, stream))) => stream,
+        Some(Ok((reply, stream))) => {
+            let id = reply.headers.iter().find(|(name, _)| *name == "x-fauna-stream-id");
+            assert!(id.is_some_and(|(_, id)| id.parse::<u64>().is_ok()));
+            stream
+        }
         Some(Err(reply)) => panic!("{}", reply.body),
         None => panic!("no stream"),
     }

@@ -327,8 +327,10 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
     let place = rewritable(evaluation, &reference, "insert")?;
     check_references(evaluation, &params)?;
+    let is_key = place.native() == Some(Native::Keys);
     let fields = match action {
         "delete" => None,
+        _ if is_key => Some(definitions::inserted_key(&place, &params)?),
         _ => Some(document_fields(&params)?),
     };
     let data = fields
@@ -345,6 +347,9 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     after.push(inserted);
     after.sort_by_key(|version| version.ts);
     rewrite(evaluation, &place, &before, &after, ts)?;
+    if is_key {
+        definitions::settle_key(evaluation, &place)?;
+    }
     // What is put in is shown by itself: an update like a creation, whatever was there before (as in the original).
     let (action, data) = match &fields {
         None => ("delete", None),
@@ -376,11 +381,12 @@ pub fn remove(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     Ok(Value::Null)
 }
 
-/// Of documents the past may be rewritten, of schema objects not.
+/// Of documents the past may be rewritten, and put into that of keys, of schema objects not.
 fn rewritable(evaluation: &mut Evaluation<'_>, reference: &Ref, key: &'static str) -> Result<Place> {
     evaluation.check_own_scope(reference).within(key)?;
     match reference.target {
         Target::Document(..) => evaluation.resolve(reference),
+        Target::Numbered(Native::Keys, _) if key == "insert" => evaluation.resolve(reference),
         _ => Err(Errors::argument(format!("Cannot {key} event for specified ref."))),
     }
 }
