@@ -666,7 +666,11 @@ fn told_hash(params: &Fields) -> Result<Option<Arc<str>>> {
     match params.get("hashed_secret") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(hash)) => Ok(Some(hash.clone())),
-        Some(other) => Err(Errors::validation(vec![invalid_type(&["hashed_secret"], other, "String")])),
+        Some(other) => Err(Errors::validation(vec![invalid_type(
+            &["hashed_secret"],
+            other,
+            "String",
+        )])),
     }
 }
 
@@ -727,7 +731,9 @@ pub fn settle_key(evaluation: &mut Evaluation<'_>, place: &Place) -> Result<()> 
         return Ok(());
     }
     let newest = evaluation.current(place).and_then(|newest| newest.fields().cloned());
-    let hash = newest.as_ref().and_then(|key| secrets::hash_shown_as(key.string("hashed_secret")?));
+    let hash = newest
+        .as_ref()
+        .and_then(|key| secrets::hash_shown_as(key.string("hashed_secret")?));
     match newest.zip(hash) {
         Some((key, hash)) => register_key(evaluation, place, &key, &hash),
         None => {

@@ -183,7 +183,10 @@ impl Evaluation<'_> {
             false => event.value(version),
             true => Value::record([
                 ("value", event.value(version)),
-                ("sources", Value::array(own.clone().map_or(event.sources, |own| vec![own]))),
+                (
+                    "sources",
+                    Value::array(own.clone().map_or(event.sources, |own| vec![own])),
+                ),
             ]),
         };
         let cursors = events[start..end].iter().map(|event| event.cursor(version)).collect();

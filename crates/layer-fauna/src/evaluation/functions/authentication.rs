@@ -184,7 +184,7 @@ fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
         .database_of(&mut evaluation.view, secret)
         .ok_or_else(not_found)?;
     let name = evaluation.schema.name(Native::Databases, database.0);
-    let database = Ref::named(Native::Databases, name.ok_or_else(not_found)?);
+    let database = Ref::named(Native::Databases, name.ok_or_else(Errors::denied)?);
     evaluation.permit("read", &database, &[])?;
     Ok(Value::object(vec![("database".into(), Value::Ref(database))]))
 }

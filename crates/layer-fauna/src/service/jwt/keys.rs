@@ -2,7 +2,7 @@
 //!
 //! Looking never waits. Fetching is what a caller does who may wait, one at a time for each address; what others found
 //! meanwhile is theirs too. A set is fetched again when it is old, and when a token names a key that is not in it: issuers
-//! change keys. Neither happens more often than every few seconds, whatever tokens are presented. If an issuer cannot be
+//! change keys. Neither happens more often than twice a second, whatever tokens are presented. If an issuer cannot be
 //! reached, the keys last seen stay good.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use super::{KeySet, Token};
 /// After this time a set is fetched again.
 const FRESH_MICROS: u64 = 600_000_000;
 /// A set is asked for at most this often.
-const RETRY_MICROS: u64 = 2_000_000;
+const RETRY_MICROS: u64 = 500_000;
 /// Sets that are kept; beyond them the one fetched longest ago goes.
 const SETS_MAX: usize = 1_000;
 
