@@ -10,6 +10,7 @@ mod config_file;
 mod convert;
 mod credential_file;
 mod healthcheck;
+mod import;
 mod keyvalue_shell;
 mod root_key;
 mod serve;
@@ -39,6 +40,10 @@ enum Command {
     Check(check::CheckArguments),
     /// Brings a data directory from one engine to the other, while no server uses it.
     Convert(convert::ConvertArguments),
+    /// Brings what another database holds to a running server
+    Import(import::ImportArguments),
+    /// Writes what a running server holds to a file that others read
+    Export(import::ExportArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
     /// Exits with 0 if the server on this machine is ready.
@@ -62,6 +67,8 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(check::check(arguments)),
         Command::Convert(arguments) => convert::convert(&arguments)?,
+        Command::Import(arguments) => return import::import(arguments),
+        Command::Export(arguments) => import::export(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,

@@ -1,9 +1,12 @@
-//! CRC-64 as Redis computes it (polynomial ad93d23594c935a9, reflected): the checksum of DUMP's payloads.
+//! CRC-64 as Redis computes it (polynomial ad93d23594c935a9, reflected): the checksum of DUMP's payloads and of RDB files.
+//!
+//! Eight bytes a step, each by a table of its own: a file of gigabytes is checked as it is read.
 
 const POLYNOMIAL_REFLECTED: u64 = 0x95ac_9329_ac4b_c9b5;
 
-const TABLE: [u64; 256] = {
-    let mut table = [0; 256];
+/// The first table is that of a byte; the one at `place` is that of a byte with `place` zeros behind it.
+const TABLES: [[u64; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
     let mut byte = 0;
     while byte < 256 {
         let mut remainder = byte as u64;
@@ -16,21 +19,66 @@ const TABLE: [u64; 256] = {
             }
             bit += 1;
         }
-        table[byte] = remainder;
+        tables[0][byte] = remainder;
         byte += 1;
     }
-    table
+    let mut place = 1;
+    while place < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before = tables[place - 1][byte];
+            tables[place][byte] = tables[0][(before & 0xff) as usize] ^ before >> 8;
+            byte += 1;
+        }
+        place += 1;
+    }
+    tables
 };
 
+/// A checksum that grows with the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crc64(u64);
+
+impl Crc64 {
+    pub fn add(&mut self, bytes: &[u8]) {
+        let (eights, rest) = bytes.as_chunks::<8>();
+        let eight = |crc: u64, bytes: &[u8; 8]| {
+            let mixed = (crc ^ u64::from_le_bytes(*bytes)).to_le_bytes();
+            let terms = mixed.iter().enumerate();
+            terms.fold(0, |crc, (place, &byte)| crc ^ TABLES[7 - place][usize::from(byte)])
+        };
+        let one = |crc: u64, byte: &u8| TABLES[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8;
+        self.0 = rest.iter().fold(eights.iter().fold(self.0, eight), one);
+    }
+
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
 pub fn crc64(bytes: &[u8]) -> u64 {
-    let step = |crc: u64, byte: &u8| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
-    bytes.iter().fold(0, step)
+    let mut crc = Crc64::default();
+    crc.add(bytes);
+    crc.value()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn check_value_is_the_published_one() {
-        assert_eq!(super::crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn parts_give_what_the_whole_gives() {
+        let bytes: Vec<u8> = (0..100).collect();
+        for cut in 0..bytes.len() {
+            let mut crc = Crc64::default();
+            crc.add(&bytes[..cut]);
+            crc.add(&bytes[cut..]);
+            assert_eq!(crc.value(), crc64(&bytes));
+        }
     }
 }

@@ -1,26 +1,32 @@
-//! Redis' RDB format, as far as DUMP, RESTORE, MIGRATE and FUNCTION DUMP need it.
+//! Redis' RDB format: values as DUMP, RESTORE and MIGRATE exchange them, and whole files.
 //!
 //! ```text
 //! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)
 //! ```
 //!
 //! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is allocated by an announced
-//! length. The version written is that of Redis 7.0; payloads up to Redis 7.4 are read.
+//! length. The version written is that of Redis 7.0; what Redis up to 8.4 and Valkey up to 9 write is read.
 
 pub mod compact;
 pub mod crc64;
+pub mod file;
 pub mod functions;
 pub mod lzf;
 pub mod primitives;
 pub mod stream;
 pub mod value;
+mod walk;
 
 use crc64::crc64;
 
 /// The version written: Redis 7.0.
 const VERSION: u16 = 10;
-/// The newest version read: Redis 7.4.
-const VERSION_MAX: u16 = 12;
+/// The newest version of Redis that is read: that of Redis 8.4 knows no other kinds of values.
+const VERSION_MAX: u16 = 13;
+/// The version that knows deadlines of fields: Redis 7.4.
+const VERSION_OF_DEADLINES: u16 = 12;
+/// From this version on they are Valkey's own; Valkey 9 begins them.
+const FIRST_VALKEY_VERSION: u16 = 80;
 const TRAILER_BYTES: usize = 10;
 
 /// Ends a payload with version and checksum.
@@ -45,5 +51,6 @@ pub fn open(payload: &[u8]) -> Option<&[u8]> {
     let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
     // A checksum of zero says that none was computed.
     let is_right = checksum == 0 || checksum == crc64(&payload[..body_bytes + 2]);
-    (version <= VERSION_MAX && is_right).then_some(body)
+    let is_known = version <= VERSION_MAX || version == FIRST_VALKEY_VERSION;
+    (is_known && is_right).then_some(body)
 }

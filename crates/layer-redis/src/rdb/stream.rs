@@ -23,6 +23,7 @@ use crate::commands::streams::StreamId;
 pub const LISTPACKS: u8 = 15;
 pub const LISTPACKS_2: u8 = 19;
 pub const LISTPACKS_3: u8 = 21;
+pub const KINDS: [u8; 3] = [LISTPACKS, LISTPACKS_2, LISTPACKS_3];
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
@@ -79,9 +80,8 @@ impl Stream {
     }
 }
 
-/// Appends the stream, its kind first, in the form of 7.0.
+/// Appends the stream in the form of 7.0.
 pub fn write(stream: &Stream, out: &mut Vec<u8>) {
-    out.push(LISTPACKS_2);
     write_length(stream.nodes.len(), out);
     for node in &stream.nodes {
         let master = &node[0];

@@ -1,35 +1,35 @@
 //! A key's value as a payload: what DUMP writes and RESTORE reads.
 //!
 //! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes (streams: that of 7.0); read are
-//! all forms that Redis 7.0 writes, the older ones that it still reads, and the sets, streams and hashes of 7.2 and 7.4.
+//! all forms that Redis 7.0 writes, the older ones that it still reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9.
 
 use std::collections::HashSet;
 
 use super::compact::{intset, listpack, ziplist, zipmap};
 use super::primitives::{Malformed, Reader, write_length, write_string};
 use super::stream::{self, Stream};
-use super::{open, seal, seal_as};
+use super::{FIRST_VALKEY_VERSION, VERSION, VERSION_OF_DEADLINES, open, seal_as};
 
-const STRING: u8 = 0;
-const LIST: u8 = 1;
-const SET: u8 = 2;
-const ZSET: u8 = 3;
-const HASH: u8 = 4;
-const ZSET_2: u8 = 5;
-const HASH_ZIPMAP: u8 = 9;
-const LIST_ZIPLIST: u8 = 10;
-const SET_INTSET: u8 = 11;
-const ZSET_ZIPLIST: u8 = 12;
-const HASH_ZIPLIST: u8 = 13;
-const LIST_QUICKLIST: u8 = 14;
-const HASH_LISTPACK: u8 = 16;
-const ZSET_LISTPACK: u8 = 17;
-const LIST_QUICKLIST_2: u8 = 18;
-const SET_LISTPACK: u8 = 20;
-const HASH_METADATA: u8 = 24;
-const HASH_LISTPACK_EX: u8 = 25;
-/// The version that knows deadlines of fields: Redis 7.4.
-const VERSION_OF_DEADLINES: u16 = 12;
+pub const STRING: u8 = 0;
+pub const LIST: u8 = 1;
+pub const SET: u8 = 2;
+pub const ZSET: u8 = 3;
+pub const HASH: u8 = 4;
+pub const ZSET_2: u8 = 5;
+pub const HASH_ZIPMAP: u8 = 9;
+pub const LIST_ZIPLIST: u8 = 10;
+pub const SET_INTSET: u8 = 11;
+pub const ZSET_ZIPLIST: u8 = 12;
+pub const HASH_ZIPLIST: u8 = 13;
+pub const LIST_QUICKLIST: u8 = 14;
+pub const HASH_LISTPACK: u8 = 16;
+pub const ZSET_LISTPACK: u8 = 17;
+pub const LIST_QUICKLIST_2: u8 = 18;
+pub const SET_LISTPACK: u8 = 20;
+/// Valkey's hash with deadlines of fields. (Release candidates of Redis 7.4 had another form under this number.)
+pub const HASH_2: u8 = 22;
+pub const HASH_METADATA: u8 = 24;
+pub const HASH_LISTPACK_EX: u8 = 25;
 
 /// A value of any kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,56 +52,75 @@ pub struct Field {
 
 /// The payload, version and checksum included.
 pub fn dump(value: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = vec![0];
+    out[0] = write_body(value, &mut out);
+    let version = if out[0] == HASH_METADATA {
+        VERSION_OF_DEADLINES
+    } else {
+        VERSION
+    };
+    seal_as(out, version)
+}
+
+/// Appends the value without its kind, and returns that.
+pub fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
     match value {
         Value::String(text) => {
-            out.push(STRING);
-            write_string(text, &mut out);
+            write_string(text, out);
+            STRING
         }
-        Value::List(elements) => write_strings(LIST, elements, &mut out),
-        Value::Set(members) => write_strings(SET, members, &mut out),
+        Value::List(elements) => {
+            write_strings(elements, out);
+            LIST
+        }
+        Value::Set(members) => {
+            write_strings(members, out);
+            SET
+        }
         Value::SortedSet(pairs) => {
-            out.push(ZSET_2);
-            write_length(pairs.len(), &mut out);
+            write_length(pairs.len(), out);
             for (member, score) in pairs {
-                write_string(member, &mut out);
+                write_string(member, out);
                 out.extend_from_slice(&score.to_le_bytes());
             }
+            ZSET_2
         }
-        Value::Stream(stream) => stream::write(stream, &mut out),
+        Value::Stream(stream) => {
+            stream::write(stream, out);
+            stream::LISTPACKS_2
+        }
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
-            Some(first_ms) => return dump_with_deadlines(fields, first_ms),
+            Some(first_ms) => {
+                write_with_deadlines(fields, first_ms, out);
+                HASH_METADATA
+            }
             None => {
-                out.push(HASH);
-                write_length(fields.len(), &mut out);
+                write_length(fields.len(), out);
                 for field in fields {
-                    write_string(&field.name, &mut out);
-                    write_string(&field.value, &mut out);
+                    write_string(&field.name, out);
+                    write_string(&field.value, out);
                 }
+                HASH
             }
         },
     }
-    seal(out)
 }
 
-fn write_strings(kind: u8, strings: &[Vec<u8>], out: &mut Vec<u8>) {
-    out.push(kind);
+fn write_strings(strings: &[Vec<u8>], out: &mut Vec<u8>) {
     write_length(strings.len(), out);
     strings.iter().for_each(|string| write_string(string, out));
 }
 
 /// Deadlines are told as one more than their distance to the first; zero is none.
-fn dump_with_deadlines(fields: &[Field], first_ms: u64) -> Vec<u8> {
-    let mut out = vec![HASH_METADATA];
+fn write_with_deadlines(fields: &[Field], first_ms: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&first_ms.to_le_bytes());
-    write_length(fields.len(), &mut out);
+    write_length(fields.len(), out);
     for field in fields {
         let distance = field.deadline_ms.map_or(0, |deadline_ms| deadline_ms - first_ms + 1);
-        write_length(distance as usize, &mut out);
-        write_string(&field.name, &mut out);
-        write_string(&field.value, &mut out);
+        write_length(distance as usize, out);
+        write_string(&field.name, out);
+        write_string(&field.value, out);
     }
-    seal_as(out, VERSION_OF_DEADLINES)
 }
 
 /// Why a payload gives no value.
@@ -122,6 +141,10 @@ impl From<Malformed> for Refused {
 /// The value of a payload. No collection is empty, and its members differ.
 pub fn restore(payload: &[u8]) -> Result<Value, Refused> {
     let body = open(payload).ok_or(Refused::Trailer)?;
+    let version = u16::from_le_bytes([payload[body.len()], payload[body.len() + 1]]);
+    if body.first() == Some(&HASH_2) && version < FIRST_VALKEY_VERSION {
+        return Err(Refused::Body);
+    }
     let mut reader = Reader::new(body);
     let value = read(&mut reader)?;
     if !reader.is_done() || !is_sound(&value) {
@@ -149,6 +172,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
         SET_LISTPACK => Value::Set(listpack(&reader.string()?)?),
         LIST_QUICKLIST => Value::List(nodes(reader, |reader| ziplist(&reader.string()?))?),
         LIST_QUICKLIST_2 => Value::List(nodes(reader, node)?),
+        HASH_2 => Value::Hash(fields_with_absolute_deadlines(reader)?),
         HASH_METADATA => Value::Hash(fields_with_deadlines(reader)?),
         HASH_LISTPACK_EX => {
             reader.array::<8>()?;
@@ -248,6 +272,19 @@ fn fields_with_deadlines(reader: &mut Reader<'_>) -> Result<Vec<Field>, Malforme
     (0..count).map(field).collect()
 }
 
+/// Deadlines stand behind the values; less than zero is none.
+fn fields_with_absolute_deadlines(reader: &mut Reader<'_>) -> Result<Vec<Field>, Malformed> {
+    let count = reader.count()?;
+    let field = |_| {
+        Ok(Field {
+            name: reader.string()?,
+            value: reader.string()?,
+            deadline_ms: u64::try_from(i64::from_le_bytes(reader.array()?)).ok(),
+        })
+    };
+    (0..count).map(field).collect()
+}
+
 /// Field, value and deadline in turn; zero is none.
 fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
     let mut elements = elements.into_iter();
@@ -330,6 +367,7 @@ mod tests {
             assert_eq!(restore(&dump(&value)), Err(Refused::Body));
         }
         assert_eq!(restore(b""), Err(Refused::Trailer));
+        let seal = super::super::seal;
         assert_eq!(restore(&seal(vec![99])), Err(Refused::Body));
         assert_eq!(restore(&seal(b"\x02\x80\xff\xff\xff\xff".to_vec())), Err(Refused::Body));
     }
@@ -337,7 +375,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_payload_ends(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = restore(&seal(body));
+            let _ = restore(&super::super::seal(body));
         }
     }
 }

@@ -1,0 +1,175 @@
+//! `quartet import redis` and `quartet export redis`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use quartet_redis_copy::append_only::{self, Copied};
+use quartet_redis_copy::connection::Connection;
+use quartet_redis_copy::follow::{self, Wishes};
+use quartet_redis_copy::link::{self, Begun};
+use quartet_redis_copy::records::Records;
+use quartet_redis_copy::verify::Verdict;
+use quartet_redis_copy::{Address, Error};
+
+use super::watch::Watch;
+
+const REJECTED: u8 = 2;
+const DIFFERENT: u8 = 3;
+
+#[derive(Args)]
+pub struct RedisArguments {
+    /// An RDB file, an append-only file, the folder of a Redis 7's append-only files, or redis://[USER:PASSWORD@]HOST[:PORT]
+    #[arg(long, env = "QUARTET_IMPORT_FROM", hide_env_values = true)]
+    from: String,
+    /// The server that gets it, with the credential of the database that is to hold it
+    #[arg(
+        long,
+        env = "QUARTET_IMPORT_TO",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379"
+    )]
+    to: Address,
+    /// Goes on with the writes of a live source until the line "cut over" is typed, which closes the source to writers and compares
+    /// both sides
+    #[arg(long)]
+    follow: bool,
+    /// Cuts over as soon as everything has arrived, without asking
+    #[arg(long, requires = "follow")]
+    cut_over: bool,
+    /// Copies beside the keys that are there, and over those of the same name
+    #[arg(long)]
+    merge: bool,
+    /// File that what was rejected is added to [default: standard error]
+    #[arg(long)]
+    rejected: Option<PathBuf>,
+}
+
+pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
+    let mut target = Connection::open(&arguments.to).context("the target")?;
+    let mut watch = Watch::new(arguments.rejected.as_deref(), arguments.follow, arguments.cut_over)?;
+    let outcome = if arguments.from.contains("://") {
+        let source: Address = arguments.from.parse().map_err(anyhow::Error::msg)?;
+        let wishes = Wishes {
+            follows: arguments.follow,
+            merges: arguments.merge,
+        };
+        follow::copy(&source, &mut target, &mut watch, &wishes)
+    } else if arguments.follow {
+        bail!("only a live server can be followed");
+    } else {
+        append_only::copy(Path::new(&arguments.from), &mut target, &mut watch, arguments.merge)
+            .map(|copied| (copied, None))
+    };
+    watch.end();
+    match outcome {
+        Ok((copied, verdict)) => Ok(told(copied, verdict)),
+        Err(Error::Stopped) => {
+            println!("{}", Error::Stopped);
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
+    println!(
+        "brought {} keys and commands; rejected {}",
+        copied.done, copied.rejected
+    );
+    match verdict {
+        Some(verdict) if !verdict.is_equal() => {
+            let Verdict { keys, differences } = verdict;
+            println!(
+                "compared {keys} keys: {differences} differ. The source takes writes again; the same command goes on"
+            );
+            return ExitCode::from(DIFFERENT);
+        }
+        Some(Verdict { keys, .. }) => {
+            println!(
+                "compared {keys} keys: no difference. The source takes no more writes; point your clients at the target"
+            );
+        }
+        None => {}
+    }
+    match copied.rejected {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(REJECTED),
+    }
+}
+
+#[derive(Args)]
+pub struct ExportArguments {
+    #[command(subcommand)]
+    what: Export,
+}
+
+#[derive(Subcommand)]
+enum Export {
+    /// Everything that a server holds, at one version, as an RDB file
+    Redis {
+        /// The server
+        #[arg(
+            long,
+            env = "QUARTET_EXPORT_FROM",
+            hide_env_values = true,
+            default_value = "redis://127.0.0.1:6379"
+        )]
+        from: Address,
+        /// The file; one that is there is replaced when the new one is whole
+        #[arg(long)]
+        to: PathBuf,
+    },
+}
+
+pub fn export(arguments: &ExportArguments) -> Result<()> {
+    let Export::Redis { from, to } = &arguments.what;
+    let Begun::FirstCopy(first) = link::begin(from, None, true)? else {
+        bail!("{from} did not begin a copy");
+    };
+    let folder = to
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut file =
+        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("writing in {}", folder.display()))?;
+    let mut keys = 0;
+    let bytes = {
+        let copied = Copying {
+            source: first,
+            file: file.as_file_mut(),
+        };
+        let mut records = Records::new("the copy", copied);
+        loop {
+            match records.read()? {
+                quartet_redis_copy::records::Record::End => break records.offset(),
+                quartet_redis_copy::records::Record::Key(_) => keys += 1,
+                _ => {}
+            }
+        }
+    };
+    // What was read beyond the records is the connection's.
+    file.as_file().set_len(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(to).with_context(|| format!("writing {}", to.display()))?;
+    File::open(folder)?.sync_all()?;
+    println!("wrote {keys} keys, {bytes} bytes, to {}", to.display());
+    Ok(())
+}
+
+/// Keeps what is read.
+struct Copying<'f, R> {
+    source: R,
+    file: &'f mut File,
+}
+
+impl<R: Read> Read for Copying<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.file.write_all(&buffer[..count])?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,343 @@
+//! Brings requests to the target, many in one transaction, with how far the copy has come.
+//!
+//! ```text
+//! MULTI  SELECT db  request ...  SELECT 0  SET quartet:import progress  EXEC
+//! ```
+//!
+//! Keys are brought with several transactions under way; the progress that each writes is what has been confirmed when it leaves,
+//! so none that is lost is passed over. Commands are brought one transaction after the other, and the progress is that of the
+//! transaction itself. A request that the target does not even queue is told and left out, and the transaction brought again
+//! without it; one that fails when it is executed is told, and the rest of its transaction stays, as on the source.
+
+use std::collections::VecDeque;
+
+use quartet_wire_resp::{Value, encode_command};
+
+use crate::connection::{IN_FLIGHT_BYTES_MAX, Target, error_text};
+use crate::error::{Error, Result};
+use crate::progress::{KEY, Progress, Step, refused};
+use crate::watcher::{Rejected, Watcher, shown};
+
+/// A transaction is sent when it has so many requests or bytes.
+const REQUESTS_MAX: usize = 1000;
+const BYTES_MAX: usize = 1 << 20;
+/// Transactions under way.
+const IN_FLIGHT_MAX: usize = 6;
+
+/// Errors that concern every request: nothing is left out because of them.
+const FATAL: [&str; 9] = [
+    "OOM",
+    "NOAUTH",
+    "NOPERM",
+    "READONLY",
+    "MISCONF",
+    "LOADING",
+    "BUSY ",
+    "ERR DB capacity",
+    "ERR max ",
+];
+
+pub struct Carrier<'c> {
+    target: &'c mut dyn Target,
+    pub watcher: &'c mut dyn Watcher,
+    source: String,
+    batch: Batch,
+    in_flight: VecDeque<Sent>,
+    in_flight_bytes: usize,
+    /// How far everything has come that is confirmed.
+    confirmed: Step,
+    /// Keys and commands that are with the target.
+    pub done: u64,
+    pub rejected: u64,
+    /// Bytes of the source that were read, for whoever watches.
+    pub bytes_read: u64,
+}
+
+/// See [`Carrier::mark`].
+#[derive(Clone, Copy)]
+pub struct Mark {
+    count: usize,
+    db: Option<u64>,
+}
+
+#[derive(Default)]
+struct Batch {
+    requests: Vec<u8>,
+    /// Where each ends, its database, and what a report calls it.
+    ends: Vec<Request>,
+    /// The database that the requests have selected last.
+    db: Option<u64>,
+}
+
+#[derive(Clone)]
+struct Request {
+    start: usize,
+    end: usize,
+    db: u64,
+    label: String,
+    /// It selects a database: nobody counts it.
+    is_own: bool,
+}
+
+struct Sent {
+    batch: Batch,
+    /// How far the copy is when this has arrived.
+    step: Step,
+    bytes: usize,
+}
+
+impl<'c> Carrier<'c> {
+    pub fn new(target: &'c mut dyn Target, watcher: &'c mut dyn Watcher, source: &str, begin: Step) -> Carrier<'c> {
+        Carrier {
+            target,
+            watcher,
+            source: source.into(),
+            batch: Batch::default(),
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            confirmed: begin,
+            done: 0,
+            rejected: 0,
+            bytes_read: 0,
+        }
+    }
+
+    /// How far everything has come that is confirmed.
+    pub fn confirmed(&self) -> &Step {
+        &self.confirmed
+    }
+
+    /// Writes down that the copy has begun, or goes on.
+    pub fn begin(&mut self) -> Result<()> {
+        self.bring_commands(self.confirmed.clone())
+    }
+
+    /// Removes everything from the target, so that the copy can begin anew.
+    pub fn clear(&mut self) -> Result<()> {
+        self.confirmed = Step::FirstCopy;
+        self.batch.push(&[b"FLUSHALL"], 0, "FLUSHALL".into(), true);
+        self.begin()
+    }
+
+    /// Forgets what was added and not sent: the source is to say it again.
+    pub fn forget(&mut self) {
+        self.batch = Batch::default();
+    }
+
+    /// The target and the watcher, while nothing is under way.
+    pub fn parts(&mut self) -> (&mut dyn Target, &mut dyn Watcher) {
+        (self.target, self.watcher)
+    }
+
+    pub fn reject(&mut self, db: u64, what: String, reason: impl Into<String>) {
+        self.rejected += 1;
+        let reason = reason.into();
+        self.watcher.rejected(Rejected { db, what, reason });
+    }
+
+    /// Adds a request.
+    pub fn add(&mut self, db: u64, words: &[&[u8]]) {
+        self.batch.select(db);
+        let label = match words {
+            [command, ..] if command.eq_ignore_ascii_case(b"RESTORE") && words.len() > 1 => shown(words[1]),
+            [command, name, ..] => format!("{} {}", command.escape_ascii(), shown(name)),
+            _ => words.iter().map(|word| shown(word)).collect(),
+        };
+        self.batch.push(words, db, label, false);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.batch.ends.len() >= REQUESTS_MAX || self.batch.requests.len() >= BYTES_MAX
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.batch.ends.is_empty()
+    }
+
+    /// What was added until now, for [`Carrier::forget_behind`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            count: self.batch.ends.len(),
+            db: self.batch.db,
+        }
+    }
+
+    /// Forgets what was added since the mark, and was not sent.
+    pub fn forget_behind(&mut self, mark: Mark) {
+        self.batch.ends.truncate(mark.count);
+        self.batch
+            .requests
+            .truncate(self.batch.ends.last().map_or(0, |request| request.end));
+        self.batch.db = mark.db;
+    }
+
+    /// Sends what was added, keys that may be brought again. `step` is how far the copy is with them.
+    pub fn send_keys(&mut self, step: Step) -> Result<()> {
+        let told = self.confirmed.clone();
+        self.send(step, &told)?;
+        self.settle(IN_FLIGHT_MAX, IN_FLIGHT_BYTES_MAX)
+    }
+
+    /// Brings what was added, commands that must be executed once, and waits until they are.
+    pub fn bring_commands(&mut self, step: Step) -> Result<()> {
+        self.settle(0, 0)?;
+        let told = step.clone();
+        self.send(step, &told)?;
+        self.settle(0, 0)
+    }
+
+    /// Waits for everything that is under way.
+    pub fn wait(&mut self) -> Result<()> {
+        self.settle(0, 0)
+    }
+
+    fn send(&mut self, step: Step, told: &Step) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.send_batch(batch, step, told)
+    }
+
+    fn send_batch(&mut self, batch: Batch, step: Step, told: &Step) -> Result<()> {
+        let progress = Progress {
+            source: self.source.clone(),
+            step: told.clone(),
+        };
+        let mut requests = Vec::with_capacity(batch.requests.len() + 300);
+        encode_command(&["MULTI"], &mut requests);
+        requests.extend_from_slice(&batch.requests);
+        encode_command(&["SELECT", "0"], &mut requests);
+        encode_command(&[b"SET".as_slice(), KEY, progress.text().as_bytes()], &mut requests);
+        encode_command(&["EXEC"], &mut requests);
+        self.target.send(&requests).map_err(of_target)?;
+        let bytes = requests.len();
+        self.in_flight_bytes += bytes;
+        self.in_flight.push_back(Sent { batch, step, bytes });
+        Ok(())
+    }
+
+    /// Takes replies until no more is under way than may be.
+    fn settle(&mut self, count_max: usize, bytes_max: usize) -> Result<()> {
+        while self.in_flight.len() > count_max || self.in_flight_bytes > bytes_max {
+            let Some(sent) = self.in_flight.pop_front() else { break };
+            self.in_flight_bytes -= sent.bytes;
+            self.settle_one(sent)?;
+        }
+        Ok(())
+    }
+
+    fn settle_one(&mut self, sent: Sent) -> Result<()> {
+        let begun = self.receive()?;
+        if !matches!(begun, Value::Simple(_)) {
+            return Err(refused(&begun));
+        }
+        let mut refusals: Vec<(usize, String)> = Vec::new();
+        for index in 0..sent.batch.ends.len() {
+            if let Some(text) = error_text(&self.receive()?) {
+                refusals.push((index, text));
+            }
+        }
+        for own in ["SELECT", "SET"] {
+            if let Some(text) = error_text(&self.receive()?) {
+                return Err(Error::Target(format!("{own}: {text}")));
+            }
+        }
+        match self.receive()? {
+            Value::Array(replies) => self.arrived(&sent, &replies),
+            Value::Error(_) if !refusals.is_empty() => self.bring_without(sent, &refusals),
+            other => Err(refused(&other)),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Value> {
+        self.target.receive().map_err(of_target)
+    }
+
+    fn arrived(&mut self, sent: &Sent, replies: &[Value]) -> Result<()> {
+        for (request, reply) in sent.batch.ends.iter().zip(replies) {
+            match error_text(reply) {
+                Some(text) => self.refuse(request, text)?,
+                None if !request.is_own => self.done += 1,
+                None => {}
+            }
+        }
+        // Transactions are confirmed in the order in which they were sent.
+        self.confirmed = sent.step.clone();
+        let (done, bytes) = (self.done, self.bytes_read);
+        self.watcher.progress(done, bytes);
+        Ok(())
+    }
+
+    fn refuse(&mut self, request: &Request, text: String) -> Result<()> {
+        if FATAL.iter().any(|start| text.starts_with(start)) || request.is_own {
+            return Err(Error::Target(text));
+        }
+        self.reject(request.db, request.label.clone(), text);
+        Ok(())
+    }
+
+    /// The transaction was discarded as a whole: it is brought again without what was not queued.
+    fn bring_without(&mut self, sent: Sent, refusals: &[(usize, String)]) -> Result<()> {
+        let mut rest = Batch::default();
+        for (index, request) in sent.batch.ends.iter().enumerate() {
+            match refusals.iter().find(|(refused, _)| *refused == index) {
+                Some((_, text)) => self.refuse(request, text.clone())?,
+                None => rest.append(request, &sent.batch.requests),
+            }
+        }
+        // Others may be under way, of keys: this one is settled when they are, and what they tell lies before it.
+        let told = match sent.step {
+            Step::Following { .. } => sent.step.clone(),
+            _ => self.confirmed.clone(),
+        };
+        while let Some(other) = self.in_flight.pop_front() {
+            self.in_flight_bytes -= other.bytes;
+            let confirmed = self.confirmed.clone();
+            let settled = self.settle_one(other);
+            self.confirmed = confirmed;
+            settled?;
+        }
+        self.send_batch(rest, sent.step, &told)?;
+        self.settle(0, 0)
+    }
+}
+
+impl Batch {
+    fn select(&mut self, db: u64) {
+        if self.db != Some(db) {
+            self.db = Some(db);
+            let number = db.to_string();
+            self.push(&[b"SELECT", number.as_bytes()], db, format!("SELECT {db}"), true);
+        }
+    }
+
+    fn push(&mut self, words: &[&[u8]], db: u64, label: String, is_own: bool) {
+        let start = self.requests.len();
+        encode_command(words, &mut self.requests);
+        let end = self.requests.len();
+        self.ends.push(Request {
+            start,
+            end,
+            db,
+            label,
+            is_own,
+        });
+    }
+
+    fn append(&mut self, request: &Request, requests: &[u8]) {
+        let start = self.requests.len();
+        self.requests.extend_from_slice(&requests[request.start..request.end]);
+        let end = self.requests.len();
+        self.ends.push(Request {
+            start,
+            end,
+            ..request.clone()
+        });
+    }
+}
+
+/// A connection's errors, those of the target.
+fn of_target(error: Error) -> Error {
+    match error {
+        Error::Link(text) | Error::Source(text) => Error::Target(text),
+        other => other,
+    }
+}

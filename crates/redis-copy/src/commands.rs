@@ -1,0 +1,110 @@
+//! Commands as a server writes them to its replicas and to its append-only file: what each says to the copy.
+//!
+//! They are the effects of what clients asked for, in the order of their commits, and need nothing but the state before them.
+
+use quartet_layer_redis::DATABASES;
+use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
+
+use crate::carrier::Carrier;
+use crate::watcher::shown;
+
+/// What a command is to the copy.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    Nothing,
+    /// The server asks how far we are.
+    Asked,
+}
+
+pub struct Commands {
+    pub db: u64,
+    /// A transaction of the source's has begun and not ended.
+    in_transaction: bool,
+    parser: Parser,
+}
+
+/// Words that are no effects: messages to channels, and what keeps a connection alive.
+const IGNORED: [&str; 6] = ["ping", "publish", "spublish", "exec", "multi", "replconf"];
+
+impl Commands {
+    pub fn new(db: u64) -> Commands {
+        Commands {
+            db,
+            in_transaction: false,
+            parser: Parser::new(),
+        }
+    }
+
+    /// True while a transaction of the source's is half read: what came so far must not be brought alone.
+    pub fn is_in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// Takes the first command of the bytes: how many it took, and what it says. `None`: more must arrive. The error is what is
+    /// wrong with the bytes.
+    pub fn take(&mut self, bytes: &[u8], carrier: &mut Carrier<'_>) -> Result<Option<(usize, Said)>, String> {
+        if bytes.first() == Some(&b'#') {
+            // A note between commands, such as the time of the next ones.
+            return Ok(bytes
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .map(|end| (end + 1, Said::Nothing)));
+        }
+        if bytes
+            .first()
+            .is_some_and(|&first| first != b'*' && first != b'\n' && first != b'\r')
+        {
+            return Err("something other than a command".into());
+        }
+        let limits = Limits {
+            bulk_bytes_max: 1 << 30,
+            elements_max: 1 << 30,
+            ..Limits::default()
+        };
+        let parser = std::mem::take(&mut self.parser);
+        let mut parser = parser;
+        let parsed = parser.parse(bytes, &limits);
+        let taken = match parsed {
+            Ok(Parsed::Incomplete { .. }) => None,
+            Ok(Parsed::Nothing { consumed }) => Some((consumed, Said::Nothing)),
+            Ok(Parsed::Request { consumed }) => {
+                let said = self.apply(parser.arguments(bytes), carrier);
+                Some((consumed, said?))
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        self.parser = parser;
+        Ok(taken)
+    }
+
+    fn apply(&mut self, arguments: Arguments<'_>, carrier: &mut Carrier<'_>) -> Result<Said, String> {
+        let is = |word: &str| arguments[0].eq_ignore_ascii_case(word.as_bytes());
+        if is("select") {
+            let number = arguments.get(1).and_then(|word| std::str::from_utf8(word).ok());
+            self.db = number
+                .and_then(|text| text.parse().ok())
+                .ok_or("SELECT without a number")?;
+        } else if is("replconf") {
+            let asks = arguments
+                .get(1)
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
+            return Ok(if asks { Said::Asked } else { Said::Nothing });
+        } else if is("multi") {
+            self.in_transaction = true;
+        } else if is("exec") {
+            self.in_transaction = false;
+        } else if IGNORED.iter().any(|word| is(word)) {
+        } else if self.db >= u64::from(DATABASES) {
+            let what = format!(
+                "{} {}",
+                arguments[0].escape_ascii(),
+                shown(arguments.get(1).unwrap_or_default())
+            );
+            carrier.reject(self.db, what, format!("there are {DATABASES} databases"));
+        } else {
+            let words: Vec<&[u8]> = arguments.iter().collect();
+            carrier.add(self.db, &words);
+        }
+        Ok(Said::Nothing)
+    }
+}

@@ -1,0 +1,40 @@
+//! Why a copy ends before its end.
+
+use std::io;
+
+use quartet_layer_redis::rdb::file::Unreadable;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The connection to the source broke: the copy may go on over a new one.
+    #[error("the source: {0}")]
+    Link(String),
+    /// The source does not give what is needed. Trying again does not help.
+    #[error("the source: {0}")]
+    Source(String),
+    /// What the source has sent or what the file holds is not understood.
+    #[error("{name}: {unreadable}")]
+    Unreadable { name: String, unreadable: Unreadable },
+    #[error("{name}: {error}")]
+    File { name: String, error: io::Error },
+    /// The target is gone, or takes nothing at all.
+    #[error("the target: {0}")]
+    Target(String),
+    /// The target holds what the copy would mix with.
+    #[error("{0}")]
+    NotEmpty(String),
+    /// Whoever watches has asked for it.
+    #[error("stopped; the same command goes on from here")]
+    Stopped,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn file(name: &std::path::Path, error: io::Error) -> Error {
+        Error::File {
+            name: name.display().to_string(),
+            error,
+        }
+    }
+}

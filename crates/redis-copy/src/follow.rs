@@ -1,0 +1,278 @@
+//! Copying a live server: its first copy, and its stream of commands behind that.
+//!
+//! A broken connection is made anew and asks for what follows; if the server no longer has that, or the first copy was not whole,
+//! everything begins again with an empty target. What has arrived is acknowledged to the source when it is durable at the target.
+
+use std::time::{Duration, Instant};
+
+use quartet_layer_redis::DATABASES;
+
+use crate::address::Address;
+use crate::append_only::Copied;
+use crate::carrier::Carrier;
+use crate::commands::{Commands, Said};
+use crate::connection::{Connection, Target};
+use crate::cut_over;
+use crate::error::{Error, Result};
+use crate::link::{self, Begun, FirstCopy, Link, Position};
+use crate::progress::{self, Step};
+use crate::records::{Place, Records, bring};
+use crate::verify::{self, Verdict};
+use crate::watcher::Watcher;
+
+const LOOK: Duration = Duration::from_millis(50);
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The source's last commands arrive within this time.
+const CUT_OVER_MAX: Duration = Duration::from_secs(60);
+/// A copy that does not follow gives up after so long without the source.
+const ABSENCE_MAX: Duration = Duration::from_secs(30);
+
+pub struct Wishes {
+    /// Go on with the stream until the cut-over.
+    pub follows: bool,
+    /// Keys that are there already stay.
+    pub merges: bool,
+}
+
+/// Copies until the source's state has arrived, or, following, until the cut-over. `None` as the verdict: nothing was compared.
+pub fn copy(
+    source: &Address,
+    target: &mut dyn Target,
+    watcher: &mut dyn Watcher,
+    wishes: &Wishes,
+) -> Result<(Copied, Option<Verdict>)> {
+    let name = source.to_string();
+    let found = progress::prepare(target, &name, u64::from(DATABASES), wishes.merges)?;
+    let must_clear = found.is_some();
+    let begin = found.map_or(Step::FirstCopy, |progress| progress.step);
+    let mut carrier = Carrier::new(target, watcher, &name, begin);
+    carrier.begin()?;
+    let mut copy = Copy {
+        source,
+        carrier,
+        wishes,
+        must_clear,
+    };
+    let verdict = copy.run()?;
+    let copied = Copied {
+        done: copy.carrier.done,
+        rejected: copy.carrier.rejected,
+    };
+    drop(copy);
+    if verdict.as_ref().is_none_or(|verdict| verdict.is_equal()) {
+        progress::finish(target)?;
+    }
+    Ok((copied, verdict))
+}
+
+struct Copy<'a, 'c> {
+    source: &'a Address,
+    carrier: Carrier<'c>,
+    wishes: &'a Wishes,
+    /// What an earlier beginning has brought must go before another.
+    must_clear: bool,
+}
+
+impl Copy<'_, '_> {
+    fn run(&mut self) -> Result<Option<Verdict>> {
+        let (mut pause, mut absent_since) = (RETRY_FIRST, Instant::now());
+        loop {
+            let before = self.carrier.confirmed().clone();
+            match self.attempt() {
+                Err(Error::Link(text)) => {
+                    self.carrier.forget();
+                    if *self.carrier.confirmed() != before {
+                        (pause, absent_since) = (RETRY_FIRST, Instant::now());
+                    }
+                    if !self.wishes.follows && absent_since.elapsed() > ABSENCE_MAX {
+                        return Err(Error::Link(text));
+                    }
+                    self.carrier.watcher.note(&format!("the source: {text}; trying again"));
+                    self.sleep(pause)?;
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    fn sleep(&mut self, pause: Duration) -> Result<()> {
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if self.carrier.watcher.is_stopped() {
+                return Err(Error::Stopped);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self) -> Result<Option<Verdict>> {
+        let (position, db) = match self.carrier.confirmed() {
+            Step::Following { id, offset, db } => (
+                Some(Position {
+                    id: id.clone(),
+                    offset: *offset,
+                }),
+                *db,
+            ),
+            _ => (None, 0),
+        };
+        let begun = link::begin(self.source, position.as_ref(), false)?;
+        match (begun, position) {
+            (Begun::GoesOn(link), Some(position)) => {
+                self.carrier.watcher.note("the stream of commands goes on");
+                self.follow(link, position.offset, db)
+            }
+            (Begun::FirstCopy(first), _) => {
+                let offset = first.position.offset;
+                let link = self.first_copy(first)?;
+                self.follow(link, offset, 0)
+            }
+            (Begun::GoesOn(_), None) => Err(Error::Source("it goes on with what was never begun".into())),
+        }
+    }
+
+    fn first_copy(&mut self, first: FirstCopy) -> Result<Link> {
+        if self.must_clear && !self.wishes.merges {
+            self.carrier
+                .watcher
+                .note("what an unfinished copy has brought is removed, and the copy begins anew");
+            self.carrier.clear()?;
+        }
+        self.must_clear = true;
+        self.carrier.watcher.phase("first copy", first.bytes);
+        let position = first.position.clone();
+        let mut records = Records::new("the first copy", first);
+        let mut place = Place { db: 0, skip_before: 0 };
+        self.carrier.begin()?;
+        bring(&mut records, &mut self.carrier, &mut place, 0, &|_, _| Step::FirstCopy)?;
+        let bytes = records.offset();
+        let (rest, first) = records.into_rest();
+        let link = first.into_link(rest, bytes)?;
+        // From here on the copy can go on where it was.
+        self.carrier.bring_commands(Step::Following {
+            id: position.id,
+            offset: position.offset,
+            db: 0,
+        })?;
+        Ok(link)
+    }
+
+    fn follow(&mut self, mut link: Link, offset: u64, db: u64) -> Result<Option<Verdict>> {
+        let mut stream = Stream {
+            commands: Commands::new(db),
+            read: offset,
+        };
+        self.carrier.watcher.phase("following", None);
+        let goal = match self.wishes.follows {
+            true => None,
+            false => Some(source_offset(self.source)?),
+        };
+        loop {
+            self.drain(&mut link, &mut stream)?;
+            let arrived = self.arrived();
+            link.acknowledge(arrived, false)?;
+            if self.carrier.watcher.is_stopped() {
+                link.acknowledge(arrived, true)?;
+                return Err(Error::Stopped);
+            }
+            if goal.is_some_and(|goal| arrived >= goal) {
+                link.acknowledge(arrived, true)?;
+                return Ok(None);
+            }
+            if self.wishes.follows && self.carrier.watcher.wants_cut_over() {
+                return self.cut_over(&mut link, &mut stream).map(Some);
+            }
+            link.connection.read_more(LOOK)?;
+        }
+    }
+
+    /// Brings every whole command that has been read.
+    fn drain(&mut self, link: &mut Link, stream: &mut Stream) -> Result<()> {
+        let mut asked = false;
+        loop {
+            let taken = stream.commands.take(link.connection.unread(), &mut self.carrier);
+            let taken =
+                taken.map_err(|what| Error::Source(format!("its stream of commands at {}: {what}", stream.read)))?;
+            let Some((count, said)) = taken else { break };
+            link.connection.consume(count);
+            stream.read += count as u64;
+            self.carrier.bytes_read = stream.read;
+            asked |= said == Said::Asked;
+            if self.carrier.is_full() {
+                self.bring(link, stream)?;
+            }
+        }
+        if stream.read > self.arrived() {
+            self.bring(link, stream)?;
+        }
+        if asked {
+            link.acknowledge(self.arrived(), true)?;
+        }
+        Ok(())
+    }
+
+    /// Brings what was read, unless that ends within a transaction of the source's.
+    fn bring(&mut self, link: &Link, stream: &Stream) -> Result<()> {
+        if stream.commands.is_in_transaction() {
+            return Ok(());
+        }
+        let (id, offset, db) = (link.id.clone(), stream.read, stream.commands.db);
+        self.carrier.bring_commands(Step::Following { id, offset, db })
+    }
+
+    /// Commands up to here are with the target, durably.
+    fn arrived(&self) -> u64 {
+        match self.carrier.confirmed() {
+            Step::Following { offset, .. } => *offset,
+            _ => 0,
+        }
+    }
+
+    /// Closes the source to writers, waits for what it has acknowledged to them, and compares both sides. Only if they are equal
+    /// does it stay closed.
+    fn cut_over(&mut self, link: &mut Link, stream: &mut Stream) -> Result<Verdict> {
+        self.carrier
+            .watcher
+            .phase("cut-over: the source takes no more writes", None);
+        let mut closed = cut_over::close(self.source)?;
+        let verdict = self.compare(&mut closed, link, stream);
+        match &verdict {
+            Ok(verdict) if verdict.is_equal() => {}
+            _ => closed.reopen()?,
+        }
+        verdict
+    }
+
+    fn compare(&mut self, closed: &mut cut_over::Closed, link: &mut Link, stream: &mut Stream) -> Result<Verdict> {
+        let goal = closed.offset()?;
+        let until = Instant::now() + CUT_OVER_MAX;
+        while self.arrived() < goal {
+            if Instant::now() > until {
+                return Err(Error::Link("the source's last commands did not arrive".into()));
+            }
+            link.connection.read_more(LOOK)?;
+            self.drain(link, stream)?;
+            link.acknowledge(self.arrived(), false)?;
+        }
+        self.carrier.watcher.phase("cut-over: both sides are compared", None);
+        let merges = self.wishes.merges;
+        let (target, watcher) = self.carrier.parts();
+        verify::compare(&mut closed.connection, target, watcher, merges, &mut || {
+            link.acknowledge(goal, false)
+        })
+    }
+}
+
+/// The stream of commands as far as it was read.
+struct Stream {
+    commands: Commands,
+    read: u64,
+}
+
+fn source_offset(source: &Address) -> Result<u64> {
+    let mut connection = Connection::open(source)?;
+    link::replication_offset(&mut connection)
+}

@@ -1,0 +1,31 @@
+//! Copies what another Redis holds: from an RDB file, an append-only file, or a live server that takes us for its replica.
+//!
+//! ```text
+//!   RDB file ---------- records --+
+//!   append-only file -- records, then commands --+--> Carrier --transactions--> Target
+//!   live server ------- records, then commands --+
+//! ```
+//!
+//! A key arrives whole or not at all, and how far the copy has come is written by the same transaction as what came so far
+//! ([`progress`]), so a copy that was killed goes on where it was. What the target refuses is told and left out; what is not
+//! understood ends the copy. A target is anything that takes requests and answers in order: a server far away, or the session
+//! of one's own.
+//!
+//! Sockets and files are read by blocking calls: a copy has a thread of its own.
+
+pub mod address;
+pub mod append_only;
+pub mod carrier;
+pub mod commands;
+pub mod connection;
+pub mod cut_over;
+pub mod error;
+pub mod follow;
+pub mod link;
+pub mod progress;
+pub mod records;
+pub mod verify;
+pub mod watcher;
+
+pub use address::Address;
+pub use error::Error;

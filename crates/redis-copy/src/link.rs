@@ -1,0 +1,216 @@
+//! A live server that takes us for its replica: the handshake, the first copy, and the stream of commands behind it.
+//!
+//! ```text
+//! us:     AUTH?  REPLCONF capa eof capa psync2   PSYNC id offset+1 | ? -1
+//! server: +CONTINUE [id]                       commands from there
+//!         +FULLRESYNC id offset                then \n while it prepares, and
+//!         $LENGTH  records  |  $EOF:MARK  records  MARK      and commands from the offset
+//! us:     REPLCONF ACK offset                  about once a second
+//! ```
+//!
+//! Positions count the bytes of the stream of commands.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use quartet_wire_resp::{Value, encode_command};
+
+use crate::address::Address;
+use crate::connection::{Connection, Target, error_text};
+use crate::error::{Error, Result};
+
+const MARK_BYTES: usize = 40;
+/// How often the server is told how far we are; it drops replicas that say nothing.
+const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
+/// A server may take so long to begin with its first copy.
+const PREPARATION_MAX: Duration = Duration::from_secs(600);
+
+/// A position in a server's stream of commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub id: String,
+    pub offset: u64,
+}
+
+/// How the server has begun.
+pub enum Begun {
+    /// The stream goes on at the position that was asked for; it may have another name now.
+    GoesOn(Link),
+    /// Records come first.
+    FirstCopy(FirstCopy),
+}
+
+/// The stream of commands.
+pub struct Link {
+    pub connection: Connection,
+    pub id: String,
+    acknowledged: Instant,
+}
+
+pub struct FirstCopy {
+    connection: Connection,
+    /// Where the stream of commands begins, behind the records.
+    pub position: Position,
+    /// Bytes of the records, if the server knows.
+    pub bytes: Option<u64>,
+    mark: Option<Vec<u8>>,
+}
+
+/// Connects and asks for everything behind `position`, or for a first copy. `only_records`: nothing of the stream is wanted.
+pub fn begin(address: &Address, position: Option<&Position>, only_records: bool) -> Result<Begun> {
+    let mut connection = Connection::open(address)?;
+    for (words, needed) in [
+        (&["REPLCONF", "capa", "eof", "capa", "psync2"][..], true),
+        (&["REPLCONF", "rdb-only", "1"][..], false),
+    ] {
+        if needed || only_records {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let reply = connection.call(&words)?;
+            // A server that does not know a word serves us without.
+            if let Some(text) = error_text(&reply).filter(|_| needed) {
+                return Err(Error::Source(format!("{address} takes no replicas: {text}")));
+            }
+        }
+    }
+    let (id, offset) = match position {
+        Some(position) => (position.id.clone(), (position.offset + 1).to_string()),
+        None => ("?".into(), "-1".into()),
+    };
+    let mut request = Vec::new();
+    encode_command(&["PSYNC", &id, &offset], &mut request);
+    connection.send(&request)?;
+    answered(connection, position, address)
+}
+
+fn answered(mut connection: Connection, asked: Option<&Position>, address: &Address) -> Result<Begun> {
+    let line = String::from_utf8_lossy(&connection.line()?).into_owned();
+    let words: Vec<&str> = line.split(' ').collect();
+    match (words.as_slice(), asked) {
+        (["+CONTINUE", id @ ..], Some(asked)) => {
+            let id = id.first().map_or_else(|| asked.id.clone(), |id| (*id).to_owned());
+            Ok(Begun::GoesOn(Link::new(connection, id)))
+        }
+        (["+FULLRESYNC", id, offset], _) => {
+            let offset = offset
+                .parse()
+                .map_err(|_| Error::Source(format!("{address} answers {line}")))?;
+            let position = Position {
+                id: (*id).into(),
+                offset,
+            };
+            first_copy(connection, position, address).map(Begun::FirstCopy)
+        }
+        (["-NOMASTERLINK" | "-LOADING" | "-TRYAGAIN" | "-BUSY", ..], _) => Err(Error::Link(line)),
+        _ => Err(Error::Source(format!(
+            "{address} takes no replicas: {}",
+            line.trim_start_matches('-')
+        ))),
+    }
+}
+
+fn first_copy(mut connection: Connection, position: Position, address: &Address) -> Result<FirstCopy> {
+    let started = Instant::now();
+    // Empty lines come while it prepares.
+    let line = loop {
+        match connection.line() {
+            Err(Error::Link(text)) if text == "no answer" && started.elapsed() < PREPARATION_MAX => {}
+            line => break line?,
+        }
+    };
+    let unknown = || Error::Source(format!("{address} begins its copy with {}", line.escape_ascii()));
+    let (bytes, mark) = match line.strip_prefix(b"$EOF:") {
+        Some(mark) if mark.len() == MARK_BYTES => (None, Some(mark.to_vec())),
+        Some(_) => return Err(unknown()),
+        None => {
+            let digits = line
+                .strip_prefix(b"$")
+                .and_then(|digits| std::str::from_utf8(digits).ok());
+            (
+                Some(digits.and_then(|digits| digits.parse().ok()).ok_or_else(unknown)?),
+                None,
+            )
+        }
+    };
+    Ok(FirstCopy {
+        connection,
+        position,
+        bytes,
+        mark,
+    })
+}
+
+/// The records.
+impl Read for FirstCopy {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.connection.read(buffer)
+    }
+}
+
+impl FirstCopy {
+    /// The records are over: `rest` is what was read beyond them.
+    pub fn into_link(mut self, mut rest: Vec<u8>, records_bytes: u64) -> Result<Link> {
+        if self.bytes.is_some_and(|bytes| bytes != records_bytes) {
+            return Err(Error::Link("the copy ended before its announced length".into()));
+        }
+        if let Some(mark) = &self.mark {
+            while rest.len() < mark.len() {
+                let mut more = [0; MARK_BYTES];
+                let count = self
+                    .connection
+                    .read(&mut more)
+                    .map_err(|error| Error::Link(error.to_string()))?;
+                if count == 0 {
+                    return Err(Error::Link("the copy ended without its mark".into()));
+                }
+                rest.extend_from_slice(&more[..count]);
+            }
+            if !rest.starts_with(mark) {
+                return Err(Error::Link("the copy ended with another mark".into()));
+            }
+            rest.drain(..mark.len());
+        }
+        self.connection.give_back(rest);
+        Ok(Link::new(self.connection, self.position.id))
+    }
+}
+
+impl Link {
+    fn new(connection: Connection, id: String) -> Link {
+        Link {
+            connection,
+            id,
+            acknowledged: Instant::now(),
+        }
+    }
+
+    /// Tells the server how far we are, if it has not heard for a while, or `now`.
+    pub fn acknowledge(&mut self, offset: u64, now: bool) -> Result<()> {
+        if now || self.acknowledged.elapsed() >= ACKNOWLEDGE_EVERY {
+            let mut request = Vec::new();
+            encode_command(&["REPLCONF", "ACK", &offset.to_string()], &mut request);
+            self.connection.send(&request)?;
+            self.acknowledged = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// The fields of INFO's section.
+pub fn info(connection: &mut Connection, section: &str) -> Result<Vec<(String, String)>> {
+    match connection.call(&[b"INFO", section.as_bytes()])? {
+        Value::Error(text) => Err(Error::Source(String::from_utf8_lossy(&text).into_owned())),
+        reply => {
+            let text = crate::connection::text(&reply);
+            let fields = text.lines().filter_map(|line| line.split_once(':'));
+            Ok(fields.map(|(name, value)| (name.into(), value.trim().into())).collect())
+        }
+    }
+}
+
+/// How long the stream of commands is by now.
+pub fn replication_offset(connection: &mut Connection) -> Result<u64> {
+    let fields = info(connection, "replication")?;
+    let offset = fields.iter().find(|(name, _)| name == "master_repl_offset");
+    let offset = offset.and_then(|(_, value)| value.parse().ok());
+    offset.ok_or_else(|| Error::Source("INFO does not tell how long its stream of commands is".into()))
+}

@@ -1,0 +1,177 @@
+//! The records of an RDB file or stream, one after the other, and how each is brought to the target.
+
+use std::io::Read;
+
+use quartet_layer_redis::DATABASES;
+use quartet_layer_redis::keyspace::NAME_BYTES_MAX;
+pub use quartet_layer_redis::rdb::file::Record;
+use quartet_layer_redis::rdb::file::{Found, Key, Scanner};
+
+use crate::carrier::Carrier;
+use crate::error::{Error, Result};
+use crate::progress::Step;
+use crate::watcher::shown;
+
+const READ_BYTES: usize = 256 << 10;
+/// Most that is read at once for a large record.
+const READ_BYTES_MAX: usize = 64 << 20;
+
+/// Reads records from the front of something. Holds no more of it than the largest record and one read.
+pub struct Records<R> {
+    name: String,
+    source: R,
+    scanner: Scanner,
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl<R: Read> Records<R> {
+    /// `name` is what errors call it.
+    pub fn new(name: &str, source: R) -> Records<R> {
+        Records {
+            name: name.into(),
+            source,
+            scanner: Scanner::new(),
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Bytes of the records that were given.
+    pub fn offset(&self) -> u64 {
+        self.scanner.offset()
+    }
+
+    pub fn read(&mut self) -> Result<Record> {
+        loop {
+            let unread = &self.buffer[self.start..];
+            match self.scanner.read(unread) {
+                Ok(Found::Bytes { consumed, record }) => {
+                    self.start += consumed;
+                    if let Some(record) = record {
+                        return Ok(record);
+                    }
+                }
+                Ok(Found::Nothing { missing }) => {
+                    // A look at all of it follows, so a large record is read in large parts; never by what it announces alone.
+                    let wanted = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
+                    self.fill(wanted)?;
+                }
+                Err(unreadable) => {
+                    let name = self.name.clone();
+                    return Err(Error::Unreadable { name, unreadable });
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, wanted: usize) -> Result<()> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let old = self.buffer.len();
+        self.buffer.resize(old + wanted, 0);
+        let read = loop {
+            match self.source.read(&mut self.buffer[old..]) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.buffer.truncate(old + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(Error::Link(format!(
+                "{} ends at byte {}, before its end",
+                self.name,
+                self.offset()
+            ))),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::Link(format!("{}: {error}", self.name))),
+        }
+    }
+
+    /// What follows the records: the bytes that were read already, and the rest of the source.
+    pub fn into_rest(mut self) -> (Vec<u8>, R) {
+        self.buffer.drain(..self.start);
+        (self.buffer, self.source)
+    }
+}
+
+/// Where the records of a file stand in a copy.
+pub struct Place {
+    pub db: u64,
+    /// Records before this byte have been brought by an earlier run.
+    pub skip_before: u64,
+}
+
+/// Brings all records. `step` makes of an offset and a database how far the copy is.
+pub fn bring<R: Read>(
+    records: &mut Records<R>,
+    carrier: &mut Carrier<'_>,
+    place: &mut Place,
+    before_bytes: u64,
+    step: &dyn Fn(u64, u64) -> Step,
+) -> Result<()> {
+    loop {
+        let is_new = records.offset() >= place.skip_before;
+        match records.read()? {
+            Record::End => break,
+            Record::Select(db) => place.db = db,
+            Record::Key(key) if is_new => bring_key(carrier, place.db, &key),
+            Record::Function(code) if is_new => {
+                carrier.add(place.db, &[b"FUNCTION", b"LOAD", b"REPLACE", &code]);
+            }
+            Record::OfModule { name, module } if is_new => {
+                carrier.reject(place.db, shown(&name), format!("a value of the module {module}"));
+            }
+            Record::BesideKeys { module } if is_new => {
+                carrier.reject(
+                    place.db,
+                    format!("what the module {module} keeps beside keys"),
+                    "only the module could read it",
+                );
+            }
+            _ => {}
+        }
+        carrier.bytes_read = before_bytes + records.offset();
+        if carrier.is_full() {
+            carrier.send_keys(step(records.offset(), place.db))?;
+            if carrier.watcher.is_stopped() {
+                carrier.wait()?;
+                return Err(Error::Stopped);
+            }
+        }
+    }
+    carrier.send_keys(step(records.offset(), place.db))?;
+    carrier.wait()
+}
+
+fn bring_key(carrier: &mut Carrier<'_>, db: u64, key: &Key) {
+    if db >= u64::from(DATABASES) {
+        return carrier.reject(db, shown(&key.name), format!("there are {DATABASES} databases"));
+    }
+    if key.name.len() > NAME_BYTES_MAX {
+        return carrier.reject(
+            db,
+            shown(&key.name),
+            format!("a key's name has at most {NAME_BYTES_MAX} bytes"),
+        );
+    }
+    // Zero would say that it never expires.
+    let deadline_ms = key.deadline_ms.map_or(0, |deadline_ms| deadline_ms.max(1)).to_string();
+    let hint = match (key.idle_seconds, key.frequency) {
+        (Some(seconds), _) => Some(("IDLETIME", seconds.to_string())),
+        (None, Some(count)) => Some(("FREQ", count.to_string())),
+        (None, None) => None,
+    };
+    let mut words: Vec<&[u8]> = vec![
+        b"RESTORE",
+        &key.name,
+        deadline_ms.as_bytes(),
+        &key.payload,
+        b"REPLACE",
+        b"ABSTTL",
+    ];
+    if let Some((word, number)) = &hint {
+        words.extend([word.as_bytes(), number.as_bytes()]);
+    }
+    carrier.add(db, &words);
+}

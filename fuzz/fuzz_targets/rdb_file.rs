@@ -1,0 +1,39 @@
+//! Any bytes behind the header of an RDB file are records or an error, the same however they are cut; what begins a record is told
+//! whole, and a key's payload is one that RESTORE can judge.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quartet_layer_redis::rdb::file::{Found, Record, Scanner};
+use quartet_layer_redis::rdb::value;
+
+fn scan(bytes: &[u8], piece: usize) -> (Vec<Record>, bool) {
+    let (mut scanner, mut records) = (Scanner::new(), Vec::new());
+    let (mut start, mut end) = (0, 0);
+    loop {
+        match scanner.read(&bytes[start..end]) {
+            Ok(Found::Bytes { consumed, record }) => {
+                start += consumed;
+                let is_over = record == Some(Record::End);
+                records.extend(record);
+                if is_over {
+                    return (records, true);
+                }
+            }
+            Ok(Found::Nothing { .. }) if end == bytes.len() => return (records, true),
+            Ok(Found::Nothing { .. }) => end = bytes.len().min(end + piece),
+            Err(_) => return (records, false),
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let header: &[u8] = if data.first().is_some_and(|first| first & 1 == 1) { b"VALKEY080" } else { b"REDIS0012" };
+    let bytes = [header, data.get(1..).unwrap_or_default()].concat();
+    let (records, is_sound) = scan(&bytes, bytes.len());
+    assert_eq!(scan(&bytes, 7), (records.clone(), is_sound));
+    for record in records {
+        if let Record::Key(key) = record {
+            let _ = value::restore(&key.payload);
+        }
+    }
+});

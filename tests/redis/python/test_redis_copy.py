@@ -1,0 +1,339 @@
+"""`quartet import redis` and `quartet export redis`: files and live servers, cut off, killed and compared, with a real redis-server."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.resp import Connection, ReplyError
+from harness.server import Server, binary
+
+WAIT_SECONDS_MAX = 60
+DIFFERENT = 3
+REJECTED = 2
+
+
+@pytest.fixture
+def target():
+    server = Server().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis():
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    options = ["--enable-debug-command", "yes", "--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "256mb"]
+    server = Server(target="redis", options=options).start()
+    yield server
+    server.close()
+
+
+def url(server: Server) -> str:
+    return f"redis://127.0.0.1:{server.port}"
+
+
+def start_import(source, target: Server, *options) -> subprocess.Popen:
+    command = [binary(), "import", "redis", "--from", str(source), "--to", url(target), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.PIPE, text=True)
+
+
+def run_import(source, target: Server, *options, code: int = 0) -> str:
+    process = start_import(source, target, *options)
+    output, _ = process.communicate(timeout=WAIT_SECONDS_MAX)
+    assert process.returncode == code, output
+    return output
+
+
+def until(condition, seconds: float = WAIT_SECONDS_MAX) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+
+
+def fill(port: int) -> None:
+    """Keys of every kind and size, in two databases."""
+    later = int(time.time() * 1000) + 3_600_000
+    with Connection(port) as connection:
+        for db in (0, 9):
+            connection.do("SELECT", db)
+            connection.do("SET", "string", "value")
+            connection.do("SET", "number", "-12345")
+            connection.do("SET", "long", "abc" * 50_000)
+            connection.do("SET", "expiring", "x", "PXAT", later)
+            connection.do("SET", b"\x00binary\xff", b"\r\n\x00")
+            connection.do("RPUSH", "list", *range(3000), "y" * 9000)
+            connection.do("RPUSH", "small list", "a", "1", "-70000")
+            connection.do("SADD", "integers", *range(-5, 5))
+            connection.do("SADD", "set", *[f"member {n}" for n in range(2000)])
+            connection.do("SADD", "small set", "a", "b")
+            connection.do("ZADD", "zset", *[word for n in range(2000) for word in (n / 8, f"m{n}")])
+            connection.do("ZADD", "small zset", "-inf", "a", "2.5", "b", "inf", "c")
+            connection.do("HSET", "hash", *[word for n in range(2000) for word in (f"f{n}", n)])
+            connection.do("HSET", "small hash", "f", "v", "g", "1")
+            connection.do("PEXPIREAT", "hash", later)
+            for n in range(500):
+                connection.do("XADD", "stream", f"{n + 1}-0", "a", n, "b", "x" * (n % 7))
+            connection.do("XDEL", "stream", "7-0", "500-0")
+            connection.do("XGROUP", "CREATE", "stream", "group", "0")
+            connection.do("XREADGROUP", "GROUP", "group", "me", "COUNT", 5, "STREAMS", "stream", ">")
+            connection.do("XACK", "stream", "group", "2-0")
+            connection.do("PFADD", "hll", *range(1000))
+            connection.do("GEOADD", "geo", "13.3", "38.1", "Palermo")
+        connection.do("SELECT", 0)
+        connection.do("FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() return 7 end)")
+
+
+def contents(port: int) -> dict:
+    """Every key's value by its canonical reading, and its deadline."""
+    found = {}
+    with Connection(port) as connection:
+        for db in (0, 9):
+            connection.do("SELECT", db)
+            for name in connection.do("KEYS", "*"):
+                kind = str(connection.do("TYPE", name))
+                value = {
+                    "string": lambda: connection.do("GET", name),
+                    "list": lambda: connection.do("LRANGE", name, 0, -1),
+                    "set": lambda: sorted(connection.do("SMEMBERS", name)),
+                    "zset": lambda: connection.do("ZRANGE", name, 0, -1, "WITHSCORES"),
+                    "hash": lambda: sorted(pairs(connection.do("HGETALL", name))),
+                    "stream": lambda: [connection.do("XRANGE", name, "-", "+"), groups(connection, name)],
+                }[kind]()
+                found[db, name] = (kind, value, connection.do("PEXPIRETIME", name))
+    return found
+
+
+def pairs(words: list) -> list:
+    return list(zip(words[::2], words[1::2]))
+
+
+def groups(connection: Connection, name) -> list:
+    """Each group's name, last ID and lag, and what is pending."""
+    told = [dict(pairs(group)) for group in connection.do("XINFO", "GROUPS", name)]
+    pending = [connection.do("XPENDING", name, group["name"], "-", "+", 100) for group in told]
+    return [sorted(group.items()) for group in told] + [[row[:2] + row[3:] for row in rows] for rows in pending]
+
+
+def save(redis: Server) -> Path:
+    with Connection(redis.port) as connection:
+        connection.do("SAVE")
+    return Path(redis.data) / "dump.rdb"
+
+
+def test_an_rdb_file_arrives_whole(redis, target):
+    fill(redis.port)
+    output = run_import(save(redis), target)
+    assert "rejected 0" in output
+    assert contents(target.port) == contents(redis.port)
+    with Connection(target.port) as connection:
+        assert connection.do("FCALL", "f", 0) == 7
+        assert connection.do("EXISTS", "quartet:import") == 0
+
+
+def test_a_target_that_holds_keys_is_left_alone(redis, target):
+    fill(redis.port)
+    with Connection(target.port) as connection:
+        connection.do("SET", "mine", "1")
+        assert "the target holds 1 keys" in run_import(save(redis), target, code=1)
+        assert connection.do("DBSIZE") == 1
+        run_import(save(redis), target, "--merge")
+        assert connection.do("GET", "mine") == "1"
+        assert connection.do("GET", "string") == "value"
+
+
+def test_a_damaged_file_is_named_by_its_byte_and_marks_the_target(redis, target):
+    fill(redis.port)
+    file = save(redis)
+    bytes_ = bytearray(file.read_bytes())
+    bytes_[-1] ^= 1
+    file.write_bytes(bytes_)
+    assert "checksum is wrong" in run_import(file, target, code=1)
+    with Connection(target.port) as connection:
+        assert connection.do("EXISTS", "quartet:import") == 1
+
+
+def test_an_append_only_folder_arrives_and_its_torn_end_is_told(target):
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    options = ["--aof-use-rdb-preamble", "yes", "--auto-aof-rewrite-percentage", "0"]
+    redis = Server(target="redis", options=options, durability="interval").start()
+    try:
+        fill(redis.port)
+        with Connection(redis.port) as connection:
+            connection.do("BGREWRITEAOF")
+            until(lambda: "aof_rewrite_in_progress:0" in connection.do("INFO", "persistence"))
+            until(lambda: "aof_rewrite_scheduled:0" in connection.do("INFO", "persistence"))
+            connection.do("SELECT", 9)
+            connection.do("INCR", "number")
+            connection.do("SPOP", "integers")
+            connection.do("MULTI")
+            connection.do("SET", "in one", "1")
+            connection.do("LPUSH", "list", "first")
+            connection.do("EXEC")
+            expected = contents(redis.port)
+        redis.stop()
+        folder = Path(redis.data) / "appendonlydir"
+        last = sorted(folder.glob("*.incr.aof"))[-1]
+        with last.open("ab") as file:
+            file.write(b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$4\r\ntorn\r\n$1\r\n1\r\n*3\r\n$3\r\nSE")
+        output = run_import(folder, target)
+        assert "no whole command" in output
+        assert contents(target.port) == expected
+    finally:
+        redis.close()
+
+
+def test_what_is_refused_is_reported_and_the_rest_arrives(target, tmp_path):
+    lines = [["SET", "a", "1"], ["LPUSH", "a", "x"], ["NOSUCHCOMMAND", "b"], ["SET"], ["SELECT", "99"], ["SET", "z", "1"], ["SELECT", "0"], ["SET", "c", "3"]]
+    file = tmp_path / "commands.aof"
+    file.write_bytes(b"".join(command(line) for line in lines))
+    report = tmp_path / "rejected"
+    output = run_import(file, target, "--rejected", report, code=REJECTED)
+    assert "rejected 4" in output
+    text = report.read_text()
+    assert "WRONGTYPE" in text and "unknown command" in text and "wrong number of arguments" in text and "16 databases" in text
+    with Connection(target.port) as connection:
+        assert [connection.do("GET", key) for key in "ac"] == ["1", "3"]
+
+
+def command(words: list[str]) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words)
+
+
+def test_a_killed_import_of_commands_goes_on_where_it_was(target, tmp_path):
+    """Each command is executed once, however often the import is killed."""
+    count = 120_000
+    file = tmp_path / "counts.aof"
+    file.write_bytes(command(["INCR", "n"]) * count)
+    with Connection(target.port) as connection:
+
+        def arrived() -> int:
+            return int(connection.do("GET", "n") or 0)
+
+        for share in (1, 2):
+            process = start_import(file, target)
+            until(lambda: arrived() >= count * share // 4 or process.poll() is not None)
+            process.kill()
+            process.wait()
+        run_import(file, target)
+        assert arrived() == count
+
+
+def write_forever(port: int, stop: threading.Event, acknowledged: dict) -> None:
+    """Writes that depend on each other; remembers the last one of each key that was acknowledged."""
+    choice = random.Random(port)
+    with Connection(port) as connection:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            key = f"live{choice.randrange(200)}"
+            for words in (["MULTI"], ["INCR", "total"], ["SET", key, number], ["RPUSH", "log", number], ["SPOP", "set"]):
+                connection.do(*words)
+            outcome = connection.do("EXEC")
+            if isinstance(outcome, ReplyError):
+                assert outcome.startswith(("NOREPLICAS", "EXECABORT")), outcome
+                return
+            connection.do("EXPIRE", "small list", 3000 + number)
+            acknowledged[key] = number
+
+
+def test_a_live_server_is_followed_to_a_verified_cut_over(redis, target):
+    fill(redis.port)
+    stop, acknowledged = threading.Event(), {}
+    writer = threading.Thread(target=write_forever, args=(redis.port, stop, acknowledged))
+    writer.start()
+    try:
+        process = start_import(url(redis), target, "--follow")
+        with Connection(target.port) as connection:
+            until(lambda: int(connection.do("GET", "total") or 0) > 50)
+            # The connection breaks, and the stream goes on.
+            with Connection(redis.port) as other:
+                other.do("CLIENT", "KILL", "TYPE", "replica")
+            seen = int(connection.do("GET", "total"))
+            until(lambda: int(connection.do("GET", "total") or 0) > seen + 50)
+            output, _ = process.communicate("cut over\n", timeout=WAIT_SECONDS_MAX)
+            assert process.returncode == 0, output
+            assert "no difference" in output and "the stream of commands goes on" in output
+            writer.join()
+            assert contents(target.port) == contents(redis.port)
+            # No acknowledged write is missing, and the source takes no more.
+            assert all(int(connection.do("GET", key)) == number for key, number in acknowledged.items())
+        with Connection(redis.port) as other:
+            assert other.do("SET", "late", "1").startswith("NOREPLICAS")
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_differences_at_the_cut_over_are_printed_and_open_the_source_again(redis, target):
+    fill(redis.port)
+    process = start_import(url(redis), target, "--follow")
+    with Connection(target.port) as connection, Connection(redis.port) as source:
+        until(lambda: "connected_slaves:1" in source.do("INFO", "replication"))
+        until(lambda: "following" in (connection.do("GET", "quartet:import") or ""))
+        connection.do("SELECT", 9)
+        connection.do("SET", "string", "another")
+        connection.do("SET", "extra", "1")
+        connection.do("PERSIST", "expiring")
+        connection.do("DEL", "geo")
+        output, _ = process.communicate("cut over\n", timeout=WAIT_SECONDS_MAX)
+        assert process.returncode == DIFFERENT, output
+        for line in ('"string": its value', '"extra": only the target', '"expiring": its deadline', '"geo": the target does not'):
+            assert f"database 9, {line}" in output, output
+        assert "4 differ" in output
+        source.do("SET", "goes", "on")
+
+
+def test_a_first_copy_that_was_killed_begins_anew_without_what_is_gone(redis, target):
+    with Connection(redis.port) as source, Connection(target.port) as connection:
+        source.do("DEBUG", "POPULATE", 60_000)
+        process = start_import(url(redis), target)
+        until(lambda: connection.do("DBSIZE") > 2000 or process.poll() is not None)
+        process.kill()
+        process.wait()
+        source.do("DEL", *[f"key:{n}" for n in range(30_000)])
+        run_import(url(redis), target)
+        assert connection.do("DBSIZE") == source.do("DBSIZE")
+
+
+def test_a_stopped_follower_goes_on_by_a_partial_resync(redis, target):
+    fill(redis.port)
+    process = start_import(url(redis), target, "--follow")
+    with Connection(target.port) as connection, Connection(redis.port) as source:
+        until(lambda: "following" in (connection.do("GET", "quartet:import") or ""))
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=WAIT_SECONDS_MAX)
+        assert "goes on from here" in output
+        source.do("INCR", "number")
+        output = run_import(url(redis), target, "--follow", "--cut-over")
+        assert "no difference" in output
+        assert "sync_full:1" in source.do("INFO", "stats") and "sync_partial_ok:1" in source.do("INFO", "stats")
+
+
+@pytest.mark.parametrize("diskless", ["yes", "no"])
+def test_either_form_of_a_first_copy_is_taken(redis, target, diskless):
+    fill(redis.port)
+    with Connection(redis.port) as source:
+        source.do("CONFIG", "SET", "repl-diskless-sync", diskless, "repl-diskless-sync-delay", 0)
+    run_import(url(redis), target)
+    assert contents(target.port) == contents(redis.port)
+
+
+def test_a_real_server_is_exported_to_a_file_that_arrives(redis, target, tmp_path):
+    fill(redis.port)
+    file = tmp_path / "all.rdb"
+    subprocess.run([binary(), "export", "redis", "--from", url(redis), "--to", str(file)], check=True, timeout=WAIT_SECONDS_MAX)
+    run_import(file, target)
+    assert contents(target.port) == contents(redis.port)
+    assert os.listdir(tmp_path) == ["all.rdb"]
