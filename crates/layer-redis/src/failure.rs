@@ -2,6 +2,7 @@
 
 use quartet_model::DatabaseId;
 
+use crate::config::Change;
 use crate::migration::Migration;
 
 /// Why a handler did not write a reply.
@@ -58,6 +59,9 @@ pub enum Deferred {
     /// Write the parameters that were changed to the configuration file with
     /// [`Redis::rewrite_config`](crate::Redis::rewrite_config) and answer OK when that is done.
     RewriteConfig,
+    /// Use another certificate with [`Redis::change_tls`](crate::Redis::change_tls), keep these parameters, of which some are about
+    /// it, and answer OK when that is done.
+    ChangeTls(Vec<Change>),
     /// Shut the server down.
     Shutdown,
     /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
@@ -71,6 +75,7 @@ impl std::fmt::Debug for Deferred {
             Deferred::Checkpoint => "Checkpoint",
             Deferred::SaveUsers => "SaveUsers",
             Deferred::RewriteConfig => "RewriteConfig",
+            Deferred::ChangeTls(_) => "ChangeTls",
             Deferred::Shutdown => "Shutdown",
             Deferred::Migrate(_) => "Migrate",
         })

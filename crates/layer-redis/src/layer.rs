@@ -11,7 +11,7 @@ use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::channels::Channels;
 use crate::clients::Clients;
-use crate::config::{Config, WriteParameters};
+use crate::config::{Change, Config, WriteParameters};
 use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
@@ -124,9 +124,14 @@ pub struct Process {
     pub purge: Box<dyn Fn() + Send + Sync>,
     /// So many hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
+    /// Makes the server use the certificate that the parameters name. It may block; the error is for the server's log.
+    pub use_tls: Option<Box<UseTls>>,
     /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
 }
+
+/// Makes the server use these files: certificate, key, roots of clients' certificates; and what `tls-auth-clients` says.
+pub type UseTls = dyn Fn([String; 4]) -> Result<(), String> + Send + Sync;
 
 /// What the process uses of the machine. Zeros where nobody measures.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,6 +161,28 @@ pub struct Identity {
     pub config_file: String,
     /// What is written outlives the process.
     pub keeps_data: bool,
+    /// The server answers as a cluster of one node; what it announces as its address.
+    pub emulated_cluster: Option<Announcement>,
+}
+
+/// Where clients are told to go; what is absent is where they have come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announcement {
+    pub host: Option<String>,
+    pub port: Option<u16>,
+}
+
+/// A part of the command set that Redis has as a module: its name, and the version of the module that it agrees with.
+pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800)];
+
+impl Identity {
+    /// What HELLO and INFO call the way in which the server runs.
+    pub fn mode(&self) -> &'static str {
+        match self.emulated_cluster {
+            Some(_) => "cluster",
+            None => "standalone",
+        }
+    }
 }
 
 impl Redis {
@@ -165,6 +192,26 @@ impl Redis {
             return Err("ERR The server is running without a config file".into());
         };
         write(&self.config.changed()).map_err(|error| format!("ERR Rewriting config file: {error}"))
+    }
+
+    /// Stores checked values, once the server uses the certificate that they name. Blocks while it is read; the error is a reply.
+    pub fn change_tls(&self, changes: Vec<Change>) -> Result<(), String> {
+        let named = ["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"];
+        let Some(first) = changes.iter().find(|change| change.parameter.is_about_tls()) else {
+            return Ok(());
+        };
+        if let Some(use_tls) = &self.process.use_tls {
+            use_tls(named.map(|name| self.config.text_after(name, &changes))).map_err(|reason| {
+                format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{}') - Unable to update TLS configuration. \
+                     Check server logs. ({reason})",
+                    first.parameter.name
+                )
+            })?;
+        }
+        self.config.change(changes);
+        self.decide_on_changes();
+        Ok(())
     }
 
     /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of

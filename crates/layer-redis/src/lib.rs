@@ -64,5 +64,5 @@ pub mod testing;
 pub mod tracking;
 
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
-pub use layer::{Identity, Redis, Resources};
+pub use layer::{Announcement, Identity, MODULES, Redis, Resources};
 pub use session::{Received, Session};

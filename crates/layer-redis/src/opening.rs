@@ -19,6 +19,9 @@ impl Redis {
         if identity.tcp_port != 0 {
             config.start_with("port", identity.tcp_port.to_string());
         }
+        if identity.emulated_cluster.is_some() {
+            config.start_with("cluster-enabled", "yes".into());
+        }
         Redis {
             engine,
             space,
@@ -70,6 +73,7 @@ impl Redis {
                 resources: Box::new(Resources::default),
                 purge: Box::new(|| {}),
                 secret_digits: None,
+                use_tls: None,
                 write_parameters: None,
             },
         }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 use crate::credential_file::replace_with_mode;
@@ -19,7 +19,7 @@ use crate::credential_file::replace_with_mode;
 const TABLE: &str = "redis";
 
 /// A parameter's value as it may stand in the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum ParameterValue {
     Text(String),

@@ -12,7 +12,9 @@ mod credential_file;
 mod healthcheck;
 mod import;
 mod keyvalue_shell;
+mod reload;
 mod root_key;
+mod sample;
 mod serve;
 mod settings;
 
@@ -46,6 +48,9 @@ enum Command {
     Export(import::ExportArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
+    /// Prints a configuration file.
+    #[command(subcommand)]
+    Config(sample::ConfigCommand),
     /// Exits with 0 if the server on this machine is ready.
     Healthcheck(healthcheck::HealthcheckArguments),
     /// Runs a published benchmark against a target, or against an embedded server.
@@ -70,6 +75,7 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Import(arguments) => return import::import(arguments),
         Command::Export(arguments) => import::export(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
+        Command::Config(command) => sample::config(&command),
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
         Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
         Command::Kv(arguments) => return keyvalue_shell::run(arguments),

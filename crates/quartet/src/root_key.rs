@@ -38,7 +38,7 @@ pub fn make(data: &Path) -> Result<String> {
     Ok(key)
 }
 
-fn hash(key: &str) -> [u8; 32] {
+pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 

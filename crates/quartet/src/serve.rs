@@ -2,19 +2,26 @@
 
 use anyhow::Result;
 use quartet_server::{Credentials, Data, Server};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::access_key;
 use crate::cluster_file;
+use crate::reload::Reload;
 use crate::root_key;
 use crate::settings::ServeArguments;
 
 pub fn serve(arguments: ServeArguments) -> Result<()> {
-    let arguments = arguments.with_file()?;
+    let given = arguments;
+    let arguments = given.clone().with_file()?;
     start_logging(arguments.log_format.as_deref());
+    warn_of_secrets_on_the_command_line(std::env::args());
     let (new_key, credentials) = if arguments.is_dev() {
         (None, Credentials::None)
+    } else if let Some(key) = arguments.root_key() {
+        let sha256 = root_key::hash(key);
+        (None, Credentials::Key { sha256 })
     } else {
         let (new_key, sha256) = match arguments.data() {
             Data::Folder(folder) => root_key::load_or_make(&folder)?,
@@ -47,7 +54,12 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         println!("{name:<9}{address}");
     }
     if let (Some(address), Data::Folder(folder)) = (server.keyvalue_address(), arguments.data()) {
-        let written = cluster_file::write(&folder, address, new_key.as_deref(), arguments.is_dev());
+        let written = cluster_file::write(
+            &folder,
+            address,
+            new_key.as_deref().or(arguments.root_key()),
+            arguments.is_dev(),
+        );
         if let Err(error) = written {
             let is_shortage = error.downcast_ref().is_some_and(quartet_env::is_shortage);
             anyhow::ensure!(is_shortage, error);
@@ -55,28 +67,74 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
             tracing::warn!("no room for the cluster file: {error:#}");
         }
     }
+    let ending = Ending::new(arguments.stops_with_stdin())?;
     println!("ready");
-    wait_for_the_end(&server, arguments.stops_with_stdin())?;
+    ending.wait(&server, Reload::new(given, arguments));
     tracing::info!("stopping");
     server.shutdown()
 }
 
-fn wait_for_the_end(server: &Server, stops_with_stdin: bool) -> Result<()> {
-    let asked = server.stop_requested();
-    let mut stdin_ended = stops_with_stdin.then(end_of_stdin).transpose()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = asked.requested() => {}
-            _ = until(&mut stdin_ended) => {}
-        }
-        Ok(())
-    })
+/// What ends the server or makes it look at its settings again. There before the server says that it is ready, because from
+/// then on it may be asked to.
+struct Ending {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    stdin_ended: Option<oneshot::Receiver<()>>,
 }
+
+impl Ending {
+    fn new(stops_with_stdin: bool) -> Result<Ending> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let [terminate, interrupt, hangup] = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ];
+        drop(entered);
+        Ok(Ending {
+            runtime,
+            terminate,
+            interrupt,
+            hangup,
+            stdin_ended: stops_with_stdin.then(end_of_stdin).transpose()?,
+        })
+    }
+
+    fn wait(mut self, server: &Server, mut reload: Reload) {
+        let asked = server.stop_requested();
+        self.runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => return,
+                    _ = self.interrupt.recv() => return,
+                    _ = asked.requested() => return,
+                    _ = until(&mut self.stdin_ended) => return,
+                    Some(()) = self.hangup.recv() => reload.run(server),
+                }
+            }
+        });
+    }
+}
+
+/// Every user of the machine sees the command line of every process.
+fn warn_of_secrets_on_the_command_line(arguments: impl Iterator<Item = String>) {
+    for argument in arguments {
+        let name = argument.split('=').next().unwrap_or_default();
+        if SECRETS.contains(&name) {
+            tracing::warn!("{name} is on the command line, where others can read it: use {name}-file or its variable");
+        }
+    }
+}
+
+const SECRETS: &[&str] = &[
+    "--root-key",
+    "--rest-token",
+    "--rest-read-only-token",
+    "--dynamodb-access-keys",
+];
 
 /// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a parent that was killed
 /// is closed for us by the kernel, whatever the parent could still do.

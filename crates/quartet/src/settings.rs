@@ -7,8 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_engine::{Durability, StoreKind};
-use quartet_server::{ConfigFile, Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings, Targets, TlsFiles};
-use serde::Deserialize;
+use quartet_server::{
+    Announcement, ClientCertificates, ConfigFile, Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings,
+    Targets, TlsFiles,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::config_file::{self, ParameterValue};
 
@@ -16,7 +19,7 @@ use crate::config_file::{self, ParameterValue};
 pub const DEFAULT_DATA: &str = "quartet-data";
 
 /// Each option may also stand in the file, under its name; a flag or variable wins over the file.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
     /// Directory that holds the log and the checkpoints, or "memory": nothing is kept [default: quartet-data]
@@ -41,6 +44,12 @@ pub struct ServeArguments {
     /// Stops when standard input ends: for a test that starts a server and must not leave it behind, however it ends
     #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
     stop_with_stdin: bool,
+    /// The root key, in the place of the one that the first start makes [default: the one of the data directory]
+    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
+    root_key: Option<String>,
+    /// File that holds the root key
+    #[arg(long, env = "QUARTET_ROOT_KEY_FILE")]
+    root_key_file: Option<PathBuf>,
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
@@ -50,15 +59,24 @@ pub struct ServeArguments {
     /// Token of Redis over REST [default: the root key; with --dev any]
     #[arg(long, env = "QUARTET_REST_TOKEN", hide_env_values = true)]
     rest_token: Option<String>,
+    /// File that holds the token of Redis over REST
+    #[arg(long, env = "QUARTET_REST_TOKEN_FILE")]
+    rest_token_file: Option<PathBuf>,
     /// Token of Redis over REST that may only read [default: none]
     #[arg(long, env = "QUARTET_REST_READ_ONLY_TOKEN", hide_env_values = true)]
     rest_read_only_token: Option<String>,
+    /// File that holds the token of Redis over REST that may only read
+    #[arg(long, env = "QUARTET_REST_READ_ONLY_TOKEN_FILE")]
+    rest_read_only_token_file: Option<PathBuf>,
     /// Address of the DynamoDB protocol, or "off" [default: 127.0.0.1:8000]
     #[arg(long, env = "QUARTET_LISTEN_DYNAMODB")]
     listen_dynamodb: Option<String>,
     /// DynamoDB's access keys, as ID:SECRET, with commas between [default: made at the first start; with --dev any]
     #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS", hide_env_values = true)]
     dynamodb_access_keys: Option<String>,
+    /// File that holds DynamoDB's access keys
+    #[arg(long, env = "QUARTET_DYNAMODB_ACCESS_KEYS_FILE")]
+    dynamodb_access_keys_file: Option<PathBuf>,
     /// Whether DynamoDB's tables may consume no more than their provisioned units or maxima: on or off
     /// [default: on, with --dev off]
     #[arg(long, env = "QUARTET_DYNAMODB_THROTTLING", value_parser = ["on", "off"])]
@@ -86,12 +104,35 @@ pub struct ServeArguments {
     /// networks [default: the public ones]
     #[arg(long, env = "QUARTET_FAUNA_ISSUER_ROOTS")]
     fauna_issuer_roots: Option<PathBuf>,
-    /// PEM file: the certificate of the HTTP listeners, with those above it; they take TLS then, beside clear text
+    /// Address of the Redis protocol over TLS alone, or "off"; --listen-redis takes TLS beside clear text anyway where there is
+    /// a certificate [default: off]
+    #[arg(long, env = "QUARTET_LISTEN_REDIS_TLS")]
+    listen_redis_tls: Option<String>,
+    /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or emulated [default: off]
+    #[arg(long, env = "QUARTET_REDIS_CLUSTER_MODE", value_parser = ["off", "emulated"])]
+    redis_cluster_mode: Option<String>,
+    /// HOST:PORT or HOST where clients of clusters and sentinels are told to go [default: where they have come to]
+    #[arg(long, env = "QUARTET_REDIS_ANNOUNCE")]
+    redis_announce: Option<String>,
+    /// Address of Sentinel's protocol, which names this server; or "off" [default: off]
+    #[arg(long, env = "QUARTET_LISTEN_SENTINEL")]
+    listen_sentinel: Option<String>,
+    /// Name by which clients ask a sentinel for this server [default: mymaster]
+    #[arg(long, env = "QUARTET_SENTINEL_MASTER_NAME")]
+    sentinel_master_name: Option<String>,
+    /// PEM file: the certificate of all listeners, with those above it; they take TLS then, beside clear text
     #[arg(long, env = "QUARTET_TLS_CERTIFICATE")]
     tls_certificate: Option<PathBuf>,
     /// PEM file: the key of that certificate
     #[arg(long, env = "QUARTET_TLS_KEY")]
     tls_key: Option<PathBuf>,
+    /// PEM file: the roots of the certificates that clients show
+    #[arg(long, env = "QUARTET_TLS_CLIENT_ROOTS")]
+    tls_client_roots: Option<PathBuf>,
+    /// Whether clients must show a certificate when they come over TLS: no, optional, yes [default: yes with
+    /// --tls-client-roots, otherwise no]
+    #[arg(long, env = "QUARTET_TLS_CLIENTS", value_parser = ["no", "optional", "yes"])]
+    tls_clients: Option<String>,
     /// Threads that serve connections [default: one for every two cores]
     #[arg(long, env = "QUARTET_IO_THREADS")]
     io_threads: Option<usize>,
@@ -146,7 +187,93 @@ impl ServeArguments {
             Some(path) => read_file(path)?,
             None => ServeArguments::default(),
         };
-        Ok(self.over(file))
+        self.over(file).with_secrets()
+    }
+
+    /// With the secrets that lie in files of their own.
+    fn with_secrets(mut self) -> Result<ServeArguments> {
+        let secrets = [
+            ("root-key", &mut self.root_key, &self.root_key_file),
+            ("rest-token", &mut self.rest_token, &self.rest_token_file),
+            (
+                "rest-read-only-token",
+                &mut self.rest_read_only_token,
+                &self.rest_read_only_token_file,
+            ),
+            (
+                "dynamodb-access-keys",
+                &mut self.dynamodb_access_keys,
+                &self.dynamodb_access_keys_file,
+            ),
+        ];
+        for (name, secret, file) in secrets {
+            let Some(file) = file else { continue };
+            anyhow::ensure!(secret.is_none(), "{name} and {name}-file are both given");
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("{name}-file: reading {}", file.display()))?;
+            let text = text.trim_end_matches(['\r', '\n']);
+            anyhow::ensure!(!text.is_empty(), "{name}-file: {} is empty", file.display());
+            *secret = Some(text.to_owned());
+        }
+        Ok(self)
+    }
+
+    /// What has another value in `other`, by the names of the file. Parameters of CONFIG are named `redis.NAME`.
+    pub fn differences(&self, other: &ServeArguments) -> Vec<String> {
+        let (ours, theirs) = (self.named(), other.named());
+        let names = ours
+            .keys()
+            .chain(theirs.keys().filter(|name| !ours.contains_key(*name)));
+        let mut differing: Vec<String> = names
+            .filter(|name| ours.get(*name) != theirs.get(*name))
+            .cloned()
+            .collect();
+        differing.sort();
+        differing
+    }
+
+    fn named(&self) -> BTreeMap<String, toml::Value> {
+        let table = toml::Table::try_from(self).expect("settings are a table");
+        let flat = table.into_iter().flat_map(|(name, value)| match value {
+            toml::Value::Table(inner) => inner
+                .into_iter()
+                .map(|(parameter, value)| (format!("{name}.{parameter}"), value))
+                .collect::<Vec<_>>(),
+            value => vec![(name, value)],
+        });
+        flat.collect()
+    }
+
+    /// The value that the file gives to a parameter of CONFIG.
+    pub fn redis_parameter(&self, name: &str) -> Option<String> {
+        self.redis.get(name).map(ParameterValue::text)
+    }
+
+    /// The root key, if it was given.
+    pub fn root_key(&self) -> Option<&str> {
+        self.root_key.as_deref()
+    }
+
+    fn announcement(&self) -> Result<Announcement> {
+        let Some(given) = self.redis_announce.as_deref() else {
+            return Ok(Announcement::default());
+        };
+        let (host, port) = match given.rsplit_once(':') {
+            // An address of IPv6 has colons of its own, and stands in brackets before a port.
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+                let port = port
+                    .parse()
+                    .ok()
+                    .with_context(|| format!("redis-announce: '{port}' is no port"))?;
+                (host.trim_matches(['[', ']']), Some(port))
+            }
+            _ => (given.trim_matches(['[', ']']), None),
+        };
+        anyhow::ensure!(!host.is_empty(), "redis-announce: a host is missing");
+        Ok(Announcement {
+            host: Some(host.to_owned()),
+            port,
+        })
     }
 
     fn over(self, file: ServeArguments) -> ServeArguments {
@@ -179,6 +306,18 @@ impl ServeArguments {
             fauna_issuer_roots: self.fauna_issuer_roots.or(file.fauna_issuer_roots),
             tls_certificate: self.tls_certificate.or(file.tls_certificate),
             tls_key: self.tls_key.or(file.tls_key),
+            tls_client_roots: self.tls_client_roots.or(file.tls_client_roots),
+            tls_clients: self.tls_clients.or(file.tls_clients),
+            root_key: self.root_key.or(file.root_key),
+            root_key_file: self.root_key_file.or(file.root_key_file),
+            rest_token_file: self.rest_token_file.or(file.rest_token_file),
+            rest_read_only_token_file: self.rest_read_only_token_file.or(file.rest_read_only_token_file),
+            dynamodb_access_keys_file: self.dynamodb_access_keys_file.or(file.dynamodb_access_keys_file),
+            redis_cluster_mode: self.redis_cluster_mode.or(file.redis_cluster_mode),
+            redis_announce: self.redis_announce.or(file.redis_announce),
+            listen_sentinel: self.listen_sentinel.or(file.listen_sentinel),
+            sentinel_master_name: self.sentinel_master_name.or(file.sentinel_master_name),
+            listen_redis_tls: self.listen_redis_tls.or(file.listen_redis_tls),
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
@@ -228,6 +367,7 @@ impl ServeArguments {
         one_of("log", &self.log, &["file"])?;
         one_of("dynamodb-throttling", &self.dynamodb_throttling, &["on", "off"])?;
         one_of("dynamodb-regions", &self.dynamodb_regions, &["separate", "shared"])?;
+        one_of("redis-cluster-mode", &self.redis_cluster_mode, &["off", "emulated"])?;
         one_of("log-format", &self.log_format, &["text", "json"])?;
         let durability = self.durability.as_deref().unwrap_or("always");
         Ok(Settings {
@@ -242,7 +382,12 @@ impl ServeArguments {
             keyvalue_limits: self.keyvalue_limits(),
             fauna_rate_limits: self.fauna_rate_limits.as_deref().map(rate_limits).transpose()?,
             fauna_issuer_roots: self.fauna_issuer_roots.clone(),
-            tls: tls_files(&self.tls_certificate, &self.tls_key)?,
+            redis_tls: listen("listen-redis-tls", &self.listen_redis_tls, "off")?,
+            tls: self.tls_files()?,
+            sentinel: listen("listen-sentinel", &self.listen_sentinel, "off")?,
+            sentinel_master_name: self.sentinel_master_name.clone().unwrap_or_else(|| "mymaster".into()),
+            emulates_cluster: self.redis_cluster_mode.as_deref() == Some("emulated"),
+            announcement: self.announcement()?,
             credentials,
             rest_tokens: RestTokens::new(self.rest_token.as_deref(), self.rest_read_only_token.as_deref()),
             access_keys,
@@ -291,6 +436,23 @@ impl ServeArguments {
         limits
     }
 
+    pub fn tls_files(&self) -> Result<TlsFiles> {
+        anyhow::ensure!(
+            self.tls_certificate.is_some() == self.tls_key.is_some(),
+            "tls-certificate and tls-key go together"
+        );
+        one_of("tls-clients", &self.tls_clients, &["no", "optional", "yes"])?;
+        let path = |given: &Option<PathBuf>| given.as_deref().map(absolute).unwrap_or_default();
+        let usual = if self.tls_client_roots.is_some() { "yes" } else { "no" };
+        let clients = self.tls_clients.as_deref().unwrap_or(usual);
+        Ok(TlsFiles {
+            certificate: path(&self.tls_certificate),
+            key: path(&self.tls_key),
+            client_roots: path(&self.tls_client_roots),
+            clients: ClientCertificates::parse(clients).expect("one of the words"),
+        })
+    }
+
     fn migration_targets(&self) -> Result<Targets> {
         match &self.migrate_targets {
             Some(given) => given
@@ -308,14 +470,6 @@ fn rate_limits(given: &str) -> Result<[u64; 3]> {
     limits
         .filter(|limits: &[u64; 3]| !limits.contains(&0))
         .context("fauna-rate-limits: three numbers above zero, READ,WRITE,COMPUTE")
-}
-
-fn tls_files(certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<Option<TlsFiles>> {
-    match (certificate.clone(), key.clone()) {
-        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
-        (None, None) => Ok(None),
-        _ => anyhow::bail!("tls-certificate and tls-key go together"),
-    }
 }
 
 fn access_keys(given: &str) -> Result<Vec<(String, String)>> {

@@ -2,11 +2,13 @@
 
 use crate::http_connection::HttpAccepted;
 use crate::keyvalue::KeyValueAccepted;
+use crate::sentinel::SentinelAccepted;
 
 /// A connection of any protocol but Redis', on its way to its I/O thread.
 pub enum Arrival {
     Http(HttpAccepted),
     KeyValue(KeyValueAccepted),
+    Sentinel(SentinelAccepted),
 }
 
 impl From<HttpAccepted> for Arrival {
@@ -18,5 +20,11 @@ impl From<HttpAccepted> for Arrival {
 impl From<KeyValueAccepted> for Arrival {
     fn from(accepted: KeyValueAccepted) -> Arrival {
         Arrival::KeyValue(accepted)
+    }
+}
+
+impl From<SentinelAccepted> for Arrival {
+    fn from(accepted: SentinelAccepted) -> Arrival {
+        Arrival::Sentinel(accepted)
     }
 }

@@ -40,7 +40,7 @@ use crate::pace::Pace;
 use crate::resp_connection::OUTPUT_BYTES_PER_SECOND_MIN;
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::turns::Player;
-use crate::tls::{Tls, Transport};
+use crate::tls::{Speaks, Tls, TlsEntrance, Transport};
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
@@ -159,7 +159,7 @@ const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 /// A socket on its way to its I/O thread, and the layer that will answer on it.
 pub struct HttpAccepted {
     socket: std::net::TcpStream,
-    tls: Option<Tls>,
+    tls: Option<TlsEntrance>,
     peer: Peer,
     layer: Arc<dyn HttpLayer>,
     evicted: Arc<Notify>,
@@ -168,7 +168,7 @@ pub struct HttpAccepted {
 /// The way into a layer behind HTTP.
 pub struct HttpEntrance {
     pub layer: Arc<dyn HttpLayer>,
-    pub tls: Option<Tls>,
+    pub tls: Arc<Tls>,
     pub limit: Arc<ConnectionLimit>,
     pub stranger_bytes: Arc<StrangerBytes>,
     pub memory: Arc<Memory>,
@@ -184,7 +184,7 @@ impl Entrance for HttpEntrance {
             false => Place::Any,
         };
         let Some(permit) = self.limit.admit(place).await else {
-            if self.tls.is_none() {
+            if !self.tls.is_on() {
                 // The peer is told if its socket takes it at once.
                 let _ = socket.try_write(NO_PLACE);
             }
@@ -196,7 +196,7 @@ impl Entrance for HttpEntrance {
         permit.is_of_stranger(move || notified.notify_one());
         Ok(Some(HttpAccepted {
             socket: socket.into_std()?,
-            tls: self.tls.clone(),
+            tls: self.tls.entrance(Speaks::Http, address),
             peer: Peer {
                 permit: Arc::new(permit),
                 address,
@@ -294,7 +294,7 @@ async fn serve_admitted(accepted: HttpAccepted, waiters: DurableWaiters, stop: w
     let Ok(socket) = TcpStream::from_std(accepted.socket) else {
         return;
     };
-    match Transport::open(socket, accepted.tls.as_ref()).await {
+    match Transport::open(socket, accepted.tls).await {
         Ok(Transport::Clear(socket)) => converse(socket, accepted.layer, accepted.peer, waiters, stop).await,
         Ok(Transport::Encrypted(stream)) => converse(*stream, accepted.layer, accepted.peer, waiters, stop).await,
         Err(error) => tracing::debug!(%error, "a handshake failed"),

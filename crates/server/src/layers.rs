@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use quartet_engine::{Busy, Durability, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
@@ -25,6 +25,7 @@ use crate::settings::{Credentials, Settings};
 use crate::stop_request::StopRequest;
 use crate::tenants::gate::{RedisGate, has_no_room};
 use crate::tenants::users::UsersInDatabase;
+use crate::tls::{ClientCertificates, Tls, TlsFiles};
 use crate::users::UsersInDirectory;
 
 /// The database that every server has, and that connections are in until they say otherwise.
@@ -50,6 +51,8 @@ pub struct LayerMaker {
     pub migrations: Migrations,
     /// Asks each thread for what its allocator keeps for later.
     pub purges: watch::Sender<()>,
+    /// One for all listeners.
+    pub tls: Arc<Tls>,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
     /// One for all: it keeps its connections and knows which issuers to trust.
@@ -70,6 +73,16 @@ impl LayerMaker {
             layer.decide_on_changes();
             layer.process.write_parameters = Some(Box::new(move |parameters| (file.write)(&file.path, parameters)));
         }
+        let tls = self.tls.clone();
+        let use_tls = move |named: [String; 4]| tls.change(tls_files(named));
+        let named = ["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"];
+        use_tls(named.map(|name| layer.config.text_of(name))).context("TLS")?;
+        layer.process.use_tls = Some(Box::new(move |named| {
+            use_tls(named).map_err(|error| {
+                tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}");
+                format!("{error:#}")
+            })
+        }));
         if let Some(folder) = self.settings.data.folder() {
             read_users(&mut layer, folder)?;
         }
@@ -180,6 +193,16 @@ impl LayerMaker {
             layer,
             durability: self.settings.durability,
         }
+    }
+}
+
+/// The values of `tls-cert-file`, `tls-key-file`, `tls-ca-cert-file` and `tls-auth-clients`.
+fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles {
+    TlsFiles {
+        certificate: certificate.into(),
+        key: key.into(),
+        client_roots: client_roots.into(),
+        clients: ClientCertificates::parse(&clients).unwrap_or_default(),
     }
 }
 

@@ -29,6 +29,7 @@ mod pace;
 mod resources;
 mod resp_connection;
 mod rest;
+mod sentinel;
 mod settings;
 mod stop_request;
 mod stranger_bytes;
@@ -57,10 +58,11 @@ pub use dynamodb::Verifier;
 pub use http_connection::framing;
 pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
+pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::migration::Targets;
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings};
 pub use stop_request::StopRequest;
-pub use tls::TlsFiles;
+pub use tls::{ClientCertificates, TlsFiles};
 
 use crate::arrival::Arrival;
 use crate::bell::Porter;
@@ -78,6 +80,8 @@ use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
 use crate::neighbours::Neighbours;
+use crate::resp_connection::Takes;
+use crate::sentinel::{Sentinel, SentinelEntrance};
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
 use crate::tls::Tls;
@@ -94,6 +98,9 @@ const IDLE_CYCLE: Duration = Duration::from_secs(1);
 /// How often the databases' counters are written down.
 const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether there is another certificate.
+const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
+
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
 pub struct Server {
     engine: Arc<Engine>,
@@ -104,6 +111,8 @@ pub struct Server {
     pub listeners: Vec<(&'static str, String)>,
     stop_requested: Arc<StopRequest>,
     keyvalue_address: Option<SocketAddr>,
+    /// The default database's layer of Redis.
+    redis: Option<Arc<Redis>>,
 }
 
 /// What a thread that serves connections is given.
@@ -122,13 +131,14 @@ struct Worker {
 
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
 struct Listening {
-    redis: Option<TcpListener>,
+    redis: Vec<(TcpListener, Takes)>,
     desks: Vec<resp_connection::Desk>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
     keyvalue: Option<(TcpListener, Arc<KeyValueDoor>)>,
+    sentinel: Option<(TcpListener, Arc<Sentinel>)>,
     limit: Arc<ConnectionLimit>,
     stranger_bytes: Arc<StrangerBytes>,
-    tls: Option<Tls>,
+    tls: Arc<Tls>,
     threads: Vec<mpsc::UnboundedSender<Arrival>>,
 }
 
@@ -155,6 +165,7 @@ impl Server {
         let port = redis_listener
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
+        let stranger_bytes = StrangerBytes::new();
         let maker = LayerMaker {
             engine: engine.clone(),
             settings: settings.clone(),
@@ -166,6 +177,7 @@ impl Server {
             login_guard: Arc::default(),
             migrations: Migrations::default(),
             purges: watch::Sender::new(()),
+            tls: Tls::absent(stranger_bytes.clone()),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
@@ -178,22 +190,39 @@ impl Server {
             listeners: Vec::new(),
             stop_requested,
             keyvalue_address: None,
+            redis: None,
         };
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
-        if let Some(listener) = &redis_listener {
-            server
-                .listeners
-                .push(("redis", settings.connection_string("redis", listener.local_addr()?)));
+        server.redis = Some(layer.clone());
+        let tls = tenants.maker.tls.clone();
+        let mut redis = Vec::new();
+        if let Some(listener) = redis_listener {
+            let address = listener.local_addr()?;
+            server.tell("redis", settings.connection_string("redis", address));
+            if tls.is_on() {
+                server.tell("rediss", settings.connection_string("rediss", address));
+                layer.config.start_with("tls-port", address.port().to_string());
+            }
+            redis.push((listener, Takes::Both));
+        }
+        if let Some(address) = settings.redis_tls.address() {
+            anyhow::ensure!(
+                tls.is_on(),
+                "listen-redis-tls: there is no certificate; tls-certificate names it"
+            );
+            let listener = listen(address, "redis-tls")?;
+            let address = listener.local_addr()?;
+            server.tell("rediss", settings.connection_string("rediss", address));
+            layer.config.start_with("tls-port", address.port().to_string());
+            redis.push((listener, Takes::TlsOnly));
         }
         let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
         let (mut fauna, mut dynamodb) = (None, None);
         if let Some(address) = settings.dynamodb.address() {
             let listener = listen(address, "dynamodb")?;
             let address = listener.local_addr()?;
-            server
-                .listeners
-                .push(("dynamodb", format!("{}://{address}", settings.http_scheme())));
+            server.tell("dynamodb", format!("{}://{address}", tls.http_scheme()));
             tenants.maker.dynamodb_endpoint.get_or_init(|| address.to_string());
             let layer = tenants.maker.dynamodb(tenants.maker.default_space(LayerId::DynamoDb));
             let layer = DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone());
@@ -203,10 +232,7 @@ impl Server {
         }
         if let Some(address) = settings.fauna.address() {
             let listener = listen(address, "fauna")?;
-            server.listeners.push((
-                "fauna",
-                format!("{}://{}", settings.http_scheme(), listener.local_addr()?),
-            ));
+            server.tell("fauna", format!("{}://{}", tls.http_scheme(), listener.local_addr()?));
             let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(tenants.maker.default_fauna()?, tenants.clone()));
             fauna = Some(layer.clone());
             http.push((listener, layer));
@@ -219,6 +245,22 @@ impl Server {
             let cluster = settings.cluster_string(listener.local_addr()?);
             server.listeners.push(("keyvalue", cluster));
             keyvalue = Some((listener, door.clone()));
+        }
+        let mut sentinel = None;
+        if let Some(address) = settings.sentinel.address() {
+            let listener = listen(address, "sentinel")?;
+            server.tell("sentinel", format!("redis://{}", listener.local_addr()?));
+            let mut identity = tenants.maker.identity.clone();
+            if identity.tcp_port == 0 {
+                // TLS alone.
+                identity.tcp_port = layer.config.text_of("tls-port").parse().unwrap_or_default();
+            }
+            let asked = Sentinel {
+                master_name: settings.sentinel_master_name.clone(),
+                identity,
+                announcement: settings.announcement.clone(),
+            };
+            sentinel = Some((listener, Arc::new(asked)));
         }
         if let Some(address) = settings.http.address() {
             let listener = listen(address, "http")?;
@@ -238,17 +280,21 @@ impl Server {
         }
         let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
         let listening = Listening {
-            redis: redis_listener,
+            redis,
             http,
             keyvalue,
+            sentinel,
             limit,
-            stranger_bytes: StrangerBytes::new(),
-            tls: settings.tls.as_ref().map(Tls::load).transpose()?,
+            stranger_bytes,
+            tls: tls.clone(),
             desks: Vec::new(),
             threads: Vec::new(),
         };
         server.serve(listening, layer.clone(), &settings, &stopped)?;
-        let cycles = cycles(layer, tenants, http_layers, door);
+        let mut cycles = cycles(layer, tenants, http_layers, door);
+        cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
+            tls.reload_if_changed()
+        }));
         let measured = server.engine.clone();
         let (watched, purge) = (stopped.clone(), settings.purge);
         server.spawn("memory", move || memory::watch(measured, purge, watched))?;
@@ -307,6 +353,31 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the certificate again.
+    pub fn reload_certificate(&self) {
+        self.tenants.maker.tls.reload();
+    }
+
+    /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error says what is wrong with it.
+    pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
+        let layer = self.redis.as_ref().expect("there while the server runs");
+        layer.config.start_with_file(name, value)?;
+        layer.decide_on_changes();
+        Ok(())
+    }
+
+    /// Uses the certificate of these files, or keeps the old one and says why.
+    pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
+        let layer = self.redis.as_ref().expect("there while the server runs");
+        self.tenants.maker.tls.change(files.clone())?;
+        files.tell(&layer.config);
+        Ok(())
+    }
+
+    fn tell(&mut self, name: &'static str, address: String) {
+        self.listeners.push((name, address));
+    }
+
     /// Where the key-value protocol is spoken.
     pub fn keyvalue_address(&self) -> Option<SocketAddr> {
         self.keyvalue_address
@@ -328,7 +399,7 @@ impl Server {
             }
         }
         self.tenants.close();
-        drop(self.tenants);
+        drop((self.tenants, self.redis));
         let Some(engine) = Arc::into_inner(self.engine) else {
             bail!("something still uses the engine")
         };
@@ -362,6 +433,9 @@ impl Worker {
                         Arrival::Http(accepted) => {
                             tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters, stop)))
                         }
+                        Arrival::Sentinel(accepted) => {
+                            tasks.spawn(neighbours.with(sentinel::serve(accepted, stop)))
+                        }
                         Arrival::KeyValue(accepted) => {
                             tasks.spawn(neighbours.with(keyvalue::serve(accepted, waiters, stop)))
                         }
@@ -378,13 +452,14 @@ impl Worker {
     }
 
     fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
-        if let Some(listener) = listening.redis {
+        for (listener, takes) in listening.redis {
             let dealer = resp_connection::Dealer::new(
                 self.layer.clone(),
                 self.tenants.clone(),
                 listening.limit.clone(),
                 listening.stranger_bytes.clone(),
-                listening.desks,
+                (listening.tls.clone(), takes),
+                listening.desks.clone(),
             );
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
@@ -406,8 +481,21 @@ impl Worker {
         if let Some((listener, door)) = listening.keyvalue {
             let entrance = KeyValueEntrance {
                 door,
+                tls: listening.tls.clone(),
+                limit: listening.limit.clone(),
+            };
+            let dealer = Dealer {
+                entrance,
+                threads: listening.threads.clone(),
+            };
+            tasks.spawn(dealer.accept(listener, self.stop.clone()));
+        }
+        if let Some((listener, sentinel)) = listening.sentinel {
+            let entrance = SentinelEntrance {
+                sentinel,
                 tls: listening.tls,
                 limit: listening.limit,
+                stranger_bytes: listening.stranger_bytes,
             };
             let dealer = Dealer {
                 entrance,
@@ -475,6 +563,7 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
             .map(|file| file.path.display().to_string())
             .unwrap_or_default(),
         keeps_data: settings.data != Data::Memory,
+        emulated_cluster: settings.emulates_cluster.then(|| settings.announcement.clone()),
     }
 }
 

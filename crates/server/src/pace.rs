@@ -36,7 +36,9 @@ impl Pace {
                 count => bytes = &bytes[count..],
             }
         }
-        Ok(())
+        // What encrypts keeps bytes of its own.
+        let deadline = self.deadline(started, whole as u64).min(Instant::now() + self.patience);
+        timeout_at(deadline, socket.flush()).await?
     }
 }
 

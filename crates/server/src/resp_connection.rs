@@ -20,7 +20,7 @@ use quartet_layer_redis::failure::Deferred;
 use quartet_layer_redis::migration::{Broken, Migration};
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -33,6 +33,7 @@ use crate::settings::Settings;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tenants::Tenants;
 use crate::tenants::turns::Player;
+use crate::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 
 /// What a connection's buffers shrink back to once they are empty.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -45,6 +46,8 @@ pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
+/// How long a peer has to take the farewell of TLS.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes the connections that are idle give their buffers back, and closes listeners that have not read for too long.
 pub fn tidy(layer: &Redis) {
@@ -58,6 +61,7 @@ pub fn tidy(layer: &Redis) {
 }
 
 /// Where connections for one I/O thread are handed in, and who wakes them there.
+#[derive(Clone)]
 pub struct Desk {
     pub connections: mpsc::UnboundedSender<Accepted>,
     pub porter: Arc<Porter>,
@@ -69,8 +73,18 @@ pub struct Dealer {
     tenants: Arc<Tenants>,
     limit: Arc<ConnectionLimit>,
     stranger_bytes: Arc<StrangerBytes>,
+    tls: Arc<Tls>,
+    takes: Takes,
     threads: Vec<Desk>,
     next: usize,
+}
+
+/// What the peers of a listener may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Clear text, and TLS beside it if there is a certificate.
+    Both,
+    TlsOnly,
 }
 
 impl Dealer {
@@ -79,6 +93,7 @@ impl Dealer {
         tenants: Arc<Tenants>,
         limit: Arc<ConnectionLimit>,
         stranger_bytes: Arc<StrangerBytes>,
+        (tls, takes): (Arc<Tls>, Takes),
         threads: Vec<Desk>,
     ) -> Dealer {
         Dealer {
@@ -86,6 +101,8 @@ impl Dealer {
             tenants,
             limit,
             stranger_bytes,
+            tls,
+            takes,
             threads,
             next: 0,
         }
@@ -133,14 +150,18 @@ impl Dealer {
                 .statistics
                 .connections_rejected
                 .fetch_add(1, Ordering::Relaxed);
-            // The peer may not be reading; it is told if its socket takes it at once.
-            let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+            if self.takes == Takes::Both {
+                // The peer may not be reading; it is told if its socket takes it at once.
+                let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+            }
             return Ok(());
         };
         let desk = &self.threads[self.next % self.threads.len()];
         self.next += 1;
-        let stranger_input = self.stranger_bytes.input(socket.peer_addr()?.ip());
-        let accepted = accepted(socket, layer, permit, stranger_input, desk.porter.clone())?;
+        let peer = socket.peer_addr()?.ip();
+        let stranger_input = self.stranger_bytes.input(peer);
+        let tls = (self.tls.entrance(Speaks::Other, peer), self.takes);
+        let accepted = accepted(socket, layer, permit, (stranger_input, tls), desk.porter.clone())?;
         // A thread that is gone is one that was stopped.
         let _ = desk.connections.send(accepted);
         Ok(())
@@ -155,13 +176,15 @@ pub struct Accepted {
     bell: Arc<Bell>,
     permit: Permit,
     stranger_input: StrangerInput,
+    tls: Option<TlsEntrance>,
+    takes: Takes,
 }
 
 fn accepted(
     socket: TcpStream,
     layer: &Redis,
     permit: Permit,
-    stranger_input: StrangerInput,
+    (stranger_input, (tls, takes)): (StrangerInput, (Option<TlsEntrance>, Takes)),
     porter: Arc<Porter>,
 ) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
@@ -184,6 +207,8 @@ fn accepted(
         bell,
         permit,
         stranger_input,
+        tls,
+        takes,
     })
 }
 
@@ -196,16 +221,91 @@ pub async fn serve(
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let player = Player::new(tenants, None);
-    let Ok(connection) = Connection::new(accepted, layer, player, settings, waiters, stop) else {
-        return;
-    };
     // A peer that goes away is no event; everything else was answered on the wire.
-    let _ = connection.run().await;
+    let _ = serve_opened(accepted, layer, Player::new(tenants, None), settings, waiters, stop).await;
 }
 
+async fn serve_opened(
+    accepted: Accepted,
+    layer: Arc<Redis>,
+    player: Player,
+    settings: Arc<Settings>,
+    waiters: DurableWaiters,
+    stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let must_authenticate_by = Instant::now() + settings.authentication_timeout;
+    let mut connection = Connection {
+        session: Session::new(layer.clone(), accepted.client),
+        memory: Counted::new(layer.connections.clients.memory.clone(), 0),
+        layer,
+        player,
+        settings,
+        waiters,
+        stop,
+        bell: accepted.bell,
+        permit: accepted.permit,
+        stranger_input: accepted.stranger_input,
+        input: Vec::new(),
+        consumed: 0,
+        output: Vec::new(),
+        is_resting: false,
+        hold: Hold::ZERO,
+    };
+    let socket = TcpStream::from_std(accepted.socket)?;
+    let opening = open(socket, accepted.tls, accepted.takes);
+    match connection.wait_for(opening, must_authenticate_by).await? {
+        Transport::Clear(socket) => connection.run(socket, must_authenticate_by).await,
+        Transport::Encrypted(stream) => connection.run(stream, must_authenticate_by).await,
+    }
+}
+
+/// Finds out whether the peer wants TLS. A connection of somebody who needs no password may wait for its first byte for ever.
+async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::Result<Transport> {
+    match tls {
+        None if takes == Takes::TlsOnly => Err(io::ErrorKind::ConnectionRefused.into()),
+        None => Ok(Transport::Clear(socket)),
+        Some(tls) if takes == Takes::TlsOnly || tls::begins_handshake(&socket).await? => {
+            Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
+        }
+        Some(_) => Ok(Transport::Clear(socket)),
+    }
+}
+
+/// What carries the bytes of a connection.
+trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Completes when there may be something to read; takes no buffer for it.
+    fn arrival(&self) -> impl Future<Output = io::Result<()>>;
+
+    /// Writes what can be written at once.
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Socket for TcpStream {
+    #[inline]
+    fn arrival(&self) -> impl Future<Output = io::Result<()>> {
+        self.readable()
+    }
+
+    #[inline]
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+impl Socket for Encrypted {
+    fn arrival(&self) -> impl Future<Output = io::Result<()>> {
+        // Called when a read has found nothing, so nothing that has arrived is waiting to be decrypted.
+        self.get_ref().0.socket().readable()
+    }
+
+    /// What is encrypted has to be flushed, which may have to wait.
+    fn write_now(&mut self, _: &[u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+/// A connection without its socket, which is of one kind or the other.
 struct Connection {
-    socket: TcpStream,
     session: Session,
     /// Of the logical database that the connection is in.
     layer: Arc<Redis>,
@@ -243,42 +343,35 @@ enum Event {
 }
 
 impl Connection {
-    fn new(
-        accepted: Accepted,
-        layer: Arc<Redis>,
-        player: Player,
-        settings: Arc<Settings>,
-        waiters: DurableWaiters,
-        stop: watch::Receiver<bool>,
-    ) -> io::Result<Connection> {
-        let session = Session::new(layer.clone(), accepted.client);
-        let socket = TcpStream::from_std(accepted.socket)?;
-        let bell = accepted.bell;
-        let memory = Counted::new(layer.connections.clients.memory.clone(), 0);
-        Ok(Connection {
-            socket,
-            session,
-            layer,
-            player,
-            settings,
-            waiters,
-            stop,
-            bell,
-            permit: accepted.permit,
-            stranger_input: accepted.stranger_input,
-            memory,
-            input: Vec::new(),
-            consumed: 0,
-            output: Vec::new(),
-            is_resting: false,
-            hold: Hold::ZERO,
+    /// Waits for the transport, unless the connection is killed, the server stops, or a peer that owes a password takes too long.
+    async fn wait_for(
+        &mut self,
+        opening: impl Future<Output = io::Result<Transport>>,
+        must_authenticate_by: Instant,
+    ) -> io::Result<Transport> {
+        let mut opening = pin!(opening);
+        let owes_password = !self.session.is_authenticated();
+        let mut too_late = pin!(owes_password.then(|| tokio::time::sleep_until(must_authenticate_by)));
+        poll_fn(|context| {
+            if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+                return Poll::Ready(opened);
+            }
+            while self.bell.poll_rung(context).is_ready() {
+                if self.session.client().killed.load(Ordering::SeqCst) || *self.stop.borrow() {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+            }
+            match too_late.as_mut().as_pin_mut().map(|sleep| sleep.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                _ => Poll::Pending,
+            }
         })
+        .await
     }
 
-    async fn run(mut self) -> io::Result<()> {
-        let must_authenticate_by = Instant::now() + self.settings.authentication_timeout;
+    async fn run(mut self, mut socket: impl Socket, must_authenticate_by: Instant) -> io::Result<()> {
         loop {
-            match self.wait(must_authenticate_by).await? {
+            match self.wait(&mut socket, must_authenticate_by).await? {
                 Event::Input(0) | Event::Silence => return Ok(()),
                 Event::Input(count) => {
                     self.note_input(count);
@@ -298,7 +391,7 @@ impl Connection {
                     self.collect_mail();
                 }
             }
-            let close = self.execute().await?;
+            let close = self.execute(&mut socket).await?;
             if self.permit.is_stranger() && !self.may_stay_a_stranger() {
                 return Ok(());
             }
@@ -311,15 +404,15 @@ impl Connection {
                 // many, writes of many wait for one sync, and code and data stay in the caches.
                 tokio::task::yield_now().await;
             }
-            self.send().await?;
+            self.send(&mut socket).await?;
             if close || self.session.client().killed.load(Ordering::SeqCst) {
-                return self.socket.shutdown().await;
+                return tokio::time::timeout(FAREWELL_TIMEOUT, socket.shutdown()).await?;
             }
         }
     }
 
     /// Sleeps until there is something to do. A blocked session is still read from, to notice that its peer left.
-    async fn wait(&mut self, must_authenticate_by: Instant) -> io::Result<Event> {
+    async fn wait(&mut self, socket: &mut impl Socket, must_authenticate_by: Instant) -> io::Result<Event> {
         let (deadline, event) = match self.session.deadline_ms() {
             Some(deadline_ms) => (Some(self.instant(deadline_ms)), Event::Deadline),
             None => (self.silence_ends(must_authenticate_by), Event::Silence),
@@ -328,10 +421,10 @@ impl Connection {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
         }
         let may_read = !self.session.is_blocked() || self.input.len() < self.request_bytes_max();
-        let (socket, input, is_resting) = (&mut self.socket, &mut self.input, self.is_resting);
+        let (input, is_resting) = (&mut self.input, self.is_resting);
         let mut arrival = pin!(async move {
             if is_resting {
-                socket.readable().await.map(|()| Event::Readable)
+                socket.arrival().await.map(|()| Event::Readable)
             } else {
                 socket.read_buf(input).await.map(Event::Input)
             }
@@ -450,7 +543,7 @@ impl Connection {
     }
 
     /// Executes every whole request that has arrived. True if the connection is to be closed.
-    async fn execute(&mut self) -> io::Result<bool> {
+    async fn execute(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
         loop {
             if let Some(pause) = self.player.pause() {
                 tokio::time::sleep(pause).await;
@@ -471,7 +564,7 @@ impl Connection {
                 return Ok(true);
             }
             if received.is_busy {
-                self.send().await?;
+                self.send(socket).await?;
                 self.waiters.free().await;
                 continue;
             }
@@ -483,7 +576,7 @@ impl Connection {
                 return Ok(false);
             }
             if self.output.len() >= OUTPUT_BYTES_FLUSH {
-                self.send().await?;
+                self.send(socket).await?;
             }
             // Other connections of this thread get their turn between two locks' worth of a long pipeline.
             tokio::task::yield_now().await;
@@ -512,7 +605,7 @@ impl Connection {
     }
 
     /// Sends the output once everything it depends on is durable.
-    async fn send(&mut self) -> io::Result<()> {
+    async fn send(&mut self, socket: &mut impl Socket) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
         }
@@ -520,12 +613,12 @@ impl Connection {
             self.waiters.settled(self.hold).await;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
-        let sent = match self.socket.try_write(&self.output) {
+        let sent = match socket.write_now(&self.output) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             sent => sent?,
         };
         if sent < self.output.len() {
-            self.send_slowly(sent).await?;
+            self.send_slowly(socket, sent).await?;
         }
         let statistics = &self.layer.observation.statistics;
         let written = self.output.len() as u64;
@@ -542,7 +635,7 @@ impl Connection {
 
     /// The peer has not read enough for the socket to take the rest at once. It is given time, unless the connection is killed
     /// meanwhile, perhaps because too much is waiting for it.
-    async fn send_slowly(&mut self, sent: usize) -> io::Result<()> {
+    async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
         let pace = Pace {
             patience: self.stall_timeout(),
             bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
@@ -559,7 +652,7 @@ impl Connection {
             Poll::Pending
         });
         let written = tokio::select! {
-            written = pace.write_all(&mut self.socket, &self.output[sent..]) => written,
+            written = pace.write_all(socket, &self.output[sent..]) => written,
             () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         // What was left meanwhile is still to be fetched.
@@ -590,6 +683,13 @@ impl Connection {
                 let layer = self.layer.clone();
                 let written = tokio::task::spawn_blocking(move || layer.rewrite_config()).await;
                 if let Ok(Err(text)) = written {
+                    self.replace_ok_by(&text);
+                }
+            }
+            After::Deferred(Deferred::ChangeTls(changes)) => {
+                let layer = self.layer.clone();
+                let changed = tokio::task::spawn_blocking(move || layer.change_tls(changes)).await;
+                if let Ok(Err(text)) = changed {
                     self.replace_ok_by(&text);
                 }
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use quartet_engine::{Durability, StoreKind};
 use quartet_layer_fauna::Operations;
+use quartet_layer_redis::Announcement;
 use quartet_layer_redis::config::Config;
 use quartet_layer_redis::migration::Targets;
 
@@ -48,14 +49,24 @@ pub struct Settings {
     pub dynamodb: Listen,
     pub fauna: Listen,
     pub keyvalue: Listen,
+    /// Sentinel's protocol, for clients that ask one where the server is.
+    pub sentinel: Listen,
+    /// By which name they ask.
+    pub sentinel_master_name: String,
+    /// Redis' protocol answers as a cluster of one node.
+    pub emulates_cluster: bool,
+    /// Where clients of clusters and sentinels are told to go.
+    pub announcement: Announcement,
     pub keyvalue_limits: quartet_layer_keyvalue::Options,
     /// FaunaDB's operations in a second for each credential; `None`: as many as anybody likes.
     pub fauna_rate_limits: Option<Operations>,
     /// Certificates of issuers of FaunaDB's access providers, trusted instead of the public ones; such issuers may have
     /// private addresses.
     pub fauna_issuer_roots: Option<PathBuf>,
-    /// The HTTP listeners take TLS, beside clear text, if this is given.
-    pub tls: Option<TlsFiles>,
+    /// A listener of Redis' protocol that takes TLS alone.
+    pub redis_tls: Listen,
+    /// All listeners take TLS, beside clear text, if this names a certificate.
+    pub tls: TlsFiles,
     pub credentials: Credentials,
     pub rest_tokens: RestTokens,
     /// DynamoDB's access keys and their secrets; none: any is accepted, and therefore only on loopback.
@@ -170,6 +181,7 @@ impl Settings {
         let open = self.credentials == Credentials::None;
         let listeners = [
             ("redis", self.redis, open),
+            ("redis over TLS", self.redis_tls, open),
             ("http", self.http, open),
             ("fauna", self.fauna, open),
             ("keyvalue", self.keyvalue, open),
@@ -202,18 +214,11 @@ impl Settings {
         let possible = i64::try_from(self.connections_max).unwrap_or(i64::MAX);
         config.maxclients_possible.store(possible, Ordering::Relaxed);
         config.start_with("client-query-buffer-limit", number(self.request_bytes_max));
+        self.tls.tell(config);
         if let Some(address) = self.redis.address() {
             config.start_with("bind", address.ip().to_string());
             let debug = if address.ip().is_loopback() { "yes" } else { "local" };
             config.start_with("enable-debug-command", debug.into());
-        }
-    }
-
-    /// How clients are told to reach an HTTP listener.
-    pub fn http_scheme(&self) -> &'static str {
-        match self.tls {
-            Some(_) => "https",
-            None => "http",
         }
     }
 
@@ -268,11 +273,16 @@ mod tests {
             http: Listen::Off,
             fauna: Listen::Off,
             keyvalue: Listen::Off,
+            sentinel: Listen::Off,
+            sentinel_master_name: String::new(),
+            emulates_cluster: false,
+            announcement: Announcement::default(),
             keyvalue_limits: quartet_layer_keyvalue::Options::default(),
             dynamodb: Listen::Off,
             fauna_rate_limits: None,
             fauna_issuer_roots: None,
-            tls: None,
+            redis_tls: Listen::Off,
+            tls: TlsFiles::default(),
             credentials: Credentials::Key { sha256: [0; 32] },
             rest_tokens: RestTokens::default(),
             access_keys: Vec::new(),

@@ -97,6 +97,12 @@ pub struct Change {
 }
 
 impl Config {
+    /// The value that is in force once these changes are made.
+    pub fn text_after(&self, name: &str, changes: &[Change]) -> String {
+        let changed = changes.iter().rev().find(|change| change.parameter.name == name);
+        changed.map_or_else(|| self.text_of(name), |change| change.text.clone())
+    }
+
     /// The value as CONFIG GET shows it.
     pub fn text(&self, parameter: &Parameter) -> String {
         if let Effect::Number(field) = parameter.effect {

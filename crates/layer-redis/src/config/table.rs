@@ -91,6 +91,14 @@ impl Parameter {
         std::iter::once(self.name).chain(self.alias)
     }
 
+    /// It says which certificates TLS uses.
+    pub fn is_about_tls(&self) -> bool {
+        matches!(
+            self.name,
+            "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" | "tls-auth-clients"
+        )
+    }
+
     /// A value that MONITOR and SLOWLOG must not show.
     pub fn is_secret(&self) -> bool {
         matches!(
@@ -282,10 +290,10 @@ pub const PARAMETERS: &[Parameter] = &[
     row("tcp-backlog", None, Integer(0, INT_MAX), "511", Immutable, Kept),
     row("tcp-keepalive", None, Integer(0, INT_MAX), "300", Modifiable, Kept),
     row("timeout", None, Integer(0, INT_MAX), "0", Modifiable, Number(|config| &config.timeout)),
-    row("tls-auth-clients", None, Choice(&["no", "yes", "optional"]), "yes", Modifiable, Kept),
+    row("tls-auth-clients", None, Choice(&["no", "yes", "optional"]), "no", Modifiable, Read),
     row("tls-ca-cert-dir", None, Text, "", Modifiable, Kept),
-    row("tls-ca-cert-file", None, Text, "", Modifiable, Kept),
-    row("tls-cert-file", None, Text, "", Modifiable, Kept),
+    row("tls-ca-cert-file", None, Text, "", Modifiable, Read),
+    row("tls-cert-file", None, Text, "", Modifiable, Read),
     row("tls-ciphers", None, Text, "", Modifiable, Kept),
     row("tls-ciphersuites", None, Text, "", Modifiable, Kept),
     row("tls-client-cert-file", None, Text, "", Modifiable, Kept),
@@ -293,9 +301,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("tls-client-key-file-pass", None, Text, "", Modifiable, Kept),
     row("tls-cluster", None, Boolean, "no", Modifiable, Kept),
     row("tls-dh-params-file", None, Text, "", Modifiable, Kept),
-    row("tls-key-file", None, Text, "", Modifiable, Kept),
+    row("tls-key-file", None, Text, "", Modifiable, Read),
     row("tls-key-file-pass", None, Text, "", Modifiable, Kept),
-    row("tls-port", None, Fixed("Unable to listen on this port: it is chosen when the server starts."), "0", Modifiable, Kept),
+    row("tls-port", None, Fixed("Unable to listen on this port: it is chosen when the server starts."), "0", Modifiable, Read),
     row("tls-prefer-server-ciphers", None, Boolean, "no", Modifiable, Kept),
     row("tls-protocols", None, Text, "", Modifiable, Kept),
     row("tls-replication", None, Boolean, "no", Modifiable, Kept),

@@ -26,7 +26,7 @@ use crate::connection_limit::Permit;
 use crate::durability::DurableWaiters;
 use crate::tenants::gate;
 use crate::tenants::turns::Player;
-use crate::tls::{Tls, Transport};
+use crate::tls::{TlsEntrance, Transport};
 
 /// Stands for the user: a wrong credential names none.
 const USER: &[u8] = b"";
@@ -44,7 +44,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 pub struct KeyValueAccepted {
     pub socket: std::net::TcpStream,
     pub address: IpAddr,
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsEntrance>,
     pub permit: Permit,
     pub door: Arc<KeyValueDoor>,
     pub evicted: Arc<Notify>,
@@ -65,7 +65,7 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
     };
     let timeout = door.authentication_timeout;
     let opening = async {
-        match Transport::open(socket, tls.as_ref()).await? {
+        match Transport::open(socket, tls).await? {
             Transport::Clear(socket) => {
                 let arrived = greet(socket, address, &door).await?;
                 Ok::<_, io::Error>(Ok(arrived))

@@ -25,7 +25,7 @@ use crate::connection_limit::{ConnectionLimit, Place};
 use crate::dealer::Entrance;
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
-use crate::tls::Tls;
+use crate::tls::{Speaks, Tls};
 
 /// Opens logical databases to those who show a credential.
 pub struct KeyValueDoor {
@@ -95,7 +95,7 @@ impl KeyValueDoor {
 /// The way into the key-value layer.
 pub struct KeyValueEntrance {
     pub door: Arc<KeyValueDoor>,
-    pub tls: Option<Tls>,
+    pub tls: Arc<Tls>,
     pub limit: Arc<ConnectionLimit>,
 }
 
@@ -113,7 +113,7 @@ impl Entrance for KeyValueEntrance {
         Ok(Some(KeyValueAccepted {
             socket: socket.into_std()?,
             address,
-            tls: self.tls.clone(),
+            tls: self.tls.entrance(Speaks::Other, address),
             permit,
             door: self.door.clone(),
             evicted,

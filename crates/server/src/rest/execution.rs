@@ -246,6 +246,11 @@ impl Execution {
                     self.replace_ok_by(&text);
                 }
             }
+            After::Deferred(Deferred::ChangeTls(changes)) => {
+                if let Err(text) = layer.change_tls(changes) {
+                    self.replace_ok_by(&text);
+                }
+            }
             After::Deferred(Deferred::Shutdown) => (layer.process.shutdown)(),
             After::LongRun(mut run) => {
                 run.run();

@@ -12,6 +12,7 @@ use quartet_wire_resp::{Arguments, Protocol, Reply};
 
 use crate::acl::DEFAULT_USER;
 use crate::clients::{ClientState, ReplyMode};
+use crate::commands::server::write_modules;
 use crate::commands::transactions;
 use crate::context::Context;
 use crate::definition::*;
@@ -189,7 +190,7 @@ pub fn greet(
     if let Some(protocol) = greeting.protocol {
         set_protocol(client, reply, protocol);
     }
-    write_greeting(client, reply);
+    write_greeting(layer, client, reply);
     Ok(())
 }
 
@@ -230,7 +231,7 @@ fn set_protocol(client: &mut ClientState, reply: &mut Reply<'_>, protocol: Proto
     reply.set_protocol(protocol);
 }
 
-fn write_greeting(client: &ClientState, reply: &mut Reply<'_>) {
+fn write_greeting(layer: &Redis, client: &ClientState, reply: &mut Reply<'_>) {
     let protocol = client.shared.resp.load(Ordering::Relaxed);
     let id = client.shared.id;
     reply.map(7);
@@ -243,11 +244,11 @@ fn write_greeting(client: &ClientState, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(id as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(layer.process.identity.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
-    reply.array(0);
+    write_modules(reply);
 }
 
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {

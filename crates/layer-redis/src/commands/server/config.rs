@@ -78,6 +78,9 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             context.layer.access.users.require_password(hash);
         }
     }
+    if context.layer.access.gate.is_none() && changes.iter().any(|change| change.parameter.is_about_tls()) {
+        return Err(Failure::Deferred(Deferred::ChangeTls(changes)));
+    }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
     context.layer.config.change(changes);
     context.layer.decide_on_changes();

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::definition::*;
 use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::keyspace::expiry_sample;
+use crate::layer::MODULES;
 use crate::statistics::{CommandCounter, DENIAL_REASONS};
 
 type Section = fn(&mut Context<'_, '_>, &mut String);
@@ -29,11 +30,11 @@ const SECTIONS: &[(&str, bool, Section)] = &[
     ("Stats", true, stats),
     ("Replication", true, replication),
     ("CPU", true, cpu),
-    ("Modules", true, |_, _| {}),
+    ("Modules", true, modules),
     ("Commandstats", false, command_stats),
     ("Errorstats", true, error_stats),
     ("Latencystats", false, latency_stats),
-    ("Cluster", true, |_, out| line(out, "cluster_enabled", 0)),
+    ("Cluster", true, cluster),
     ("Keyspace", true, keyspace),
 ];
 
@@ -84,7 +85,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", "0000000000000000");
-    line(out, "redis_mode", "standalone");
+    line(out, "redis_mode", identity.mode());
     line(out, "quartet_version", &identity.quartet_version);
     line(out, "quartet_durability", context.layer.space.durability.name());
     line(
@@ -107,6 +108,18 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "executable", &identity.executable);
     line(out, "config_file", &identity.config_file);
     line(out, "io_threads_active", 0);
+}
+
+fn modules(_: &mut Context<'_, '_>, out: &mut String) {
+    for (name, version) in MODULES {
+        let rest = "api=1,filters=0,usedby=[],using=[],options=[handle-io-errors|handle-repl-async-load]";
+        line(out, "module", format!("name={name},ver={version},{rest}"));
+    }
+}
+
+fn cluster(context: &mut Context<'_, '_>, out: &mut String) {
+    let is_emulated = context.layer.process.identity.emulated_cluster.is_some();
+    line(out, "cluster_enabled", u8::from(is_emulated));
 }
 
 fn clients(context: &mut Context<'_, '_>, out: &mut String) {

@@ -16,12 +16,13 @@ pub mod slowlog;
 mod tips;
 
 use quartet_engine::Durability;
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Reply};
 
 use crate::commands::help::help_command;
 use crate::context::Context;
 use crate::definition::*;
 use crate::facts::REDIS_VERSION;
+use crate::layer::MODULES;
 use crate::{errors, parse};
 
 const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
@@ -37,7 +38,7 @@ pub const COMMANDS: &[Definition] = &[
     wait_row("waitaof", 4, "7.2.0", "Returns on how many disks, here and at replicas, this connection's writes are.", wait_disk),
     row("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, "1.0.0", "Sends every command that the server runs to this connection.", monitor),
     row("lolwut", -1, READONLY | FAST, "5.0.0", "Names the version.", lolwut),
-    container("module", Group::Server, "4.0.0", "Holds the commands about modules, of which there are none.", MODULE),
+    container("module", Group::Server, "4.0.0", "Holds the commands about modules.", MODULE),
 ];
 
 const MODULE: &[Definition] = &[
@@ -47,7 +48,7 @@ const MODULE: &[Definition] = &[
         2,
         ADMIN | NOSCRIPT,
         "4.0.0",
-        "Returns the modules: none.",
+        "Returns the modules whose commands are here.",
         module_list,
     ),
 ];
@@ -174,8 +175,24 @@ fn lolwut(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure
 }
 
 fn module_list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.array(0);
+    write_modules(&mut context.reply);
     Ok(())
+}
+
+/// The modules whose commands are here, as HELLO and MODULE LIST name them.
+pub fn write_modules(reply: &mut Reply<'_>) {
+    reply.array(MODULES.len());
+    for (name, version) in MODULES {
+        reply.map(4);
+        reply.bulk(b"name");
+        reply.bulk(name.as_bytes());
+        reply.bulk(b"ver");
+        reply.integer(*version);
+        reply.bulk(b"path");
+        reply.bulk(b"");
+        reply.bulk(b"args");
+        reply.array(0);
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,103 @@
+//! `quartet config sample`: the configuration file with every setting, from the one struct that they are declared in.
+
+use clap::{Arg, Args, Command, Subcommand};
+
+use crate::settings::ServeArguments;
+
+#[derive(Subcommand)]
+pub enum ConfigCommand {
+    /// Prints a configuration file that names every setting and changes none.
+    Sample,
+}
+
+pub fn config(command: &ConfigCommand) {
+    match command {
+        ConfigCommand::Sample => print!("{}", sample()),
+    }
+}
+
+/// Settings that cannot stand in the file.
+const NOT_IN_FILE: &[&str] = &["config"];
+
+const HEAD: &str = "\
+# Settings of `quartet serve --config FILE`. Flags and environment variables of the same names win over this file.
+# SIGHUP reads it again and says what is in force and what needs a restart.
+";
+
+const TABLE: &str = "
+# Parameters of Redis' CONFIG for the default database; CONFIG REWRITE keeps them here.
+# [redis]
+# maxmemory = \"100mb\"
+";
+
+fn sample() -> String {
+    let entries: String = arguments()
+        .iter()
+        .map(|argument| format!("\n{}", entry(argument)))
+        .collect();
+    format!("{HEAD}{entries}{TABLE}")
+}
+
+fn arguments() -> Vec<Arg> {
+    let command = ServeArguments::augment_args(Command::new("serve"));
+    let named = command.get_arguments().filter(|argument| argument.get_long().is_some());
+    let in_file = named.filter(|argument| !NOT_IN_FILE.contains(&argument.get_long().unwrap_or_default()));
+    in_file.cloned().collect()
+}
+
+/// The help as a comment, and the setting with its default, commented out. A default that is no value is in the help alone.
+fn entry(argument: &Arg) -> String {
+    let name = argument.get_long().unwrap_or_default();
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let default = match help.rsplit_once("[default: ") {
+        Some((_, rest)) => literal(rest.trim_end_matches(']')),
+        None if !argument.get_action().takes_values() => "false".into(),
+        None => String::new(),
+    };
+    let help: String = help.lines().map(|line| format!("# {line}\n")).collect();
+    format!("{help}#{name} = {default}\n")
+}
+
+/// A default as a value of TOML; nothing if it is said in words.
+fn literal(default: &str) -> String {
+    const NO_VALUE: &[&str] = &["nowhere", "none"];
+    match default {
+        number if number.parse::<u64>().is_ok() => number.into(),
+        word if !word.contains([' ', ',', ';']) && !NO_VALUE.contains(&word) => format!("\"{word}\""),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_in_the_sample_and_it_changes_none() {
+        let text = sample();
+        let untouched: ServeArguments = toml::from_str(&text).unwrap();
+        assert_eq!(untouched.differences(&ServeArguments::default()), Vec::<String>::new());
+        for argument in arguments() {
+            let name = argument.get_long().unwrap();
+            assert!(text.contains(&format!("\n#{name} = ")), "{name}");
+        }
+    }
+
+    /// What stands there as default is the default: with all of it in force, the validated settings are the same.
+    #[test]
+    fn the_defaults_in_the_sample_are_those_of_the_server() {
+        let is_setting = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && !line.ends_with(" = ");
+        let in_force: String = sample()
+            .lines()
+            .filter(is_setting)
+            .map(|line| format!("{}\n", &line[1..]))
+            .collect();
+        assert!(in_force.lines().count() > 15, "{in_force}");
+        let given: ServeArguments = toml::from_str(&in_force).unwrap();
+        let validated = |settings: &ServeArguments| {
+            let settings = settings.validated(quartet_server::Credentials::None, Vec::new());
+            format!("{:?}", settings.unwrap())
+        };
+        assert_eq!(validated(&given), validated(&ServeArguments::default()));
+    }
+}
