@@ -137,7 +137,7 @@ mod tests {
         let purges = watch::Sender::new(());
         for _ in 0..2 {
             let purge = || drop(PURGES.fetch_add(1, Ordering::Relaxed));
-            tokio::spawn(purge_when_asked(purge, purges.subscribe()));
+            drop(tokio::spawn(purge_when_asked(purge, purges.subscribe())));
         }
         for _ in 0..5 {
             purges.send_replace(());

@@ -274,6 +274,8 @@ mod tests {
             fauna: Listen::Off,
             keyvalue: Listen::Off,
             sentinel: Listen::Off,
+            log_retention_bytes: 0,
+            log_retention: Duration::ZERO,
             sentinel_master_name: String::new(),
             emulates_cluster: false,
             announcement: Announcement::default(),
