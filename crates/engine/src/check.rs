@@ -7,8 +7,9 @@ use quartet_log::{LogReport, ReplayProgress};
 use quartet_model::Version;
 use quartet_store::{DiskUse, FoundCheckpoint, PartitionStore, Read, Store, StoreOptions, state_hash};
 
+use crate::invariants::judge;
 use crate::replay::Replayer;
-use crate::{OpenError, OpenProgress};
+use crate::{Findings, Invariants, OpenError, OpenProgress};
 
 /// What a sound directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +28,19 @@ pub struct CheckReport {
     pub rows: u64,
     /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is opened.
     pub state_hash: u128,
+    /// What does not hold between the rows of a layer.
+    pub findings: Findings,
 }
 
-/// Verifies every checksum, the structure of every record, and that versions ascend. Needs as much memory as opening.
+/// Verifies every checksum, the structure of every record, that versions ascend, and what the layers promise about their rows.
+/// Needs as much memory as opening.
 ///
 /// Errors: those with which [`Engine::open`](crate::Engine::open) would refuse.
-pub fn check(disk: Arc<dyn Disk>, progress: &mut dyn FnMut(OpenProgress)) -> Result<CheckReport, OpenError> {
+pub fn check(
+    disk: Arc<dyn Disk>,
+    invariants: &[Box<dyn Invariants>],
+    progress: &mut dyn FnMut(OpenProgress),
+) -> Result<CheckReport, OpenError> {
     let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
     let opened = PartitionStore::open(disk.clone(), &StoreOptions::default(), &mut count_rows)?;
     let base = opened.store.disk_use();
@@ -44,7 +52,10 @@ pub fn check(disk: Arc<dyn Disk>, progress: &mut dyn FnMut(OpenProgress)) -> Res
     let log = quartet_log::check(disk.as_ref(), replay_from, &mut replay, &mut log_progress);
     let log = log.map_err(|error| replayer.error(error.into()))?;
     let state_hash = state_hash(&replayer.store, None).map_err(quartet_store::OpenError::Store)?;
+    let findings = judge(&|| replayer.store.snapshot(), replayer.version, invariants);
+    let findings = findings.map_err(quartet_store::OpenError::Store)?;
     Ok(CheckReport {
+        findings,
         checkpoint: opened.checkpoint,
         base,
         log,

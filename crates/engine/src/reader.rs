@@ -92,6 +92,18 @@ impl std::ops::Deref for RowValue {
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 impl Reader {
+    /// One space of a state that nobody changes any more. Its time is that of its newest commit.
+    pub(crate) fn of_snapshot(snapshot: PartitionSnapshot, space: Space, version: Version) -> Reader {
+        Reader {
+            snapshot: Readable::new(snapshot),
+            prefix: space.prefix(),
+            version,
+            durable: version,
+            hold: Version::ZERO,
+            now_micros: version.0,
+        }
+    }
+
     /// The disk did not give back something that was read: an answer that rests on it may not be told. The reason is in the
     /// server's log.
     pub fn is_unreadable(&self) -> bool {
@@ -120,6 +132,13 @@ impl Reader {
     pub fn nth(&self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
         self.snapshot.nth(&start, &end, index)
+    }
+
+    /// Visits the rows of `start..end` in key order until `visit` breaks. Their keys carry the space's prefix: see
+    /// [`crate::Transaction::layer_key`].
+    pub fn scan_rows(&self, start: &[u8], end: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
+        self.snapshot.scan(&start, &end, false, visit);
     }
 
     /// Visits keys and values of `start..end` in key order, or backwards, until `visit` breaks.

@@ -19,6 +19,7 @@ mod catalog;
 mod elsewhere;
 pub mod expression;
 pub mod failure;
+mod invariants;
 mod items;
 pub mod json;
 mod key;
@@ -50,6 +51,7 @@ mod write;
 use quartet_engine::Hold;
 
 pub use failure::{Exception, Failure};
+pub use invariants::DynamoDbInvariants;
 pub use layer::DynamoDb;
 pub use operations::Target;
 pub use throughput::Throughput;

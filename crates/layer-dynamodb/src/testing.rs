@@ -8,12 +8,12 @@ mod malformed;
 use std::path::Path;
 use std::sync::Arc;
 
-use quartet_engine::{Durability, Engine, EngineOptions, Space};
+use quartet_engine::{Durability, Engine, EngineOptions, Invariants, Space};
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 
 use crate::json::Json;
-use crate::{DynamoDb, Reply, Target, Throughput};
+use crate::{DynamoDb, DynamoDbInvariants, Reply, Target, Throughput};
 
 pub struct Fixture {
     pub layer: DynamoDb,
@@ -71,6 +71,9 @@ fn run_script(path: &Path) {
             observed.push_str(&format!("{line}\n"));
         }
     }
+    let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(DynamoDbInvariants)];
+    let findings = fixture.layer.engine.judge(&invariants).unwrap();
+    assert_eq!(findings.kept, [], "after {}", path.display());
     if std::env::var_os("QUARTET_REWRITE").is_some() {
         std::fs::write(path, observed).unwrap();
     } else {

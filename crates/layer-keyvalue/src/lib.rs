@@ -13,9 +13,11 @@
 //! | `commit`    | from the protocol's transaction to the engine's                   |
 //! | `watches`   | telling a client that a value changed                             |
 //! | `sizes`     | estimates: how large a range is, and where to cut it              |
+//! | `invariants`| what `quartet check` judges                                       |
 //! | `status`    | how the server does, as JSON                                      |
 
 mod commit;
+mod invariants;
 mod ranges;
 mod selectors;
 mod session;
@@ -29,6 +31,7 @@ use std::sync::atomic::AtomicUsize;
 
 use quartet_engine::{Engine, Home, Space};
 
+pub use invariants::KeyValueInvariants;
 pub use session::{Answered, Session};
 pub use watches::Wake;
 

@@ -97,7 +97,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn from_row(row: Row) -> Entry {
+    /// What a row holds. Panics if no version has written it.
+    pub fn from_row(row: Row) -> Entry {
         let value = row.value();
         let header = value[0];
         let expiry_ms = (header & HAS_EXPIRY != 0)

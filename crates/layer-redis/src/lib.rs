@@ -32,6 +32,7 @@ pub mod failure;
 pub mod found_expired;
 pub mod gate;
 pub mod glob;
+mod invariants;
 pub mod key_flags;
 pub mod keyspace;
 pub mod latency;
@@ -64,5 +65,6 @@ pub mod testing;
 pub mod tracking;
 
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
+pub use invariants::RedisInvariants;
 pub use layer::{Announcement, Identity, MODULES, Redis, Resources};
 pub use session::{Received, Session};

@@ -1,6 +1,7 @@
 //! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged, what to do.
 //!
-//! It reads all that a server would read at its start and changes nothing. A directory that a server uses is refused.
+//! It reads all that a server would read at its start, judges what the layers promise about their rows, and changes nothing
+//! unless it is told to repair (`repair`). A directory that a server uses is refused.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use quartet_engine::{CheckReport, OpenError, OpenProgress};
+use quartet_engine::{CheckReport, Findings, OpenError, OpenProgress};
 use quartet_env::{Disk, RealDisk};
 use quartet_log::FileLogError;
+use quartet_model::LayerId;
+use quartet_server::invariants;
 
 use crate::settings::DEFAULT_DATA;
 
@@ -20,45 +23,101 @@ use crate::settings::DEFAULT_DATA;
 pub struct CheckArguments {
     /// Directory that holds the log and the checkpoints
     #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]
-    data: PathBuf,
+    pub data: PathBuf,
+    /// Say what a repair would do: drop what cannot be trusted, rebuild what follows from other rows
+    #[arg(long)]
+    pub repair: bool,
+    /// Do it, and report each thing in a file of the directory
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
 }
 
-/// The exit status for a damaged directory.
-const EXIT_DAMAGED: u8 = 1;
+/// The exit status for a damaged directory, and for one in which something does not hold.
+pub const EXIT_DAMAGED: u8 = 1;
 /// The exit status if the directory could not be judged: it is in use, is not there, cannot be read.
-const EXIT_UNKNOWN: u8 = 2;
+pub const EXIT_UNKNOWN: u8 = 2;
 
-pub fn check(arguments: CheckArguments) -> ExitCode {
-    let judged = judge(&arguments.data, &mut std::io::stdout());
-    judged.unwrap_or_else(|error| {
-        eprintln!("cannot check: {error:#}");
-        ExitCode::from(EXIT_UNKNOWN)
-    })
-}
-
-fn judge(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result<ExitCode> {
     let opening = || format!("opening {}", data.display());
     let disk = Arc::new(RealDisk::open_to_read(data).with_context(opening)?);
-    match quartet_engine::check(disk.clone(), &mut progress()) {
+    let code = match quartet_engine::check(disk.clone(), &invariants(), &mut progress()) {
         Ok(report) => {
             describe(&report, out)?;
-            writeln!(out, "sound")?;
-            Ok(ExitCode::SUCCESS)
+            tell(&report.findings, out)?;
+            if report.findings.count > 0 && !announces_repair {
+                writeln!(
+                    out,
+                    "see what a repair would do: quartet check --data '{}' --repair",
+                    data.display()
+                )?;
+            }
+            verdict(&report.findings)
         }
         Err(error) if error.is_damage() => {
             writeln!(out, "damaged: {error}")?;
-            let log_files: Vec<String> = disk
-                .list()?
-                .into_iter()
-                .filter(|name| name.starts_with("log-"))
-                .collect();
-            for line in without_backup(&error, data, &log_files) {
-                writeln!(out, "{line}")?;
+            if let Some(end) = damaged_end(&error, &log_files(disk.as_ref())?) {
+                writeln!(out, "{}", end.lost)?;
+                for step in &end.steps {
+                    writeln!(out, "    {}", step.command(data))?;
+                }
             }
-            Ok(ExitCode::from(EXIT_DAMAGED))
+            ExitCode::from(EXIT_DAMAGED)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if announces_repair && code != ExitCode::SUCCESS {
+        writeln!(
+            out,
+            "nothing was changed; to do it: quartet check --data '{}' --repair --yes",
+            data.display()
+        )?;
     }
+    Ok(code)
+}
+
+pub fn layer_name(layer: LayerId) -> &'static str {
+    match layer {
+        LayerId::System => "system",
+        LayerId::Redis => "redis",
+        LayerId::Fauna => "fauna",
+        LayerId::DynamoDb => "dynamodb",
+        LayerId::KeyValue => "keyvalue",
+    }
+}
+
+pub fn verdict(findings: &Findings) -> ExitCode {
+    match findings.count {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(EXIT_DAMAGED),
+    }
+}
+
+/// Lists what does not hold, and what a repair does about it.
+pub fn tell(findings: &Findings, out: &mut dyn Write) -> std::io::Result<()> {
+    if findings.count == 0 {
+        return writeln!(out, "sound");
+    }
+    writeln!(out, "{} things do not hold", findings.count)?;
+    for finding in findings.kept.iter().take(LINES_MAX) {
+        let (database, layer) = (finding.database.0, layer_name(finding.layer));
+        let repair = match finding.repairs.as_slice() {
+            [] => "a person has to decide",
+            _ => "can be repaired",
+        };
+        writeln!(out, "  database {database}, {layer}: {}; {repair}", finding.what)?;
+    }
+    Ok(())
+}
+
+/// So many findings are listed.
+const LINES_MAX: usize = 1000;
+
+/// Those of the log, in the order of their names.
+pub fn log_files(disk: &dyn Disk) -> std::io::Result<Vec<String>> {
+    let mut files = disk.list()?;
+    files.retain(|name| name.starts_with("log-"));
+    files.sort();
+    Ok(files)
 }
 
 /// Says to standard error how far it has come, each second.
@@ -77,7 +136,7 @@ pub fn progress() -> impl FnMut(OpenProgress) {
     }
 }
 
-fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
+pub fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
     if let Some(base) = report.base {
         let (bytes, live_bytes) = (base.bytes, base.live_bytes);
         writeln!(out, "base        {bytes} bytes in files, {live_bytes} of them in use")?;
@@ -130,47 +189,74 @@ fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()> {
     )
 }
 
-/// How to go on when there is no backup: what is lost, and the commands. The file that says how far the log reached,
-/// `log-reach`, sorts behind all segments and goes with those that are given up.
-fn without_backup(error: &OpenError, data: &Path, log_files: &[String]) -> Vec<String> {
-    let removed_from = |first: String| log_files.iter().filter(move |name| **name >= first);
-    let path = |name: &String| format!("'{}'", data.join(name).display());
-    let remove = |name: &String| format!("    rm {}", path(name));
-    let lost = |from: u64| format!("without a backup, these commands give up log record {from} and all after it:");
-    let OpenError::Log(log) = error else {
-        return Vec::new();
-    };
-    match log.of_file_log() {
-        Some(FileLogError::Damaged {
-            file, offset, sequence, ..
-        }) => {
-            let cut = format!("    truncate --size={offset} {}", path(file));
-            let cut = if *offset == 0 { remove(file) } else { cut };
-            let later = removed_from(file.clone()).skip(1).map(remove);
-            [lost(sequence.0), cut].into_iter().chain(later).collect()
+/// How to go on when there is no backup: what is lost, and what is to be done to the files of the directory.
+pub struct DamagedEnd {
+    pub lost: String,
+    pub steps: Vec<Step>,
+}
+
+pub enum Step {
+    /// All behind so many bytes goes.
+    Cut {
+        file: String,
+        bytes: u64,
+    },
+    Remove {
+        file: String,
+    },
+}
+
+impl Step {
+    fn command(&self, data: &Path) -> String {
+        let path = |file: &str| format!("'{}'", data.join(file).display());
+        match self {
+            Step::Cut { file, bytes } => format!("truncate --size={bytes} {}", path(file)),
+            Step::Remove { file } => format!("rm {}", path(file)),
         }
-        Some(FileLogError::Gap { needed, found, .. }) => {
-            // A log that ends before the checkpoint is of no use at all.
-            let first = if found < needed { 0 } else { found.0 };
-            let removed = removed_from(format!("log-{first:020}")).map(remove);
-            [lost(needed.0)].into_iter().chain(removed).collect()
-        }
-        Some(FileLogError::EndMissing { tail, .. }) => {
-            // Only the statement of what is missing stands in the way.
-            let removed = removed_from("log-reach".into()).map(remove);
-            [lost(tail.0 + 1)].into_iter().chain(removed).collect()
-        }
-        Some(FileLogError::ReachUnreadable) => {
-            let unknown = "without a backup, this command gives up knowing whether the log's end is missing:".into();
-            let removed = removed_from("log-reach".into()).map(remove);
-            [unknown].into_iter().chain(removed).collect()
-        }
-        _ => Vec::new(),
     }
 }
 
+/// Of a log whose end cannot be read; `None` if something else is damaged. The file that says how far the log reached,
+/// `log-reach`, sorts behind all segments and goes with those that are given up.
+pub fn damaged_end(error: &OpenError, log_files: &[String]) -> Option<DamagedEnd> {
+    let removed_from = |first: &str| {
+        let files = log_files.iter().filter(|name| name.as_str() >= first);
+        let removed = files.map(|file| Step::Remove { file: file.clone() });
+        removed.collect::<Vec<_>>()
+    };
+    let lost = |from: u64| format!("without a backup, these commands give up log record {from} and all after it:");
+    let OpenError::Log(log) = error else {
+        return None;
+    };
+    let (lost, steps) = match log.of_file_log()? {
+        FileLogError::Damaged {
+            file, offset, sequence, ..
+        } => {
+            let mut steps = removed_from(file);
+            if let (Some(first), 1..) = (steps.first_mut(), *offset) {
+                let (file, bytes) = (file.clone(), *offset);
+                *first = Step::Cut { file, bytes };
+            }
+            (lost(sequence.0), steps)
+        }
+        FileLogError::Gap { needed, found, .. } => {
+            // A log that ends before the checkpoint is of no use at all.
+            let first = if found < needed { 0 } else { found.0 };
+            (lost(needed.0), removed_from(&format!("log-{first:020}")))
+        }
+        // Only the statement of what is missing stands in the way.
+        FileLogError::EndMissing { tail, .. } => (lost(tail.0 + 1), removed_from("log-reach")),
+        FileLogError::ReachUnreadable => {
+            let unknown = "without a backup, this command gives up knowing whether the log's end is missing:";
+            (unknown.into(), removed_from("log-reach"))
+        }
+        _ => return None,
+    };
+    Some(DamagedEnd { lost, steps })
+}
+
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::fs;
     use std::sync::Arc;
 
@@ -182,9 +268,9 @@ mod tests {
 
     use super::*;
 
-    const ROWS: u64 = 60;
+    pub const ROWS: u64 = 60;
 
-    fn open(data: &Path) -> Engine {
+    pub fn open(data: &Path) -> Engine {
         let disk = Arc::new(RealDisk::open(data).unwrap());
         let log = FileLogOptions {
             segment_bytes: 4096,
@@ -199,7 +285,7 @@ mod tests {
     }
 
     /// A closed directory with a checkpoint after a third of its rows, each a log record. Also the state hash.
-    fn directory() -> (TempDir, u128) {
+    pub fn directory() -> (TempDir, u128) {
         let data = tempfile::tempdir().unwrap();
         let engine = open(data.path());
         let space = Space {
@@ -221,7 +307,7 @@ mod tests {
         (data, hash)
     }
 
-    fn log_files(data: &Path) -> Vec<PathBuf> {
+    pub fn log_files(data: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries
             .filter(|path| path.to_str().unwrap().contains("/log-0"))
@@ -230,9 +316,9 @@ mod tests {
         files
     }
 
-    fn run(data: &Path) -> (u8, String) {
+    pub fn run(data: &Path) -> (u8, String) {
         let mut out = Vec::new();
-        let code = judge(data, &mut out).map_or(EXIT_UNKNOWN, |code| match code {
+        let code = judge(data, false, &mut out).map_or(EXIT_UNKNOWN, |code| match code {
             ExitCode::SUCCESS => 0,
             _ => EXIT_DAMAGED,
         });
@@ -402,7 +488,7 @@ mod tests {
     fn a_directory_in_use_or_missing_is_not_judged() {
         let (data, _) = directory();
         let engine = open(data.path());
-        let refused = judge(data.path(), &mut Vec::new()).unwrap_err();
+        let refused = judge(data.path(), false, &mut Vec::new()).unwrap_err();
         assert!(
             format!("{refused:#}").contains("in use by another process"),
             "{refused:#}"

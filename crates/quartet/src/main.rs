@@ -13,6 +13,7 @@ mod healthcheck;
 mod import;
 mod keyvalue_shell;
 mod reload;
+mod repair;
 mod root_key;
 mod sample;
 mod serve;
@@ -37,8 +38,8 @@ struct Arguments {
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
     Serve(Box<settings::ServeArguments>),
-    /// Tells whether a data directory is sound and what it holds; changes nothing. Exits with 0: sound, 1: damaged,
-    /// 2: cannot tell.
+    /// Tells whether a data directory is sound, what it holds, and whether all indexes and counts agree with the data. Exits with
+    /// 0: sound, 1: damaged, 2: cannot tell.
     Check(check::CheckArguments),
     /// Brings a data directory from one engine to the other, while no server uses it.
     Convert(convert::ConvertArguments),
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
-        Command::Check(arguments) => return Ok(check::check(arguments)),
+        Command::Check(arguments) => return Ok(repair::check_or_repair(&arguments)),
         Command::Convert(arguments) => convert::convert(&arguments)?,
         Command::Import(arguments) => return import::import(arguments),
         Command::Export(arguments) => import::export(&arguments)?,

@@ -553,6 +553,57 @@ mod tests {
         end(catalogue);
     }
 
+    fn found(catalogue: &Catalogue) -> Vec<String> {
+        let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::new(crate::CatalogueInvariants)];
+        let findings = catalogue.engine.judge(&invariants).unwrap().kept;
+        catalogue.engine.repair(&findings).unwrap();
+        findings.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn what_does_not_hold_is_found_and_repaired_where_it_can_be() {
+        let catalogue = open(&Arc::new(FaultyDisk::new()));
+        let (shop, _) = catalogue.create(definition("shop")).unwrap();
+        shop.meter.command(&shop.limits, NOW).unwrap();
+        catalogue.keep_usage(true);
+        assert_eq!(found(&catalogue), Vec::<String>::new());
+        let twin = catalogue.engine.reader(space(Durability::Always)).unwrap();
+        let twin = twin.get(&row(b'D', shop.id.0)).unwrap();
+        let planted = catalogue.write(|tx| {
+            tx.set(&row(b'U', 900), b"{}");
+            tx.set(&row(b'D', 901), b"no JSON");
+            tx.set(&row(b'D', 902), &twin);
+        });
+        planted.unwrap();
+        let stray = Space {
+            database: DatabaseId(77),
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        let written = catalogue.engine.home().execute(stray, |tx| {
+            tx.set(b"key", b"value");
+            Ok(())
+        });
+        outcome(written).unwrap();
+        let expected = [
+            "the definition of database 901 cannot be read",
+            "databases 2 and 902 share a name or a credential",
+            "what a database has used cannot be read, or is of none",
+            "database 77 has rows and is not in the catalogue",
+        ];
+        let all = found(&catalogue);
+        for what in expected {
+            assert!(all.iter().any(|found| found.starts_with(what)), "{what}: {all:?}");
+        }
+        // What only a person can decide is still there.
+        let left = found(&catalogue);
+        assert!(
+            left.len() < all.len() && !left.iter().any(|found| found.starts_with("what a database")),
+            "{left:?}"
+        );
+        end(catalogue);
+    }
+
     /// A server that ended between the closing and the forgetting finishes when it opens.
     #[test]
     fn nothing_of_a_deleted_database_is_left() {

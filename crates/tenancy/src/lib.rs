@@ -13,12 +13,14 @@
 
 mod catalogue;
 mod definition;
+mod invariants;
 mod meter;
 mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
 pub use definition::{Consistency, Definition, KeptCredentials};
+pub use invariants::CatalogueInvariants;
 pub use meter::{Charge, Meter, Usage};
 pub use quotas::{Exceeded, Limits, Quotas};
 pub use share::{Share, Turns};

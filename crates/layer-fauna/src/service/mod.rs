@@ -5,6 +5,7 @@
 
 pub mod callers;
 pub mod headers;
+pub mod invariants;
 pub mod jwt;
 pub mod maintenance;
 pub mod rate_limits;

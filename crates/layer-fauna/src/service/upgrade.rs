@@ -127,7 +127,7 @@ fn put_off(reason: &dyn std::fmt::Debug) -> Busy {
 }
 
 /// The root database and all that are registered.
-fn databases(reader: &Reader) -> Vec<DatabaseNumber> {
+pub fn databases(reader: &Reader) -> Vec<DatabaseNumber> {
     let registry = Key::global(b'R');
     let mut found = vec![ROOT];
     reader.scan(&registry.0, &registry.end(), false, &mut |key, _| {

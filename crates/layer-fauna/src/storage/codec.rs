@@ -32,6 +32,9 @@ const DATE: u8 = 11;
 const UUID: u8 = 12;
 const QUERY: u8 = 13;
 
+/// How the name begins of something that has none any more; its number follows.
+pub const DELETED: &str = "_deleted_";
+
 /// What stands for the time of the commit until it is known: no integer that anybody meets.
 const PENDING_TIME: u64 = 0x8000_0051_7561_7274;
 
@@ -410,7 +413,7 @@ impl<'a> Decoder<'a> {
     fn name(&self, native: Native, number: u64) -> Arc<str> {
         self.names
             .name(native, number)
-            .unwrap_or_else(|| format!("_deleted_{number}").into())
+            .unwrap_or_else(|| format!("{DELETED}{number}").into())
     }
 }
 

@@ -42,6 +42,14 @@ pub struct Entry {
     stamps: Vec<Stamp>,
 }
 
+impl Entry {
+    /// Where the entry of a version whose time is known stands.
+    pub fn key(&self, index: &Index, place: &Place) -> Vec<u8> {
+        let prefix = entries_prefix(place.database(), index, &self.terms_key);
+        prefix.bytes(&self.values_key).bytes(&place.in_entries()).0
+    }
+}
+
 /// Terms as they stand in keys: equal terms, equal bytes.
 pub fn terms_key(terms: &[Value], schema: &Schema) -> Vec<u8> {
     let mut writer = KeyWriter::identity(schema);

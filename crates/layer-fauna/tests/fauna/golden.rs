@@ -141,6 +141,7 @@ fn every_recorded_request_is_answered_as_it_was() {
             ));
         }
     }
+    assert_eq!(world.findings(), []);
     eprintln!("{count} compared, {} pairs", pairs.known.len());
     assert!(
         wrong.is_empty(),

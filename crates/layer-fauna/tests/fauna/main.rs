@@ -3,6 +3,7 @@
 mod differential;
 mod golden;
 mod hostile;
+mod invariants;
 mod own;
 mod protocol;
 mod scripts;

@@ -49,6 +49,7 @@ fn run(name: &str) {
         written.push_str(line);
         written.push('\n');
     }
+    assert_eq!(world.findings(), [], "after {name}");
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, written).unwrap();
     } else {

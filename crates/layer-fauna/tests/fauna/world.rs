@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::{Durability, Engine, EngineOptions, Space};
+use quartet_engine::{Durability, Engine, EngineOptions, Finding, Invariants, Space};
 use quartet_env::{Disk, FaultyDisk, ManualClock};
-use quartet_layer_fauna::{Fauna, Reply, Request, RootSecret};
+use quartet_layer_fauna::{Fauna, FaunaInvariants, Reply, Request, RootSecret};
 use quartet_model::{DatabaseId, LayerId};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -58,6 +58,12 @@ impl World {
         self.clock.advance(10_000);
         while self.fauna.maintain() {}
         reply
+    }
+
+    /// What the rows promise and do not keep.
+    pub fn findings(&self) -> Vec<Finding> {
+        let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(FaunaInvariants)];
+        self.fauna.engine.judge(&invariants).unwrap().kept
     }
 
     /// The resource of a query that must succeed.

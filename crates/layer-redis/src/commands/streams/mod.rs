@@ -15,7 +15,7 @@ mod portable;
 mod range;
 mod read;
 mod references;
-mod stream;
+pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -1,0 +1,201 @@
+//! What must hold between a layer's rows, and what does not: indexes, counts, names that lead somewhere.
+//!
+//! The engine knows no layer. Each registers what it promises about its rows of one logical database, and is given all of them at
+//! one snapshot; what it finds broken it names, with what would put it right without guessing. A [`Repair`] only rebuilds or drops
+//! what follows from other rows: data that nothing contradicts is never touched.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use quartet_model::{DatabaseId, LayerId, Version};
+use quartet_store::{PartitionSnapshot, Read, StoreError};
+
+use crate::{Durability, Engine, ExecuteError, Reader, Space};
+
+/// What a layer promises about its rows.
+pub trait Invariants {
+    /// Whose rows it knows.
+    fn layer(&self) -> LayerId;
+
+    /// Looks at all rows of the layer in one logical database. Bytes that no version has written are a finding, never a panic: see
+    /// [`decoded`].
+    fn judge(&self, judged: &mut Judged<'_>);
+}
+
+/// One layer's rows in one logical database, and what was found in them.
+pub struct Judged<'r> {
+    /// The rows; its time is that of the newest commit.
+    pub rows: &'r Reader,
+    /// The logical databases that have rows, in rising order.
+    pub databases: &'r [DatabaseId],
+    space: Space,
+    snapshot: &'r dyn Fn() -> PartitionSnapshot,
+    findings: &'r mut Findings,
+}
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// In which logical database.
+    pub database: DatabaseId,
+    /// Among whose rows.
+    pub layer: LayerId,
+    /// A sentence: which row, and what is wrong with it.
+    pub what: String,
+    /// What puts it right; empty if a person has to decide.
+    pub repairs: Vec<Repair>,
+}
+
+/// A change that follows from other rows. Keys are relative to the space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// A row is computed anew.
+    #[expect(missing_docs, reason = "a key and its value")]
+    Set { key: Vec<u8>, value: Vec<u8> },
+    /// A row that nothing supports goes.
+    #[expect(missing_docs, reason = "a key")]
+    Clear { key: Vec<u8> },
+    /// All of them from `start` on and before `end` go.
+    #[expect(missing_docs, reason = "the bounds of a range")]
+    ClearRange { start: Vec<u8>, end: Vec<u8> },
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The first of them.
+    pub kept: Vec<Finding>,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// So many findings are kept; the others are counted.
+const FINDINGS_MAX: usize = 10_000;
+/// Repairs that one transaction makes.
+const REPAIRS_AT_ONCE: usize = 256;
+
+impl Judged<'_> {
+    /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one could not read.
+    pub fn reader(&self) -> Reader {
+        Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
+    }
+
+    /// Whose rows they are.
+    pub fn database(&self) -> DatabaseId {
+        self.space.database
+    }
+
+    /// Notes what does not hold, and what puts it right.
+    pub fn found(&mut self, what: String, repairs: Vec<Repair>) {
+        self.findings.count += 1;
+        if self.findings.kept.len() < FINDINGS_MAX {
+            self.findings.kept.push(Finding {
+                database: self.space.database,
+                layer: self.space.layer,
+                what,
+                repairs,
+            });
+        }
+    }
+}
+
+/// What `decode` makes of a row; `None` if it panics, as a layer's decoders do at bytes that no version has written.
+pub fn decoded<T>(decode: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(decode)).ok()
+}
+
+/// Judges every layer's rows of every logical database. `snapshot` gives the same state each time.
+pub(crate) fn judge(
+    snapshot: &dyn Fn() -> PartitionSnapshot,
+    version: Version,
+    invariants: &[Box<dyn Invariants>],
+) -> Result<Findings, StoreError> {
+    let rows = snapshot();
+    let mut findings = Findings::default();
+    let databases = databases(&rows)?;
+    for &database in &databases {
+        for layer in layers(&rows, database)? {
+            let Some(knowing) = invariants.iter().find(|known| known.layer() as u8 == layer) else {
+                continue;
+            };
+            let space = Space {
+                database,
+                layer: knowing.layer(),
+                durability: Durability::Always,
+            };
+            let reader = Reader::of_snapshot(snapshot(), space, version);
+            knowing.judge(&mut Judged {
+                rows: &reader,
+                databases: &databases,
+                space,
+                snapshot,
+                findings: &mut findings,
+            });
+            if reader.is_unreadable() {
+                // Reading it once more tells the reason.
+                rows.walk(&mut |_| std::ops::ControlFlow::Continue(()))?;
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn databases(rows: &PartitionSnapshot) -> Result<Vec<DatabaseId>, StoreError> {
+    let mut found = Vec::new();
+    let mut next = Some(0_u16);
+    while let Some(from) = next {
+        let Some(row) = rows.nth(&from.to_be_bytes(), &[0xff; 3], 0)? else {
+            break;
+        };
+        let database = crate::stored::database_of(row.key());
+        found.push(database);
+        next = database.0.checked_add(1);
+    }
+    Ok(found)
+}
+
+/// The layers that have rows in a database, as their keys name them.
+fn layers(rows: &PartitionSnapshot, database: DatabaseId) -> Result<Vec<u8>, StoreError> {
+    let [high, low] = database.0.to_be_bytes();
+    let mut found = Vec::new();
+    for layer in 0..0xff {
+        if rows.nth(&[high, low, layer], &[high, low, layer + 1], 0)?.is_some() {
+            found.push(layer);
+        }
+    }
+    Ok(found)
+}
+
+impl Engine {
+    /// Judges what was committed last. Nobody else should be changing anything.
+    pub fn judge(&self, invariants: &[Box<dyn Invariants>]) -> Result<Findings, StoreError> {
+        let (_, version, _) = self.snapshot();
+        judge(&|| self.snapshot().0, version, invariants)
+    }
+
+    /// Makes the repairs of these findings, durably. What has none is left as it is.
+    pub fn repair(&self, findings: &[Finding]) -> Result<(), ExecuteError<std::convert::Infallible>> {
+        let same_space = |one: &Finding, other: &Finding| (one.database, one.layer) == (other.database, other.layer);
+        for findings in findings.chunk_by(same_space) {
+            let space = Space {
+                database: findings[0].database,
+                layer: findings[0].layer,
+                durability: Durability::Always,
+            };
+            let repairs: Vec<&Repair> = findings.iter().flat_map(|finding| &finding.repairs).collect();
+            for some in repairs.chunks(REPAIRS_AT_ONCE) {
+                let ((), hold) = self.home().execute(space, |tx| {
+                    for repair in some {
+                        match repair {
+                            Repair::Set { key, value } => drop(tx.set(key, value)),
+                            Repair::Clear { key } => drop(tx.clear(key)),
+                            Repair::ClearRange { start, end } => drop(tx.clear_range(start, end)),
+                        }
+                    }
+                    Ok(())
+                })?;
+                self.wait_durable(hold);
+            }
+        }
+        Ok(())
+    }
+}

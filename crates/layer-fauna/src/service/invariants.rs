@@ -1,0 +1,392 @@
+//! What must hold between the rows of the Fauna layer, for `quartet check`: documents and entries of indexes, histories, names,
+//! registered databases, credentials.
+//!
+//! Each document's entries are computed as its next write would and looked up; an index that has as many entries as the documents
+//! asked for holds no others. Only if it has more are its entries walked, each computed from its document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use quartet_engine::{Invariants, Judged, Reader, Repair};
+use quartet_model::LayerId;
+
+use crate::evaluation::Evaluation;
+use crate::evaluation::authorization::{Authorization, Rights};
+use crate::evaluation::surroundings::Surroundings;
+use crate::language::value::{Native, Target, Timestamp, Value};
+use crate::service::upgrade::databases;
+use crate::storage::codec::{DELETED, Decoder, Encoder};
+use crate::storage::documents::{Place, Version, expiry_micros, reference};
+use crate::storage::indexes::{self, Entry, FORM};
+use crate::storage::rows::{self, DatabaseNumber, Key, Moment, View, number_at};
+use crate::storage::schema::{Index, Schema};
+
+/// FaunaDB's promises.
+pub struct FaunaInvariants;
+
+impl Invariants for FaunaInvariants {
+    fn layer(&self) -> LayerId {
+        LayerId::Fauna
+    }
+
+    fn judge(&self, judged: &mut Judged<'_>) {
+        let left = cleared_later(judged.rows);
+        for database in databases(judged.rows) {
+            let moment = Moment::of(judged.reader());
+            let schema = load(&mut View::Reader(&moment), database);
+            judge_names(judged, database);
+            judge_histories(judged, &schema);
+            judge_credentials(judged, database);
+            // Entries of an older form are written anew at the next start.
+            if judged.rows.get(&Key::global(b'F').0).as_deref() == Some(FORM) {
+                judge_indexes(judged, &moment, &schema, &left);
+            }
+            if moment.reader.is_unreadable() {
+                // Noticed by whoever asked, who has the reason as well.
+                let everything = Key::database(database);
+                judged.rows.scan(&everything.0, &everything.end(), false, &mut |_, _| {
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+        judge_registry(judged);
+    }
+}
+
+fn load(view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
+    Arc::new(Schema::load(view, database, Vec::new()))
+}
+
+/// The beginnings of keys that are to be cleared when nobody waits.
+fn cleared_later(reader: &Reader) -> Vec<Vec<u8>> {
+    let queue = Key::global(b'X');
+    let mut prefixes = Vec::new();
+    reader.scan(&queue.0, &queue.end(), false, &mut |key, _| {
+        prefixes.push(key[queue.0.len()..].to_vec());
+        ControlFlow::Continue(())
+    });
+    prefixes
+}
+
+/// A name leads to an object of its kind.
+fn judge_names(judged: &mut Judged<'_>, database: DatabaseNumber) {
+    let all = Key::of(database, b'N');
+    let rows = judged.rows;
+    rows.scan(&all.0, &all.end(), false, &mut |key, value| {
+        let (kind, name) = key[all.0.len()..].split_first().unwrap_or((&0, &[]));
+        let object = rows::document(database, u64::from(*kind), number_at(value, 0));
+        if rows.get_row(&object.0).is_none() {
+            let what = format!(
+                "the name \"{}\" in database {} leads nowhere",
+                name.escape_ascii(),
+                database.0
+            );
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// Former versions can be read, and are older than the current one.
+fn judge_histories(judged: &mut Judged<'_>, schema: &Arc<Schema>) {
+    let all = Key::of(schema.database(), b'H');
+    let rows = judged.rows;
+    rows.scan(&all.0, &all.end(), false, &mut |key, value| {
+        let (collection, id, ts) = (
+            number_at(key, all.0.len()),
+            number_at(key, all.0.len() + 8),
+            number_at(key, all.0.len() + 16),
+        );
+        let is_readable = match value.split_first() {
+            Some((0, [])) => true,
+            Some((1, fields)) => Decoder::new(fields, schema.as_ref()).fields().is_some(),
+            _ => false,
+        };
+        let what = match rows.get(&rows::document(schema.database(), collection, id).0) {
+            _ if !is_readable => "cannot be read",
+            Some(current) if number_at(&current, 0) <= ts => "is not older than the current one",
+            _ => return ControlFlow::Continue(()),
+        };
+        let what = format!("the version of {ts} of document {id} in collection {collection} {what}");
+        judged.found(what, Vec::new());
+        ControlFlow::Continue(())
+    });
+}
+
+/// What a document is identified by is there.
+fn judge_credentials(judged: &mut Judged<'_>, database: DatabaseNumber) {
+    let all = Key::of(database, b'C');
+    let rows = judged.rows;
+    rows.scan(&all.0, &all.end(), false, &mut |key, value| {
+        let credentials = rows::document(database, Native::Credentials as u64, number_at(value, 0));
+        if rows.get_row(&credentials.0).is_none() {
+            let id = number_at(key, all.0.len() + 8);
+            let what = format!(
+                "document {id} in database {} has credentials that are not there",
+                database.0
+            );
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// Databases are registered below the one that has them, keys and tokens where they live.
+fn judge_registry(judged: &mut Judged<'_>) {
+    let kinds = [(b'R', Native::Databases), (b'K', Native::Keys), (b'T', Native::Tokens)];
+    let rows = judged.rows;
+    for (kind, native) in kinds {
+        let all = Key::global(kind);
+        rows.scan(&all.0, &all.end(), false, &mut |key, value| {
+            let (id, database) = (number_at(key, all.0.len()), DatabaseNumber(number_at(value, 0)));
+            if rows.get_row(&rows::document(database, native as u64, id).0).is_none() {
+                let what = format!("{} {id} is registered and not there", native.singular());
+                let repairs = match native {
+                    // Its rows would be lost to everybody: that is for a person to decide.
+                    Native::Databases => Vec::new(),
+                    _ => vec![Repair::Clear { key: key.to_vec() }],
+                };
+                judged.found(what, repairs);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+/// Looks at indexes of one database.
+struct Indexes<'a> {
+    evaluation: Evaluation<'a>,
+    schema: Arc<Schema>,
+    /// Entries that documents have or should have, by index.
+    expected: BTreeMap<u64, u64>,
+}
+
+fn judge_indexes(judged: &mut Judged<'_>, moment: &Moment, schema: &Arc<Schema>, left: &[Vec<u8>]) {
+    let alone = Alone;
+    let evaluation = Evaluation::new(
+        crate::evaluation::functions::BODIES,
+        &alone,
+        View::Reader(moment),
+        schema.clone(),
+        Authorization::of(Rights::Admin),
+    );
+    let mut indexes = Indexes {
+        evaluation,
+        schema: schema.clone(),
+        expected: BTreeMap::new(),
+    };
+    for collection in schema.indexed_collections() {
+        indexes.judge_documents(judged, collection);
+    }
+    let entries = Key::of(schema.database(), b'E');
+    for number in numbers_below(judged.rows, &entries) {
+        let prefix = entries.clone().number(number);
+        let count = judged.rows.count(&prefix.0, &prefix.end());
+        match schema.index_of(number) {
+            Some(index) if !index.active => {}
+            Some(index) => {
+                if indexes.expected.get(&number).copied().unwrap_or_default() != count {
+                    indexes.judge_entries(judged, index, &prefix);
+                }
+                if index.unique {
+                    judge_unique(judged, index, &prefix);
+                }
+            }
+            None if left.iter().any(|left| prefix.0.starts_with(left)) => {}
+            None => {
+                let what = format!("{count} entries in database {} belong to no index", schema.database);
+                let (start, end) = (prefix.0.clone(), prefix.end());
+                judged.found(what, vec![Repair::ClearRange { start, end }]);
+            }
+        }
+    }
+}
+
+/// The numbers that keys below a prefix go on with. Looks at one row of each.
+fn numbers_below(reader: &Reader, prefix: &Key) -> BTreeSet<u64> {
+    let mut numbers = BTreeSet::new();
+    let mut start = prefix.0.clone();
+    while let Some(row) = reader.nth(&start, &prefix.end(), 0) {
+        let number = number_at(quartet_engine::Transaction::layer_key(&row), prefix.0.len());
+        numbers.insert(number);
+        start = prefix.clone().number(number).end();
+    }
+    numbers
+}
+
+impl Indexes<'_> {
+    fn place(&self, collection: u64, id: u64) -> Option<Place> {
+        Some(Place {
+            schema: self.schema.clone(),
+            collection,
+            id,
+            reference: reference(&self.schema, collection, id)?,
+        })
+    }
+
+    /// Keys and rows of the entries that a document should have in an index; `None` if that cannot be told, because they hold what
+    /// was deleted since: a ref to a document stands in keys by the number of its collection while that is there.
+    fn entries_of(&mut self, index: &Index, place: &Place) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let Some(Version {
+            ts,
+            contents: Some(contents),
+        }) = self.evaluation.current(place)
+        else {
+            return Some(Vec::new());
+        };
+        // What a query may cost is no bound here.
+        self.evaluation.cost = Default::default();
+        let entries = self.evaluation.entries(index, place, ts, &contents).ok()?;
+        let values = entries.iter().flat_map(|entry| entry.terms.iter().chain(&entry.values));
+        if values.into_iter().any(leads_to_what_is_gone) {
+            return None;
+        }
+        let expiry = expiry_micros(place, ts, contents.ttl(), 0);
+        Some(
+            entries
+                .iter()
+                .map(|entry| self.row_of(index, place, entry, ts, expiry))
+                .collect(),
+        )
+    }
+
+    fn row_of(&self, index: &Index, place: &Place, entry: &Entry, ts: Timestamp, expiry: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut row = Encoder {
+            bytes: [ts.0.to_be_bytes(), expiry.to_be_bytes()].concat(),
+            ..Encoder::default()
+        };
+        row.array(&entry.values, self.schema.as_ref());
+        (entry.key(index, place), row.bytes)
+    }
+
+    /// Every document of a collection has its entries.
+    fn judge_documents(&mut self, judged: &mut Judged<'_>, collection: u64) {
+        let all = Key::of(self.schema.database(), b'D').number(collection);
+        let schema = self.schema.clone();
+        let rows = judged.rows;
+        rows.scan(&all.0, &all.end(), false, &mut |key, _| {
+            let id = number_at(key, all.0.len());
+            if let Some(place) = self.place(collection, id) {
+                let active = schema.indexes_over(collection).iter().filter(|index| index.active);
+                active.for_each(|index| self.judge_document(judged, index, &place));
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn judge_document(&mut self, judged: &mut Judged<'_>, index: &Index, place: &Place) {
+        let Some(entries) = self.entries_of(index, place) else {
+            return;
+        };
+        let mut held = 0;
+        for (key, value) in entries {
+            if judged.rows.get_row(&key).is_some() {
+                held += 1;
+                continue;
+            }
+            let what = format!(
+                "index \"{}\" in database {} lacks document {} of collection {}",
+                index.name, self.schema.database, place.id, place.collection
+            );
+            judged.found(what, vec![Repair::Set { key, value }]);
+        }
+        *self.expected.entry(index.number).or_default() += held;
+    }
+
+    /// Each entry of an index is one that its document has.
+    fn judge_entries(&mut self, judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
+        let schema = self.schema.clone();
+        let rows = judged.rows;
+        rows.scan(&prefix.0, &prefix.end(), false, &mut |key, _| {
+            let (collection, id) = rows::document_of_entry(key);
+            let entries = match self.place(collection, id) {
+                Some(place) => self.entries_of(index, &place),
+                // A collection that was deleted takes its documents along when nobody waits.
+                None if is_collection_gone(&schema, collection) => return ControlFlow::Continue(()),
+                None => Some(Vec::new()),
+            };
+            if entries.is_some_and(|entries| !entries.iter().any(|(own, _)| own == key)) {
+                let what = format!(
+                    "index \"{}\" in database {} has what document {id} of collection {collection} does not support",
+                    index.name, schema.database
+                );
+                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+fn is_collection_gone(schema: &Schema, collection: u64) -> bool {
+    crate::language::value::native_of(collection).is_none() && schema.collection_of(collection).is_none()
+}
+
+fn leads_to_what_is_gone(value: &Value) -> bool {
+    match value {
+        Value::Ref(reference) => match &reference.target {
+            Target::Document(name, _) | Target::Named(_, name) => name.starts_with(DELETED),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A unique index has one living document for each combination of terms and values.
+fn judge_unique(judged: &mut Judged<'_>, index: &Index, prefix: &Key) {
+    let rows = judged.rows;
+    let mut last: Vec<u8> = Vec::new();
+    rows.scan(&prefix.0, &prefix.end(), false, &mut |key, row| {
+        if indexes::is_expired(row, rows.now_micros) {
+            return ControlFlow::Continue(());
+        }
+        let same = &key[..key.len().saturating_sub(rows::DOCUMENT_BYTES)];
+        if last == same {
+            let (collection, id) = rows::document_of_entry(key);
+            let what = format!(
+                "index \"{}\" is unique, and document {id} of collection {collection} is not",
+                index.name
+            );
+            judged.found(what, Vec::new());
+        }
+        last = same.to_vec();
+        ControlFlow::Continue(())
+    });
+}
+
+/// Nothing around: no server, no other databases.
+struct Alone;
+
+impl Surroundings for Alone {
+    fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
+        load(view, database)
+    }
+
+    fn elsewhere(&self) -> Option<u16> {
+        None
+    }
+
+    fn random(&self) -> [u8; 20] {
+        [0; 20]
+    }
+
+    fn new_id(&self, now_micros: u64) -> u64 {
+        now_micros
+    }
+
+    fn now_micros(&self) -> u64 {
+        0
+    }
+
+    fn work_is_left(&self) {}
+
+    fn keys_are_ready(&self, _: &mut View<'_>, _: &str) -> bool {
+        true
+    }
+
+    fn make_keys_ready(&self, _: &mut View<'_>, _: &str) {}
+
+    fn database_of(&self, _: &mut View<'_>, _: &str) -> Option<DatabaseNumber> {
+        None
+    }
+}

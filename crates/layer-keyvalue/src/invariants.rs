@@ -1,0 +1,29 @@
+//! What must hold between the rows of the key-value layer, for `quartet check`: they are what clients wrote, so nothing but that
+//! clients can reach them.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Invariants, Judged};
+use quartet_model::LayerId;
+
+use crate::SYSTEM_KEYS_END;
+
+/// The key-value layer's promise.
+pub struct KeyValueInvariants;
+
+impl Invariants for KeyValueInvariants {
+    fn layer(&self) -> LayerId {
+        LayerId::KeyValue
+    }
+
+    fn judge(&self, judged: &mut Judged<'_>) {
+        let rows = judged.rows;
+        rows.scan(SYSTEM_KEYS_END, &[0xff; 8], false, &mut |key, _| {
+            judged.found(
+                format!("no client can reach the key \"{}\"", key.escape_ascii()),
+                Vec::new(),
+            );
+            ControlFlow::Continue(())
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! Large sets, hashes, sorted sets and lists: their counts, and the indexes among their rows. Their bytes: `commands/sets/value.rs`,
+//! `commands/hashes/value.rs`, `commands/sorted_sets/value.rs`, `commands/lists/rows.rs`.
+
+use std::ops::ControlFlow;
+
+use quartet_engine::{Judged, Repair};
+
+use super::{ELEMENTS_PREFIX_BYTES, Found};
+use crate::keyspace::{FLAG_B, NO_DEADLINE};
+use crate::scan;
+
+/// What stands before the elements of a hash or a sorted set: the rows of an index of their own.
+const INDEX: [u8; 8] = [0; 8];
+
+/// The number that a collection's row begins with is that of `counted` rows.
+fn judge_count(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8], counted: u64) {
+    let stated = u64::from_be_bytes(found.entry.large_payload()[..8].try_into().expect("eight bytes"));
+    if stated == counted {
+        return;
+    }
+    let what = format!("{} says that it has {stated} elements and has {counted}", found.name());
+    let repair = match counted {
+        0 => Repair::Clear {
+            key: found.row_key.to_vec(),
+        },
+        _ => found.with_number(value, 0, counted),
+    };
+    judged.found(what, vec![repair]);
+}
+
+/// Rows whose position is that of their element; others are dropped. Answers how many are right.
+fn judge_positions(
+    judged: &mut Judged<'_>,
+    found: &Found<'_>,
+    mut visit: impl FnMut(&mut Judged<'_>, &[u8], &[u8]),
+) -> u64 {
+    let (prefix, end) = found.elements();
+    let start = [prefix.as_slice(), &scan::FIRST].concat();
+    let rows = judged.rows;
+    let mut counted = 0;
+    rows.scan(&start, &end, false, &mut |key, value| {
+        let element = &key[ELEMENTS_PREFIX_BYTES..];
+        match element.get(8..) {
+            Some(member) if *scan::element_key(member) == *element => {
+                counted += 1;
+                visit(judged, member, value);
+            }
+            _ => {
+                let what = format!("an element of {} stands where none can be found", found.name());
+                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    counted
+}
+
+pub(super) fn judge_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let counted = judge_positions(judged, found, |_, _, _| {});
+    judge_count(judged, found, value, counted);
+}
+
+/// An index row of this collection, relative to the layer.
+fn index_key(found: &Found<'_>, number: u64, element: &[u8]) -> Vec<u8> {
+    let (prefix, _) = found.elements();
+    [prefix.as_slice(), &INDEX, &number.to_be_bytes(), element].concat()
+}
+
+/// Each index row has its element with that number; others go.
+fn judge_index(judged: &mut Judged<'_>, found: &Found<'_>, what: &str, number_of: impl Fn(&[u8]) -> Option<u64>) {
+    let (prefix, _) = found.elements();
+    let start = [prefix.as_slice(), &INDEX].concat();
+    let end = [prefix.as_slice(), &scan::FIRST].concat();
+    let rows = judged.rows;
+    rows.scan(&start, &end, false, &mut |key, _| {
+        let parts = key[ELEMENTS_PREFIX_BYTES + INDEX.len()..].split_first_chunk::<8>();
+        let is_supported = parts.is_some_and(|(number, element)| {
+            let row = rows.get_row(&[prefix.as_slice(), &scan::element_key(element)].concat());
+            row.and_then(|row| number_of(&row)) == Some(u64::from_be_bytes(*number))
+        });
+        if !is_supported {
+            let what = format!("{} of {} has a row that no element supports", what, found.name());
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+pub(super) fn judge_sorted_set(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let score = |row: &[u8]| row.try_into().ok().map(u64::from_be_bytes);
+    let counted = judge_positions(judged, found, |judged, member, row| {
+        let Some(score) = score(row) else {
+            let what = format!("a member of {} has no score", found.name());
+            judged.found(what, Vec::new());
+            return;
+        };
+        judge_index_row(judged, found, "the order", score, member);
+    });
+    judge_index(judged, found, "the order", score);
+    judge_count(judged, found, value, counted);
+}
+
+fn judge_index_row(judged: &mut Judged<'_>, found: &Found<'_>, index: &str, number: u64, element: &[u8]) {
+    let key = index_key(found, number, element);
+    if judged.rows.get_row(&key).is_none() {
+        let what = format!("{index} of {} lacks \"{}\"", found.name(), element.escape_ascii());
+        let value = Vec::new();
+        judged.found(what, vec![Repair::Set { key, value }]);
+    }
+}
+
+/// The deadline in an element's row; `None` if it has none, or the row is none that a version has written.
+fn deadline(row: &[u8]) -> Option<u64> {
+    let (1, rest) = row.split_first()? else { return None };
+    rest.first_chunk().map(|deadline| u64::from_be_bytes(*deadline))
+}
+
+pub(super) fn judge_hash(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let mut first = NO_DEADLINE;
+    let counted = judge_positions(judged, found, |judged, field, row| {
+        if let Some(deadline) = deadline(row) {
+            first = first.min(deadline);
+            judge_index_row(judged, found, "the index of times", deadline, field);
+        } else if row.first() != Some(&0) {
+            let what = format!("a field of {} has no value that a version has written", found.name());
+            judged.found(what, Vec::new());
+        }
+    });
+    judge_index(judged, found, "the index of times", deadline);
+    if found.entry.flags & FLAG_B != 0 && found.entry.field_deadline_ms().unwrap_or(NO_DEADLINE) != first {
+        let what = format!("{} names another first time than its fields have", found.name());
+        let repair = found.with_number(value, 8, first);
+        judged.found(what, vec![repair]);
+        return;
+    }
+    judge_count(judged, found, value, counted);
+}
+
+pub(super) fn judge_list(judged: &mut Judged<'_>, found: &Found<'_>, value: &[u8]) {
+    let payload = found.entry.large_payload();
+    let number = |index: usize| u64::from_be_bytes(payload[8 * index..8 * index + 8].try_into().expect("eight bytes"));
+    let order = |position: u64| position ^ 1 << 63;
+    let (first, last) = (order(number(1)), order(number(2)));
+    let (prefix, end) = found.elements();
+    let mut counted = 0;
+    let rows = judged.rows;
+    rows.scan(&prefix, &end, false, &mut |key, _| {
+        let position = key[ELEMENTS_PREFIX_BYTES..].try_into().ok().map(u64::from_be_bytes);
+        match position {
+            Some(position) if first <= position && position <= last => counted += 1,
+            _ => {
+                let what = format!("an element of {} stands outside of it", found.name());
+                judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    judge_count(judged, found, value, counted);
+}

@@ -1,0 +1,272 @@
+//! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows, and reports each thing.
+//!
+//! Of a damaged log it gives up the first record that cannot be read and all after it; the bytes are set aside in the directory
+//! under names that begin with `dropped-`. Between rows it makes the repairs that the layers name. What only a person or a
+//! backup can decide is told and left.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use quartet_engine::{Engine, EngineOptions, Finding, Findings, OpenError, Repair, Space};
+use quartet_env::{Clock, RealDisk, SystemClock};
+use quartet_server::invariants;
+
+use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, layer_name, progress};
+
+/// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
+const ROUNDS_MAX: usize = 1000;
+/// So much of a row that is dropped is shown in the report; its length always.
+const SHOWN_BYTES_MAX: usize = 512;
+
+/// Checks, says what a repair would do, or repairs.
+pub fn check_or_repair(arguments: &CheckArguments) -> ExitCode {
+    let (data, out) = (&arguments.data, &mut std::io::stdout());
+    let judged = match (arguments.repair, arguments.yes) {
+        (true, true) => repair(data, out),
+        (announced, _) => judge(data, announced, out),
+    };
+    judged.unwrap_or_else(|error| {
+        eprintln!("cannot check: {error:#}");
+        ExitCode::from(EXIT_UNKNOWN)
+    })
+}
+
+/// What was done, line by line, in a file of its own.
+struct Report {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Report {
+    fn create(data: &Path) -> Result<Report> {
+        let path = data.join(format!("repair-{}.txt", SystemClock.now_micros()));
+        let file = fs::File::create_new(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(Report { path, file })
+    }
+
+    /// Durable before what it says is done.
+    fn say(&mut self, line: &str) -> Result<()> {
+        writeln!(self.file, "{line}")
+            .and_then(|()| self.file.sync_data())
+            .with_context(|| format!("writing {}", self.path.display()))
+    }
+}
+
+/// Repairs what can be repaired, and says what is left.
+fn repair(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+    if !data.is_dir() {
+        bail!("there is no directory {}", data.display());
+    }
+    let mut report = Report::create(data)?;
+    let code = repair_all(data, &mut report, out)?;
+    writeln!(out, "what was done is in {}", report.path.display())?;
+    Ok(code)
+}
+
+fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<ExitCode> {
+    for _ in 0..ROUNDS_MAX {
+        let disk = Arc::new(RealDisk::open(data).with_context(|| format!("opening {}", data.display()))?);
+        match quartet_engine::check(disk.clone(), &invariants(), &mut progress()) {
+            Ok(found) if found.findings.kept.iter().all(|finding| finding.repairs.is_empty()) => {
+                check::describe(&found, out)?;
+                check::tell(&found.findings, out)?;
+                return Ok(check::verdict(&found.findings));
+            }
+            Ok(found) => repair_rows(disk, &found.findings, report)?,
+            Err(error) if error.is_damage() => {
+                let Some(end) = check::damaged_end(&error, &check::log_files(disk.as_ref())?) else {
+                    writeln!(out, "damaged: {error}")?;
+                    writeln!(
+                        out,
+                        "nothing can be put in its place but a backup: see `quartet restore`"
+                    )?;
+                    report.say(&format!("left as it is: {error}"))?;
+                    return Ok(ExitCode::from(EXIT_DAMAGED));
+                };
+                give_up(data, &error, &end, report)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!("after {ROUNDS_MAX} rounds of repairs there is still something to repair")
+}
+
+/// Cuts the log where it can no longer be read.
+fn give_up(data: &Path, error: &OpenError, end: &DamagedEnd, report: &mut Report) -> Result<()> {
+    report.say(&format!("damaged: {error}"))?;
+    report.say(&end.lost)?;
+    for step in &end.steps {
+        let (file, from) = match step {
+            Step::Cut { file, bytes } => (file, *bytes),
+            Step::Remove { file } => (file, 0),
+        };
+        let path = data.join(file);
+        let length = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let aside = data.join(format!("dropped-{}-{file}-from-{from}", SystemClock.now_micros()));
+        let dropped = length.saturating_sub(from);
+        report.say(&format!(
+            "dropped: {dropped} bytes of {file} from byte {from} on, set aside as {}",
+            aside.display()
+        ))?;
+        set_aside(&path, from, &aside).with_context(|| format!("dropping the end of {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn set_aside(path: &Path, from: u64, aside: &Path) -> std::io::Result<()> {
+    use std::io::{Seek, SeekFrom};
+    if from == 0 {
+        fs::rename(path, aside)?;
+    } else {
+        let mut source = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        source.seek(SeekFrom::Start(from))?;
+        let mut copy = fs::File::create_new(aside)?;
+        std::io::copy(&mut source, &mut copy)?;
+        copy.sync_all()?;
+        source.set_len(from)?;
+        source.sync_all()?;
+    }
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Opens the directory as a server does and makes the repairs as transactions.
+fn repair_rows(disk: Arc<RealDisk>, findings: &Findings, report: &mut Report) -> Result<()> {
+    let failure = Box::new(|error: &_| eprintln!("the log failed: {error}"));
+    let engine = Engine::open(
+        disk,
+        Arc::new(SystemClock),
+        EngineOptions::default(),
+        failure,
+        &mut progress(),
+    )?;
+    for finding in &findings.kept {
+        tell_repairs(&engine, finding, report)?;
+    }
+    engine
+        .repair(&findings.kept)
+        .map_err(|error| anyhow::anyhow!("repairing: {error:?}"))?;
+    engine.close()?;
+    Ok(())
+}
+
+fn tell_repairs(engine: &Engine, finding: &Finding, report: &mut Report) -> Result<()> {
+    let (database, layer) = (finding.database, layer_name(finding.layer));
+    report.say(&format!("database {}, {layer}: {}", database.0, finding.what))?;
+    if finding.repairs.is_empty() {
+        return report.say("  left as it is: a person has to decide");
+    }
+    let space = Space {
+        database,
+        layer: finding.layer,
+        durability: quartet_engine::Durability::Always,
+    };
+    let reader = engine.reader(space)?;
+    for repair in &finding.repairs {
+        let line = match repair {
+            Repair::Set { key, value } => format!("  written: {} with {}", shown(key), shown(value)),
+            Repair::Clear { key } => {
+                let value = reader.get(key).unwrap_or_default();
+                format!("  dropped: {} with {}", shown(key), shown(&value))
+            }
+            Repair::ClearRange { start, end } => {
+                let count = reader.count(start, end);
+                format!(
+                    "  dropped: {count} rows from {} on and before {}",
+                    shown(start),
+                    shown(end)
+                )
+            }
+        };
+        report.say(&line)?;
+    }
+    Ok(())
+}
+
+/// The bytes as text, up to a length, and how many there are.
+fn shown(bytes: &[u8]) -> String {
+    let some = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
+    format!("\"{}\" ({} bytes)", some.escape_ascii(), bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_engine::{Durability, ExecuteError};
+    use quartet_model::{DatabaseId, LayerId};
+
+    use super::*;
+    use crate::check::tests::{ROWS, directory, log_files, open, run};
+
+    /// What is said, and what was reported.
+    fn run_repair(data: &Path) -> (String, String) {
+        let mut out = Vec::new();
+        repair(data, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let report = out.rsplit_once("what was done is in ").unwrap().1.trim();
+        let report = fs::read_to_string(report).unwrap();
+        (out, report)
+    }
+
+    #[test]
+    fn a_repair_gives_up_what_cannot_be_read_and_sets_it_aside() {
+        let (data, _) = directory();
+        let file = &log_files(data.path())[1];
+        let mut content = fs::read(file).unwrap();
+        content[32 + 100] ^= 1;
+        fs::write(file, &content).unwrap();
+        let mut out = Vec::new();
+        judge(data.path(), true, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("nothing was changed"));
+        assert_eq!(fs::read(file).unwrap(), content);
+        let first: u64 = file.to_str().unwrap().rsplit_once("log-").unwrap().1.parse().unwrap();
+        let (out, report) = run_repair(data.path());
+        assert!(out.contains(&format!("state       {} rows", first - 1)), "{out}");
+        assert!(out.contains("\nsound\n"), "{out}");
+        assert!(
+            report.contains(" of log-") && report.contains("from byte 32 on"),
+            "{report}"
+        );
+        let mut dropped = fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap().path());
+        let cut = dropped
+            .find(|path| path.to_str().unwrap().ends_with("-from-32"))
+            .unwrap();
+        assert_eq!(fs::read(cut).unwrap(), content[32..]);
+        assert_eq!(run(data.path()).0, 0);
+        open(data.path()).close().unwrap();
+    }
+
+    #[test]
+    fn rows_that_do_not_agree_are_found_and_repaired() {
+        let (data, _) = directory();
+        let engine = open(data.path());
+        let space = Space {
+            database: DatabaseId(1),
+            layer: LayerId::Redis,
+            durability: Durability::Always,
+        };
+        let planted: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| {
+            tx.set(b"E0123456789element", b"");
+            tx.set(b"T\0\0\0\0\0\0\0\x01\0nobody", b"");
+            Ok(())
+        });
+        planted.unwrap();
+        engine.close().unwrap();
+        let (code, text) = run(data.path());
+        assert_eq!(code, EXIT_DAMAGED, "{text}");
+        assert!(
+            text.contains("2 things do not hold\n  database 1, redis: 1 elements belong to no key; can be repaired"),
+            "{text}"
+        );
+        let (out, report) = run_repair(data.path());
+        assert!(out.contains(&format!("state       {ROWS} rows")), "{out}");
+        assert!(
+            report.contains("dropped: 1 rows from \"E0123456789\" (11 bytes) on"),
+            "{report}"
+        );
+        assert!(report.contains("nobody\" (16 bytes) with \"\" (0 bytes)"), "{report}");
+        assert_eq!(run(data.path()).0, 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! What must hold in the catalogue, for `quartet check`: definitions can be read, names and credentials open one database, usage
+//! and rows belong to one that there is.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use quartet_engine::{Invariants, Judged, Repair};
+use quartet_model::{DatabaseId, LayerId};
+
+use crate::Definition;
+
+/// The catalogue's promises.
+pub struct CatalogueInvariants;
+
+/// The server's own, and the default one: neither is in the catalogue.
+const UNLISTED: [DatabaseId; 2] = [DatabaseId(0), DatabaseId(1)];
+
+impl Invariants for CatalogueInvariants {
+    fn layer(&self) -> LayerId {
+        LayerId::System
+    }
+
+    fn judge(&self, judged: &mut Judged<'_>) {
+        if judged.database() != DatabaseId(0) {
+            return;
+        }
+        let known = judge_definitions(judged);
+        judge_usage(judged, &known);
+        for database in judged.databases {
+            if !UNLISTED.contains(database) && !known.contains(&database.0) {
+                judged.found(
+                    format!("database {} has rows and is not in the catalogue", database.0),
+                    Vec::new(),
+                );
+            }
+        }
+    }
+}
+
+/// Answers the databases that there are.
+fn judge_definitions(judged: &mut Judged<'_>) -> BTreeSet<u16> {
+    let (mut known, mut owners) = (BTreeSet::new(), HashMap::new());
+    let rows = judged.rows;
+    rows.scan(b"D", b"E", false, &mut |key, value| {
+        let Some(id) = id_of(key) else {
+            judged.found(
+                "a definition is of no database".into(),
+                vec![Repair::Clear { key: key.to_vec() }],
+            );
+            return ControlFlow::Continue(());
+        };
+        known.insert(id);
+        match serde_json::from_slice::<Definition>(value) {
+            Ok(definition) => {
+                for what in opened_by(&definition) {
+                    if let Some(other) = owners.insert(what, id) {
+                        judged.found(
+                            format!("databases {other} and {id} share a name or a credential"),
+                            Vec::new(),
+                        );
+                    }
+                }
+            }
+            Err(error) => judged.found(
+                format!("the definition of database {id} cannot be read: {error}"),
+                Vec::new(),
+            ),
+        }
+        ControlFlow::Continue(())
+    });
+    known
+}
+
+/// What leads to a database.
+fn opened_by(definition: &Definition) -> Vec<String> {
+    let credentials = &definition.credentials;
+    let hashes = [credentials.token, credentials.read_only_token, credentials.fauna_key];
+    let hashes = hashes
+        .iter()
+        .map(|hash| format!("secret {}", crate::definition::hexadecimal(&hash.0)));
+    let keys = credentials.access_keys.keys().map(|key| format!("key {key}"));
+    let mut all: Vec<String> = hashes.chain(keys).collect();
+    if definition.deleted {
+        // Its credentials open nothing any more.
+        all.clear();
+    }
+    all.push(format!("name {}", definition.name));
+    all
+}
+
+fn judge_usage(judged: &mut Judged<'_>, known: &BTreeSet<u16>) {
+    let rows = judged.rows;
+    rows.scan(b"U", b"V", false, &mut |key, value| {
+        let is_readable = serde_json::from_slice::<crate::Usage>(value).is_ok();
+        if !is_readable || !id_of(key).is_some_and(|id| known.contains(&id)) {
+            let what = "what a database has used cannot be read, or is of none".into();
+            judged.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+fn id_of(key: &[u8]) -> Option<u16> {
+    key[1..].try_into().ok().map(u16::from_be_bytes)
+}
