@@ -51,7 +51,7 @@ pub trait File: Send + Sync {
     fn allocated_bytes(&self) -> io::Result<u64>;
     /// Makes the content and the length durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// The same for a file that is written in the background: the disk is left to others afterwards, for as long as it took.
+    /// The same for a file that is written in the background: the disk is left to others afterwards for as long as it took, if they use it.
     fn sync_gently(&self) -> io::Result<()> {
         self.sync_data()
     }

@@ -2,12 +2,13 @@
 //!
 //! A sync waits for what the system has to do before it, whoever asked for that: for megabytes that were written, and, where
 //! the file system tells the device what is free, for all that was removed since the last one. A gigabyte that is removed at
-//! once makes a small write wait for 80 ms. So both are done a few megabytes at a time, with rests between.
+//! once makes a small write wait for 80 ms. So both are done a few megabytes at a time, with rests between while others sync.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,21 +19,51 @@ const STEP_BYTES: u64 = 4 << 20;
 /// A disk that needs longer is not left alone for longer.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// Syncs the file, and rests for as long as that took.
-pub fn sync(file: &File) -> io::Result<()> {
-    let began = Instant::now();
-    file.sync_data()?;
-    thread::sleep(began.elapsed().min(REST_MAX));
-    Ok(())
+/// The syncs of those who are not to wait.
+#[derive(Default)]
+pub struct Others {
+    syncs: AtomicU64,
+    /// How many those were when the last rest was considered.
+    seen: AtomicU64,
+}
+
+impl Others {
+    pub fn note_sync(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Syncs the file, and rests for as long as that took if others have synced since the last time.
+    pub fn sync_beside(&self, file: &File) -> io::Result<()> {
+        let began = Instant::now();
+        file.sync_data()?;
+        if self.have_synced() {
+            thread::sleep(began.elapsed().min(REST_MAX));
+        }
+        Ok(())
+    }
+
+    /// True if somebody has since the last time it was asked.
+    fn have_synced(&self) -> bool {
+        let syncs = self.syncs.load(Ordering::Relaxed);
+        self.seen.swap(syncs, Ordering::Relaxed) != syncs
+    }
 }
 
 /// Files that have no name any more and still take room.
 #[derive(Default)]
 pub struct Removed {
     files: Mutex<VecDeque<File>>,
+    others: Arc<Others>,
 }
 
 impl Removed {
+    pub fn new(others: Arc<Others>) -> Removed {
+        Removed {
+            files: Mutex::default(),
+            others,
+        }
+    }
+
     /// Cuts the file to nothing in the background, after those that wait. A process that ends before gives all back at once.
     pub fn give_back(self: &Arc<Removed>, file: File) {
         let mut files = self.files.lock();
@@ -55,10 +86,20 @@ impl Removed {
             return false;
         };
         // Whatever fails here, closing the file gives back the rest.
-        let _ = shrink(&file);
+        let _ = self.shrink(&file);
         let mut files = self.files.lock();
         files.pop_front();
         !files.is_empty()
+    }
+
+    fn shrink(&self, file: &File) -> io::Result<()> {
+        let mut left = file.metadata()?.len();
+        while left > STEP_BYTES {
+            left -= STEP_BYTES;
+            file.set_len(left)?;
+            self.others.sync_beside(file)?;
+        }
+        file.set_len(0)
     }
 
     #[cfg(test)]
@@ -67,19 +108,19 @@ impl Removed {
     }
 }
 
-fn shrink(file: &File) -> io::Result<()> {
-    let mut left = file.metadata()?.len();
-    while left > STEP_BYTES {
-        left -= STEP_BYTES;
-        file.set_len(left)?;
-        sync(file)?;
-    }
-    file.set_len(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_a_rest_after_each_time_that_others_have_synced() {
+        let others = Others::default();
+        assert!(!others.have_synced());
+        others.note_sync();
+        others.note_sync();
+        assert!(others.have_synced());
+        assert!(!others.have_synced());
+    }
 
     #[test]
     fn removed_files_end_empty_and_closed() {

@@ -23,6 +23,7 @@ pub struct RealDisk {
     path: PathBuf,
     directory: fs::File,
     is_writable: bool,
+    others: Arc<gentle::Others>,
     removed: Arc<gentle::Removed>,
     /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no server has opened.
     _lock: Option<fs::File>,
@@ -43,11 +44,13 @@ impl RealDisk {
             .open(path.join(LOCK_NAME))?;
         lock(&path, &file, FlockOperation::NonBlockingLockExclusive)?;
         let directory = fs::File::open(&path)?;
+        let others = Arc::<gentle::Others>::default();
         Ok(RealDisk {
             path,
             directory,
             is_writable: true,
-            removed: Arc::default(),
+            removed: Arc::new(gentle::Removed::new(others.clone())),
+            others,
             _lock: Some(file),
         })
     }
@@ -66,11 +69,13 @@ impl RealDisk {
         if let Some(file) = &file {
             lock(&path, file, FlockOperation::NonBlockingLockShared)?;
         }
+        let others = Arc::<gentle::Others>::default();
         Ok(RealDisk {
             path,
             directory,
             is_writable: false,
-            removed: Arc::default(),
+            removed: Arc::new(gentle::Removed::new(others.clone())),
+            others,
             _lock: file,
         })
     }
@@ -81,6 +86,11 @@ impl RealDisk {
         } else {
             Err(io::ErrorKind::ReadOnlyFilesystem.into())
         }
+    }
+
+    fn file(&self, file: fs::File) -> RealFile {
+        let others = self.others.clone();
+        RealFile { file, others }
     }
 
     fn resolve(&self, name: &str) -> io::Result<PathBuf> {
@@ -139,7 +149,7 @@ impl Disk for RealDisk {
             .truncate(true)
             .mode(OWNER_ONLY_FILE)
             .open(self.resolve_to_write(name)?)?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(self.file(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
@@ -147,7 +157,7 @@ impl Disk for RealDisk {
             .read(true)
             .write(self.is_writable)
             .open(self.resolve(name)?)?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(self.file(file)))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -196,13 +206,16 @@ impl Disk for RealDisk {
     }
 }
 
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    others: Arc<gentle::Others>,
+}
 
 impl File for RealFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < buffer.len() {
-            match self.0.read_at(&mut buffer[read..], offset + read as u64) {
+            match self.file.read_at(&mut buffer[read..], offset + read as u64) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -213,32 +226,33 @@ impl File for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        allocate(&self.0, bytes)
+        allocate(&self.file, bytes)
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
         // The unit is the system's for this figure, whatever the file system's blocks are.
-        Ok(self.0.metadata()?.blocks() * 512)
+        Ok(self.file.metadata()?.blocks() * 512)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.others.note_sync();
+        self.file.sync_data()
     }
 
     fn sync_gently(&self) -> io::Result<()> {
-        gentle::sync(&self.0)
+        self.others.sync_beside(&self.file)
     }
 }
 
