@@ -12,6 +12,7 @@ mod credential_file;
 mod healthcheck;
 mod import;
 mod keyvalue_shell;
+mod notify;
 mod reload;
 mod repair;
 mod root_key;

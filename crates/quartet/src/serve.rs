@@ -1,5 +1,7 @@
 //! `quartet serve`: assembles a server, says where it listens, and waits for the end.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use quartet_server::{Credentials, Data, Server};
 use tokio::runtime::Runtime;
@@ -8,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::access_key;
 use crate::cluster_file;
+use crate::notify;
 use crate::reload::Reload;
 use crate::root_key;
 use crate::settings::ServeArguments;
@@ -68,10 +71,13 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
         }
     }
     let ending = Ending::new(arguments.stops_with_stdin())?;
+    let stop_limit = arguments.stop_limit();
     println!("ready");
+    notify::notify(SERVES);
     ending.wait(&server, Reload::new(given, arguments));
     tracing::info!("stopping");
-    server.shutdown()
+    notify::notify("STOPPING=1\nSTATUS=stopping");
+    server.shutdown(stop_limit)
 }
 
 /// What ends the server or makes it look at its settings again. There before the server says that it is ready, because from
@@ -81,6 +87,7 @@ struct Ending {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    child: Signal,
     stdin_ended: Option<oneshot::Receiver<()>>,
 }
 
@@ -88,10 +95,11 @@ impl Ending {
     fn new(stops_with_stdin: bool) -> Result<Ending> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
-        let [terminate, interrupt, hangup] = [
+        let [terminate, interrupt, hangup, child] = [
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
             signal(SignalKind::hangup())?,
+            signal(SignalKind::child())?,
         ];
         drop(entered);
         Ok(Ending {
@@ -99,12 +107,14 @@ impl Ending {
             terminate,
             interrupt,
             hangup,
+            child,
             stdin_ended: stops_with_stdin.then(end_of_stdin).transpose()?,
         })
     }
 
     fn wait(mut self, server: &Server, mut reload: Reload) {
         let asked = server.stop_requested();
+        let watchdog = notify::watchdog_interval();
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
@@ -112,7 +122,13 @@ impl Ending {
                     _ = self.interrupt.recv() => return,
                     _ = asked.requested() => return,
                     _ = until(&mut self.stdin_ended) => return,
-                    Some(()) = self.hangup.recv() => reload.run(server),
+                    Some(()) = self.hangup.recv() => {
+                        notify::reloading();
+                        reload.run(server);
+                        notify::notify(SERVES);
+                    }
+                    Some(()) = self.child.recv() => collect_orphans(),
+                    () = next(watchdog) => notify::notify("WATCHDOG=1"),
                 }
             }
         });
@@ -146,6 +162,23 @@ fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
         let _ = ended.send(());
     })?;
     Ok(receiver)
+}
+
+/// Process 1 is handed the children of processes that have ended, as in a container, and nobody else lets go of them.
+fn collect_orphans() {
+    if std::process::id() == 1 {
+        while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}
+    }
+}
+
+/// What systemd is told while requests are served.
+const SERVES: &str = "READY=1\nSTATUS=serving";
+
+async fn next(interval: Option<Duration>) {
+    match interval {
+        Some(interval) => tokio::time::sleep(interval).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(ended: &mut Option<oneshot::Receiver<()>>) {

@@ -142,6 +142,9 @@ pub struct ServeArguments {
     /// Most bytes of one request [default: 1073741824]
     #[arg(long, env = "QUARTET_REQUEST_BYTES_MAX")]
     request_bytes_max: Option<usize>,
+    /// Seconds that stopping may take: letting replies go out, and the last checkpoint [default: 60]
+    #[arg(long, env = "QUARTET_STOP_SECONDS")]
+    stop_seconds: Option<u64>,
     /// Seconds that a peer may take nothing of a reply before it is cut off [default: 60]
     #[arg(long, env = "QUARTET_OUTPUT_STALL_SECONDS")]
     output_stall_seconds: Option<u64>,
@@ -249,6 +252,10 @@ impl ServeArguments {
         self.redis.get(name).map(ParameterValue::text)
     }
 
+    pub fn stop_limit(&self) -> Duration {
+        Duration::from_secs(self.stop_seconds.unwrap_or(60))
+    }
+
     /// The root key, if it was given.
     pub fn root_key(&self) -> Option<&str> {
         self.root_key.as_deref()
@@ -321,6 +328,7 @@ impl ServeArguments {
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
+            stop_seconds: self.stop_seconds.or(file.stop_seconds),
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             migrate_targets: self.migrate_targets.or(file.migrate_targets),
@@ -408,6 +416,7 @@ impl ServeArguments {
             cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
+            status: crate::notify::status,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,
             config_file: self.config.as_ref().map(|path| ConfigFile {
@@ -496,7 +505,16 @@ fn absolute(path: &Path) -> PathBuf {
 
 fn read_file(path: &Path) -> Result<ServeArguments> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("in {}", path.display()))
+    // On one line, and without the line of the file, which may hold a secret.
+    toml::from_str(&text).map_err(|error| {
+        let before = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count() + 1;
+        anyhow::anyhow!(
+            "in {}, line {line}: {}",
+            path.display(),
+            error.message().replace('\n', " ")
+        )
+    })
 }
 
 fn listen(name: &str, given: &Option<String>, default: &str) -> Result<Listen> {

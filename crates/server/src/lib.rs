@@ -27,6 +27,7 @@ mod metrics;
 mod migration;
 mod neighbours;
 mod pace;
+mod port_owner;
 mod resources;
 mod resp_connection;
 mod rest;
@@ -40,7 +41,7 @@ mod users;
 mod web_pages;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ use quartet_layer_redis::client_memory::ClientMemory;
 use quartet_layer_redis::execution::client_eviction;
 use quartet_layer_redis::{Identity, Redis};
 use quartet_log::{FileLogOptions, LogError};
-use quartet_model::LayerId;
+use quartet_model::{LayerId, Version};
 use quartet_tenancy::Catalogue;
 use tokio::sync::{mpsc, watch};
 
@@ -115,6 +116,8 @@ pub struct Server {
     keyvalue_address: Option<SocketAddr>,
     /// The default database's layer of Redis.
     redis: Option<Arc<Redis>>,
+    /// The latest commit when the directory was opened.
+    opened_version: Version,
 }
 
 /// What a thread that serves connections is given.
@@ -184,6 +187,7 @@ impl Server {
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
         let catalogue = Catalogue::open(engine.clone(), Box::new(resources::fill_random));
+        let opened_version = engine.snapshot().1;
         let mut server = Server {
             engine,
             tenants: Tenants::new(catalogue, maker),
@@ -193,6 +197,7 @@ impl Server {
             stop_requested,
             keyvalue_address: None,
             redis: None,
+            opened_version,
         };
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
@@ -390,9 +395,11 @@ impl Server {
         self.stop_requested.clone()
     }
 
-    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes it back, flushes everything
-    /// and closes the log.
-    pub fn shutdown(self) -> Result<()> {
+    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes it back, flushes everything,
+    /// writes a checkpoint and closes the log. Ends the process if that takes longer than `limit`; everything is durable then
+    /// all the same.
+    pub fn shutdown(self, limit: Duration) -> Result<()> {
+        let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
         self.stop.send_replace(true);
         self.tenants.maker.long_scripts.abandon();
         for thread in self.threads {
@@ -405,7 +412,10 @@ impl Server {
         let Some(engine) = Arc::into_inner(self.engine) else {
             bail!("something still uses the engine")
         };
-        engine.close().context("closing the log")
+        checkpoint_before_the_end(&engine, self.opened_version);
+        engine.close().context("closing the log")?;
+        drop(in_time);
+        Ok(())
     }
 }
 
@@ -569,6 +579,41 @@ fn identity(engine: &Engine, settings: &Settings, tcp_port: u16, startup_bytes: 
     }
 }
 
+/// Ends the process once `limit` is over, after everything has become durable, unless what it answers is dropped before.
+fn end_after(limit: Duration, engine: Weak<Engine>) -> Result<std::sync::mpsc::Sender<()>> {
+    let (in_time, ended) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("stop limit".into()).spawn(move || {
+        if ended.recv_timeout(limit) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        if let Some(engine) = engine.upgrade() {
+            let (_, _, hold) = engine.snapshot();
+            engine.wait_durable(hold);
+        }
+        tracing::warn!(
+            "stopping took longer than {} seconds: ending now, everything is durable",
+            limit.as_secs()
+        );
+        std::process::exit(0);
+    })?;
+    Ok(in_time)
+}
+
+/// Makes the next start quick. A checkpoint that cannot be written is no loss: the log holds everything.
+fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
+    let written = engine
+        .statistics()
+        .checkpoint_last_version
+        .load(std::sync::atomic::Ordering::Relaxed);
+    if engine.snapshot().1 <= opened_version.max(Version(written)) {
+        return;
+    }
+    match engine.checkpoint() {
+        Ok(()) => tracing::info!("wrote a checkpoint"),
+        Err(error) => tracing::warn!(%error, "no checkpoint: the next start reads the log"),
+    }
+}
+
 fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
     let socket = if address.is_ipv6() {
         tokio::net::TcpSocket::new_v6()
@@ -576,13 +621,21 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
         tokio::net::TcpSocket::new_v4()
     }?;
     socket.set_reuseaddr(true)?;
-    socket
-        .bind(address)
-        .with_context(|| format!("listening for {name} on {address}"))?;
+    socket.bind(address).with_context(|| cannot_listen(address, name))?;
     // A runtime is needed to register the socket; the listener is handed on without one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
-    Ok(socket.listen(LISTEN_BACKLOG)?.into_std()?)
+    let listener = socket.listen(LISTEN_BACKLOG);
+    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
+}
+
+/// What was to listen where, by which option, and who is there already.
+fn cannot_listen(address: SocketAddr, name: &str) -> String {
+    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
+    format!(
+        "cannot listen on {address} (--listen-{name}){}",
+        owner.unwrap_or_default()
+    )
 }
 
 const LISTEN_BACKLOG: u32 = 1024;
@@ -592,12 +645,30 @@ const BLOCKING_THREADS: usize = 4;
 /// what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;
 
+/// How often it is told how far opening is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
 fn open_engine(settings: &Settings, budget: Budget) -> Result<Engine> {
     let disk = open_disk(&settings.data)?;
     let started = std::time::Instant::now();
-    let mut reported = started;
+    let name = settings
+        .data
+        .folder()
+        .map_or_else(|| "memory".into(), |path| path.display().to_string());
+    (settings.status)(&format!("opening {name}"));
+    let (mut reported, mut told) = (started, None);
     let mut progress = |progress: OpenProgress| {
-        if reported.elapsed() >= Duration::from_secs(1) {
+        let is_due = |last: Option<std::time::Instant>| last.is_none_or(|last| last.elapsed() >= PROGRESS_EVERY);
+        if is_due(told) {
+            told = Some(std::time::Instant::now());
+            (settings.status)(&match progress {
+                OpenProgress::Checkpoint { rows } => format!("loading the checkpoint: {rows} rows"),
+                OpenProgress::Log { bytes, bytes_total } => {
+                    format!("replaying the log: {bytes} of {bytes_total} bytes")
+                }
+            });
+        }
+        if is_due(Some(reported)) {
             reported = std::time::Instant::now();
             match progress {
                 OpenProgress::Checkpoint { rows } => tracing::info!(rows, "loading the checkpoint"),

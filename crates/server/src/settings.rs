@@ -100,6 +100,8 @@ pub struct Settings {
     pub unflushed_bytes: u64,
     /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
     pub memory_bytes: Option<u64>,
+    /// Tells whoever started the server, in a sentence, what it is doing.
+    pub status: fn(&str),
     /// Gives the system back what the allocator keeps for later.
     pub purge: fn(),
     /// Where the operator's MIGRATE may send keys.
@@ -300,6 +302,7 @@ mod tests {
             cache_bytes: 1,
             unflushed_bytes: 1,
             memory_bytes: Some(0),
+            status: |_| {},
             purge: || {},
             migration_targets: Targets::Any,
             config_file: None,
