@@ -12,5 +12,6 @@ struct Command {
 
 fn main() -> anyhow::Result<()> {
     let no_server = |_| anyhow::bail!("only the quartet binary can start a server: give a --target");
-    quartet_bench::run(Command::parse().bench, &no_server)
+    let no_engine = || anyhow::bail!("only the quartet binary has an engine in its process: give a --target");
+    quartet_bench::run(Command::parse().bench, &no_server, &no_engine)
 }

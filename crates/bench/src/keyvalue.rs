@@ -3,6 +3,8 @@
 //! A request is a transaction. Its reads are asked for together, as the published load generators do, and its phases are
 //! timed apart: getting the read version, the reads, the commit.
 
+mod in_process;
+
 use std::cell::{OnceCell, RefCell};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crate::random::Random;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::run::{difference, progress, write_report};
 use crate::targets::OperationError;
-use crate::{EmbeddedServer, Protocol, StartEmbedded, circumstances, cpu, report};
+use crate::{EmbeddedServer, OpenInProcess, Protocol, StartEmbedded, circumstances, cpu, report};
 
 #[derive(Args, Clone, Debug)]
 pub struct KeyValueArguments {
@@ -37,6 +39,9 @@ pub struct KeyValueArguments {
     /// Operations of a transaction
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub operations: u64,
+    /// Without a server: the engine in this process, called by one thread; --parallelism is then how many commits may wait for the disk
+    #[arg(long, conflicts_with_all = ["target", "flush"])]
+    pub in_process: bool,
 }
 
 /// What the operations of a transaction are.
@@ -72,7 +77,10 @@ const VALUE_BYTES_MAX: u64 = 100;
 const LOADED_AT_ONCE: u64 = 1000;
 
 /// Runs the benchmark, prints it and writes its report.
-pub fn run(arguments: KeyValueArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+pub fn run(arguments: KeyValueArguments, start_embedded: StartEmbedded, open: OpenInProcess) -> anyhow::Result<()> {
+    if arguments.in_process {
+        return in_process::run(&arguments, open);
+    }
     let embedded = match &arguments.run.target {
         Some(_) => None,
         None => Some(start_embedded(Protocol::KeyValue).context("cannot start a server for the benchmark")?),
@@ -91,7 +99,7 @@ pub fn run(arguments: KeyValueArguments, start_embedded: StartEmbedded) -> anyho
             }
         }
     }
-    event_loop()?.block_on(clear(&Database::open(cluster)))?;
+    event_loop()?.block_on(async { clear(&Database::open(cluster)).await })?;
     match &arguments.run.report {
         Some(directory) => write_report(&results, directory),
         None => Ok(()),
@@ -106,18 +114,23 @@ fn cluster(target: &str) -> anyhow::Result<Cluster> {
 }
 
 fn begin(arguments: &KeyValueArguments, cluster: &Cluster, embedded: Option<&EmbeddedServer>) -> Results {
+    let target = TargetSummary {
+        address: cluster.addresses.join(","),
+        version: "the key-value protocol".to_owned(),
+        embedded: embedded.is_some(),
+        server_pid: arguments.run.server_pid.or(embedded.and_then(|server| server.pid)),
+    };
+    results(arguments, target)
+}
+
+fn results(arguments: &KeyValueArguments, target: TargetSummary) -> Results {
     let run = &arguments.run;
     Results {
         benchmark: "keyvalue".to_owned(),
         quartet_version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: circumstances::now(),
         machine: circumstances::machine(),
-        target: TargetSummary {
-            address: cluster.addresses.join(","),
-            version: "the key-value protocol".to_owned(),
-            embedded: embedded.is_some(),
-            server_pid: run.server_pid.or(embedded.and_then(|server| server.pid)),
-        },
+        target,
         settings: Settings {
             seed: run.seed,
             seconds: run.seconds as f64,

@@ -61,6 +61,24 @@ impl EmbeddedServer {
 /// Starts a server with an empty database that speaks the protocol, called when no target is given.
 pub type StartEmbedded<'a> = &'a dyn Fn(Protocol) -> anyhow::Result<EmbeddedServer>;
 
+/// A database in this process, for the key-value benchmark.
+pub trait InProcess {
+    /// Reads all keys at one version, and returns how many are there.
+    fn read(&self, keys: &[[u8; 16]]) -> usize;
+
+    /// Commits the rows as one transaction. Returns what [`InProcess::is_durable`] is asked with.
+    fn write(&self, rows: &[([u8; 16], Vec<u8>)]) -> anyhow::Result<u64>;
+
+    /// Whether the commit is on disk; asking gets it there.
+    fn is_durable(&self, commit: u64) -> bool;
+
+    /// Waits until it is.
+    fn wait_durable(&self, commit: u64) -> anyhow::Result<()>;
+}
+
+/// Opens an empty database in this process, which is gone when it is dropped.
+pub type OpenInProcess<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn InProcess>>;
+
 /// What a benchmark talks to a server of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -75,13 +93,13 @@ pub enum Protocol {
 ///
 /// The target cannot be reached or holds data, nothing of a test succeeded, or the report cannot be written. Requests
 /// that fail while others succeed are not an error but counted in the results.
-pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded, open: OpenInProcess) -> anyhow::Result<()> {
     match arguments.command {
         BenchCommand::Product(arguments) => run::product(arguments, start_embedded),
         BenchCommand::News(arguments) => run::news(arguments, start_embedded),
         BenchCommand::Ycsb(arguments) => run::ycsb(arguments, start_embedded),
         BenchCommand::Calvin(arguments) => run::calvin(arguments, start_embedded),
-        BenchCommand::Keyvalue(arguments) => keyvalue::run(arguments, start_embedded),
+        BenchCommand::Keyvalue(arguments) => keyvalue::run(arguments, start_embedded, open),
         BenchCommand::Compare(arguments) => compare::compare(&arguments),
     }
 }

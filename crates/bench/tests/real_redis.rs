@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Redis is not in this process.
+fn no_engine() -> anyhow::Result<Box<dyn quartet_bench::InProcess>> {
+    anyhow::bail!("not for this test")
+}
+
 #[test]
 fn product_runs_every_test_at_every_parallelism() {
     let report = TempDir::new().unwrap();
@@ -99,7 +104,7 @@ fn a_given_target_that_holds_data_is_cleared_only_on_demand() {
         };
         let tests = vec![ProductTest::Read];
         let command = BenchCommand::Product(ProductArguments { run, tests });
-        quartet_bench::run(BenchArguments { command }, &|_| panic!("a target is given"))
+        quartet_bench::run(BenchArguments { command }, &|_| panic!("a target is given"), &no_engine)
     };
     assert_eq!(server.ask("SET precious 1"), "+OK\r\n");
     assert!(run(false).unwrap_err().to_string().contains("--flush"));
@@ -136,7 +141,7 @@ fn run_embedded(command: BenchCommand) -> bool {
         let server = server.take().expect("one server a run");
         Ok(EmbeddedServer::new(server.url(), Some(server.child.id()), server))
     };
-    quartet_bench::run(BenchArguments { command }, &start).unwrap();
+    quartet_bench::run(BenchArguments { command }, &start, &no_engine).unwrap();
     true
 }
 

@@ -75,7 +75,8 @@ impl Attempt {
     pub async fn version(&self) -> Result<&Arc<OpenVersion>, ErrorCode> {
         let open = || async {
             match self.given_version.get() {
-                Some(version) => self.open(*version).await,
+                // It is rare, and would make the future of each read larger.
+                Some(version) => Box::pin(self.open(*version)).await,
                 None => self
                     .connection
                     .read_version()

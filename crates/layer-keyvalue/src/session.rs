@@ -36,6 +36,8 @@ pub struct Session {
     newest: Option<(Version, Hold)>,
     /// The state right behind the last commit of this batch.
     committed: Option<Reader>,
+    /// How many commits have left their state behind.
+    commits_kept: u32,
     may_write: bool,
     now_micros: u64,
 }
@@ -45,6 +47,9 @@ struct Reading {
     reader: Weak<Reader>,
     count: u32,
 }
+
+/// So many first commits of a session leave their state behind, whether anybody has named a version before or not.
+const COMMITS_KEPT: u32 = 1_000;
 
 /// With more versions than this under way, those whose window has passed are looked for.
 const READING_MANY: usize = 10_000;
@@ -61,6 +66,7 @@ impl Session {
             watches: Watches::new(wake),
             newest: None,
             committed: None,
+            commits_kept: 0,
             may_write,
         }
     }
@@ -72,7 +78,8 @@ impl Session {
     }
 
     /// To be called when the requests that were there are answered. Of the commits among them the last one's state stays
-    /// readable, for whoever names its version: a client that commits step by step can look at each.
+    /// readable, for whoever names its version: a client that commits step by step can look at each. A state that is kept
+    /// makes the next commits copy what they change, so a busy client that never names one stops paying for it.
     pub fn end_batch(&mut self) {
         if let Some(reader) = self.committed.take() {
             let version = reader.version;
@@ -175,6 +182,7 @@ impl Session {
     }
 
     fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        self.layer.versions.named(self.now_micros);
         let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
         let (opened, hold) = match kept {
             Some((opened, reader)) => {
@@ -274,7 +282,8 @@ impl Session {
         self.committed = None;
         self.newest = None;
         let committed = home.commit(self.layer.space, &request);
-        if committed.is_ok() {
+        if committed.is_ok() && (self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros)) {
+            self.commits_kept = self.commits_kept.saturating_add(1);
             self.committed = Some(home.read_version(self.layer.space));
         }
         drop(home);

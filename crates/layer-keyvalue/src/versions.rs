@@ -9,17 +9,22 @@
 //! it changes, so states that nobody uses are few.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use quartet_engine::Reader;
 use quartet_model::Version;
 
+/// Somebody who has named a version may name another for so long.
+const NAMED_MICROS: u64 = 60_000_000;
 /// How many states stay that nobody reads at.
 const UNUSED_MAX: usize = 64;
 
 pub(crate) struct Versions {
     window_micros: u64,
+    /// When a client last named a version to read at.
+    named_micros: AtomicU64,
     states: Mutex<States>,
 }
 
@@ -41,8 +46,20 @@ impl Versions {
     pub fn new(window_micros: u64) -> Versions {
         Versions {
             window_micros,
+            named_micros: AtomicU64::new(0),
             states: Mutex::default(),
         }
+    }
+
+    /// A client named a version.
+    pub fn named(&self, now_micros: u64) {
+        self.named_micros.store(now_micros, Ordering::Relaxed);
+    }
+
+    /// Whether clients have lately named versions themselves.
+    pub fn are_named(&self, now_micros: u64) -> bool {
+        let named_micros = self.named_micros.load(Ordering::Relaxed);
+        named_micros > 0 && now_micros.saturating_sub(named_micros) <= NAMED_MICROS
     }
 
     /// Keeps a state for one more user. The same state may be kept already; then that one is given.

@@ -79,7 +79,7 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Config(command) => sample::config(&command),
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,
-        Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded)?,
+        Command::Bench(arguments) => quartet_bench::run(arguments, &bench::start_embedded, &bench::open_in_process)?,
         Command::Kv(arguments) => return keyvalue_shell::run(arguments),
     }
     Ok(ExitCode::SUCCESS)

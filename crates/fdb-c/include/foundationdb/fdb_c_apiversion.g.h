@@ -6,4 +6,8 @@
 #define FDB_LATEST_API_VERSION 800
 #define FDB_LATEST_BINDINGS_API_VERSION 800
 
+/* The first versions with an option. */
+#define FDB_API_VERSION_DISABLE_CLIENT_BYPASS 720
+#define FDB_API_VERSION_CLIENT_TMP_DIR 720
+
 #endif
