@@ -12,6 +12,7 @@
 //! Follows the RESP specification (redis.io, "Redis serialization protocol specification"); where that is silent, what
 //! Redis 8's `networking.c` does.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod reply;
 pub mod request;

@@ -14,8 +14,10 @@ use std::io::Write;
 /// What the peer speaks. A new connection speaks `Resp2` until HELLO says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
+    /// Version 2. It has no maps, sets, doubles or booleans: they go out as arrays, bulk strings and integers.
     #[default]
     Resp2,
+    /// Version 3, asked for with `HELLO 3`: every kind of reply has a type byte of its own.
     Resp3,
 }
 
@@ -29,6 +31,7 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
+    /// Appends to what `out` already holds, with no limit of bytes.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
         Reply {
             out,
@@ -57,6 +60,7 @@ impl<'a> Reply<'a> {
         !self.is_full
     }
 
+    /// The protocol in which the next reply is written.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -66,6 +70,7 @@ impl<'a> Reply<'a> {
         self.protocol = protocol;
     }
 
+    /// The status `OK`. Written even when the limit of bytes has been reached.
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
@@ -80,6 +85,7 @@ impl<'a> Reply<'a> {
         self.line(b'-', text.as_ref());
     }
 
+    /// A whole number, the same in both protocols.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         match u64::try_from(value) {
@@ -88,6 +94,7 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// A string of any bytes, the empty one included; left out as a whole if the limit has no room for it.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         if !self.has_room(bytes.len()) {
@@ -99,6 +106,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// No value: a null bulk string in RESP2. Where an array is expected, use [`Reply::null_array`].
     #[inline]
     pub fn null(&mut self) {
         self.either(b"$-1\r\n", b"_\r\n");

@@ -34,8 +34,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub const UNAUTHENTICATED_ELEMENTS_MAX: usize = 10;
-    pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
+    const UNAUTHENTICATED_ELEMENTS_MAX: usize = 10;
+    const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
     /// The defaults for a peer that still has to authenticate.
     pub fn unauthenticated() -> Limits {
@@ -81,34 +81,52 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// One request with at least one argument.
-    Request { consumed: usize },
+    Request {
+        /// Length of the request in bytes.
+        consumed: usize,
+    },
     /// An empty line or an array of no elements: drop the bytes, send no reply.
-    Nothing { consumed: usize },
-    /// At least `needed_hint` (never 0) further bytes must arrive. It derives from what the peer announced: use it to
-    /// size a read within a bound, never to reserve memory as it stands.
-    Incomplete { needed_hint: usize },
+    Nothing {
+        /// Number of bytes to drop.
+        consumed: usize,
+    },
+    /// The request goes on in bytes that have not arrived.
+    Incomplete {
+        /// At least this many more bytes are needed, never 0. It derives from what the peer announced: use it to size a read
+        /// within a bound, never to reserve memory as it stands.
+        needed_hint: usize,
+    },
 }
 
 /// The peer broke the protocol. Send `-ERR <this text>` and close: the place where the next request starts is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
+    /// The count of elements is not a number, or above [`Limits::elements_max`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidMultibulkLength,
+    /// The length of a bulk string is not a number, negative, or above [`Limits::bulk_bytes_max`].
     #[error("Protocol error: invalid bulk length")]
     InvalidBulkLength,
-    /// Redis sends the byte as it came; a byte above 0x7f is written here as the character of that number.
+    /// An element begins with this byte instead of `$`. Redis sends the byte as it came; a byte above 0x7f is written here as
+    /// the character of that number.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
     ExpectedDollar(u8),
+    /// An inline line ends inside quotes, or has no space behind a closing quote.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
+    /// The line of the count of elements is longer than [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big mbulk count string")]
     MultibulkCountTooBig,
+    /// The line of the length of a bulk string is longer than [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big bulk count string")]
     BulkCountTooBig,
+    /// An inline line is longer than [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
+    /// More than 10 elements from a peer that still owes a password.
     #[error("Protocol error: unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
+    /// A bulk string above 16 KiB from a peer that still owes a password.
     #[error("Protocol error: unauthenticated bulk length")]
     UnauthenticatedBulkLength,
 }
@@ -124,6 +142,7 @@ pub struct Args {
 }
 
 impl Args {
+    /// No arguments yet. Allocates only for a request of more than 16 arguments, an inline line or [`Args::gather`].
     pub fn new() -> Args {
         Args::default()
     }
@@ -170,10 +189,12 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
+    /// The number of arguments, the command's name included.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
+    /// Never true of a parsed request, which has a name; a [`tail`](Arguments::tail) may be empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -183,6 +204,7 @@ impl<'a> Arguments<'a> {
         self.spans.get(index).map(|span| &self.bytes[span.clone()])
     }
 
+    /// The arguments in order. Each is lent for as long as the input lives.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
         let bytes = self.bytes;
         self.spans.iter().map(move |span| &bytes[span.clone()])
@@ -225,10 +247,13 @@ pub struct Parser {
 }
 
 impl Parser {
+    /// Expects the start of a request. Keep one per connection.
     pub fn new() -> Parser {
         Parser::default()
     }
 
+    /// Continues the request that starts at the first byte of `input`. After an error the connection cannot go on: see
+    /// [`ProtocolError`].
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.progress.is_at_start() {
             self.args.clear();

@@ -13,30 +13,44 @@ pub const DEPTH_MAX: usize = 32;
 /// One reply. Texts are bytes, since servers quote what clients sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// A status such as `OK`: one line, without its end.
     Simple(Vec<u8>),
     /// A simple error or a bulk error, code included: `WRONGTYPE Operation against ...`.
     Error(Vec<u8>),
+    /// A whole number.
     Integer(i64),
+    /// A string of any bytes.
     Bulk(Vec<u8>),
     /// RESP3's null or RESP2's null bulk string.
     Null,
     /// RESP2's null array.
     NullArray,
+    /// Elements in order; may be empty and of mixed kinds.
     Array(Vec<Value>),
+    /// Keys and their values, in the order in which they were sent. A key may occur twice.
     Map(Vec<(Value, Value)>),
+    /// Members in the order in which they were sent. A member may occur twice.
     Set(Vec<Value>),
+    /// A message that answers no request; it may stand between two replies.
     Push(Vec<Value>),
+    /// A floating point number; infinities and not-a-number are possible.
     Double(f64),
+    /// True or false.
     Boolean(bool),
     /// An optional sign and at least one digit.
     BigNumber(Vec<u8>),
+    /// Text that is meant for people.
     Verbatim {
+        /// `txt` or `mkd`; any other three bytes are passed on unchanged.
         format: [u8; 3],
+        /// The text, without the format.
         text: Vec<u8>,
     },
     /// A reply with out-of-band data in front of it.
     Attribute {
+        /// The out-of-band data: keys and their values, in the order in which they were sent.
         pairs: Vec<(Value, Value)>,
+        /// The reply proper.
         reply: Box<Value>,
     },
 }
@@ -44,10 +58,13 @@ pub enum Value {
 /// The bytes are no reply. Close the connection: where the next reply starts is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
+    /// No kind of reply begins with this byte.
     #[error("unknown reply type {:?}", char::from(*.0))]
     UnknownType(u8),
+    /// What follows this type byte is not a reply of its kind, or lacks its line end.
     #[error("malformed {:?} in a reply", char::from(*.0))]
     Malformed(u8),
+    /// A collection lies inside [`DEPTH_MAX`] others.
     #[error("reply nested deeper than {DEPTH_MAX}")]
     TooDeep,
 }
@@ -173,19 +190,32 @@ fn pass(reader: &mut Reader, depth: usize) -> Result<Option<()>, DecodeError> {
 /// A whole scalar, or the head of a collection, whose elements follow it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
+    /// A status: one line, without its end.
     Simple(&'a [u8]),
+    /// A simple error or a bulk error, code included.
     Error(&'a [u8]),
+    /// A whole number.
     Integer(i64),
+    /// A string of any bytes.
     Bulk(&'a [u8]),
+    /// RESP3's null or RESP2's null bulk string.
     Null,
+    /// RESP2's null array.
     NullArray,
+    /// A floating point number; infinities and not-a-number are possible.
     Double(f64),
+    /// True or false.
     Boolean(bool),
+    /// An optional sign and at least one digit.
     BigNumber(&'a [u8]),
+    /// Text that is meant for people: the format, then the text without it.
     Verbatim([u8; 3], &'a [u8]),
-    /// Type byte and count.
+    /// The head of an array, a set or a push: its type byte, and the number of elements that follow. The peer announces that
+    /// number, so nothing may be allocated by it.
     Elements(u8, u64),
+    /// The head of a map: the number of pairs that follow, each a key and then its value. As untrusted as a count of elements.
     Map(u64),
+    /// The head of out-of-band data: the number of pairs that follow. The reply proper comes after them.
     Attribute(u64),
 }
 
@@ -196,6 +226,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// `input` starts where a reply starts.
     pub fn new(input: &'a [u8]) -> Reader<'a> {
         Reader { input, position: 0 }
     }
