@@ -324,19 +324,18 @@ mod tests {
 
     #[test]
     fn each_disagreement_is_found_and_repaired() {
-        let index = key::items(1, 1);
         let cases: [(&str, Plant); 7] = [
             (
                 "index \"by_colour\" of table \"table\" lacks an item of the table",
                 Box::new(|fixture| {
-                    let (entry, _) = first(fixture, &index);
+                    let (entry, _) = first(fixture, &key::items(1, 1));
                     plant(fixture, |tx| drop(tx.clear(&entry)));
                 }),
             ),
             (
                 "index \"by_colour\" of table \"table\" has what no item supports",
                 Box::new(|fixture| {
-                    let (mut entry, value) = first(fixture, &index);
+                    let (mut entry, value) = first(fixture, &key::items(1, 1));
                     entry.push(7);
                     plant(fixture, |tx| drop(tx.set(&entry, &value)));
                 }),
@@ -344,7 +343,7 @@ mod tests {
             (
                 "index \"by_colour\" of table \"table\" shows otherwise an item of the table",
                 Box::new(|fixture| {
-                    let (entry, _) = first(fixture, &index);
+                    let (entry, _) = first(fixture, &key::items(1, 1));
                     let (_, whole) = first(fixture, &key::items(1, 0));
                     plant(fixture, |tx| drop(tx.set(&entry, &whole)));
                 }),
