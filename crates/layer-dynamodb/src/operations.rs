@@ -32,6 +32,11 @@ impl Target {
             .ok_or_else(|| Failure::new(crate::Exception::UnknownOperation, ""))
     }
 
+    /// The names of all operations.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        DATABASE.iter().chain(STREAMS).map(|operation| operation.name)
+    }
+
     pub(crate) fn operation(&self) -> &'static Operation {
         self.0
     }

@@ -19,13 +19,14 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Transaction, UniqueId, Visit};
+use quartet_engine::{Reader, Transaction, UniqueId, Visit};
 use quartet_model::next_prefix;
 use quartet_store::Row;
 use smallvec::SmallVec;
 
 use crate::changes::{Changes, What};
 use crate::errors;
+use crate::facts::DATABASES;
 use crate::failure::Failure;
 
 /// What a key holds.
@@ -587,16 +588,59 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
 pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
     let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
     let total = tx.count(start, end);
+    (total, sampled(total, count_max, |index| tx.nth(start, end, index)))
+}
+
+/// Database and deadline of at most `count_max` of the `total` rows that `nth` gives: all, or evenly spread ones.
+fn sampled(total: u64, count_max: u64, mut nth: impl FnMut(u64) -> Option<Row>) -> Vec<(u8, u64)> {
     let step = total.div_ceil(count_max).max(1);
     let mut sample = Vec::new();
     let mut index = 0;
-    while let Some(row) = (index < total).then(|| tx.nth(start, end, index)).flatten() {
+    while let Some(row) = (index < total).then(|| nth(index)).flatten() {
         let key = Transaction::layer_key(&row);
         let deadline_ms = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes of deadline"));
         sample.push((key[9], deadline_ms));
         index += step;
     }
-    (total, sample)
+    sample
+}
+
+/// Keys of one of the numbered databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyCount {
+    pub db: u8,
+    pub keys: u64,
+    /// Exact while the layer has few keys that expire, or one numbered database; otherwise estimated.
+    pub expiring: u64,
+}
+
+/// The keys of every numbered database that holds some, without the partition's lock.
+pub fn key_counts(reader: &Reader) -> Vec<KeyCount> {
+    const SAMPLE: u64 = 1000;
+    let held = (0..DATABASES).filter_map(|db| {
+        let (start, end) = keys_range(db);
+        let keys = reader.count(&start, &end);
+        (keys > 0).then_some((db, keys))
+    });
+    let held: Vec<(u8, u64)> = held.collect();
+    let total = reader.count(b"T", b"U");
+    let sample = match held.len() {
+        0 | 1 => Vec::new(),
+        _ => sampled(total, SAMPLE, |index| reader.nth(b"T", b"U", index)),
+    };
+    let counts = held.iter().map(|(db, keys)| {
+        let seen = sample.iter().filter(|(of, _)| of == db).count() as u64;
+        let expiring = match sample.len() as u64 {
+            0 => total,
+            size => (u128::from(seen) * u128::from(total) / u128::from(size)) as u64,
+        };
+        KeyCount {
+            db: *db,
+            keys: *keys,
+            expiring,
+        }
+    });
+    counts.collect()
 }
 
 #[cfg(test)]

@@ -124,11 +124,16 @@ pub struct Process {
     pub purge: Box<dyn Fn() + Send + Sync>,
     /// So many hexadecimal digits that nobody can guess. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
+    /// Told of each command that SLOWLOG keeps: its name, how many arguments it had, the realm, and its microseconds.
+    pub slow: Option<Box<Slow>>,
     /// Makes the server use the certificate that the parameters name. It may block; the error is for the server's log.
     pub use_tls: Option<Box<UseTls>>,
     /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
 }
+
+/// Takes a slow command's name, the number of its arguments, the realm of the layer's users, and its microseconds.
+pub type Slow = dyn Fn(&'static str, usize, &[u8], u64) + Send + Sync;
 
 /// Makes the server use these files: certificate, key, roots of clients' certificates; and what `tls-auth-clients` says.
 pub type UseTls = dyn Fn([String; 4]) -> Result<(), String> + Send + Sync;

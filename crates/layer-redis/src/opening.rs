@@ -73,6 +73,7 @@ impl Redis {
                 resources: Box::new(Resources::default),
                 purge: Box::new(|| {}),
                 secret_digits: None,
+                slow: None,
                 use_tls: None,
                 write_parameters: None,
             },

@@ -142,6 +142,10 @@ pub struct ServeArguments {
     /// Most bytes of one request [default: 1073741824]
     #[arg(long, env = "QUARTET_REQUEST_BYTES_MAX")]
     request_bytes_max: Option<usize>,
+    /// Milliseconds from which on a request of any layer is told of in the log, with its shape and no values; 0: none is
+    /// [default: 1000]
+    #[arg(long, env = "QUARTET_SLOW_REQUEST_MILLISECONDS")]
+    slow_request_milliseconds: Option<u64>,
     /// Seconds that stopping may take: letting replies go out, and the last checkpoint [default: 60]
     #[arg(long, env = "QUARTET_STOP_SECONDS")]
     stop_seconds: Option<u64>,
@@ -252,6 +256,11 @@ impl ServeArguments {
         self.redis.get(name).map(ParameterValue::text)
     }
 
+    fn slow_requests(&self) -> Option<Duration> {
+        let milliseconds = self.slow_request_milliseconds.unwrap_or(1000);
+        (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
+    }
+
     pub fn stop_limit(&self) -> Duration {
         Duration::from_secs(self.stop_seconds.unwrap_or(60))
     }
@@ -328,6 +337,7 @@ impl ServeArguments {
             io_threads: self.io_threads.or(file.io_threads),
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
+            slow_request_milliseconds: self.slow_request_milliseconds.or(file.slow_request_milliseconds),
             stop_seconds: self.stop_seconds.or(file.stop_seconds),
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
@@ -416,6 +426,7 @@ impl ServeArguments {
             cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
+            slow_requests: self.slow_requests(),
             status: crate::notify::status,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,

@@ -14,6 +14,7 @@ use crate::http_connection::{
     Answer, Credential, Followed, Follower, Following, Head, HeadShows, HttpLayer, Soon, Wake,
 };
 use crate::settings::Credentials;
+use crate::slow_requests::shape_of_json;
 use crate::tenants::turns::Player;
 use crate::tenants::{Entered, Tenants, gate};
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -98,6 +99,22 @@ impl FaunaHttp {
             Some(inside) => &inside.layer,
             None => &self.layer,
         }
+    }
+
+    /// A query was answered. One that was begun again counts from its last beginning.
+    fn note_duration(&self, head: &Head<'_>, body: &[u8], inside: &Option<Inside>, started_micros: u64) {
+        if head.method != "POST" {
+            return;
+        }
+        let micros = self.layer.engine.now_micros().saturating_sub(started_micros);
+        let maker = &self.tenants.maker;
+        maker.durations.fauna_query.add(micros);
+        let database = || match inside {
+            Some(inside) => inside.database.definition().name.clone(),
+            None => "default".into(),
+        };
+        let shape = || shape_of_json(body);
+        maker.slow_requests.note(micros, ("fauna", "query"), database, shape);
     }
 
     fn player(&self, inside: &Option<Inside>) -> Player {
@@ -216,12 +233,14 @@ impl HttpLayer for FaunaHttp {
         };
         let layer = self.layer(&inside);
         self.player(&inside).answer(|| {
+            let started_micros = self.layer.engine.now_micros();
             let sent = body.unwrap_or_default();
             let reply = with_request(head, sent, |request| match body {
                 Some(_) => layer.answer(request),
                 None => layer.refuse(request, Refusal::TooLarge),
             });
             inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+            self.note_duration(head, sent, &inside, started_micros);
             whole(reply)
         })
     }
@@ -242,6 +261,7 @@ impl HttpLayer for FaunaHttp {
         };
         let layer = self.layer(&inside);
         self.player(&inside).answer_soon(|| {
+            let started_micros = self.layer.engine.now_micros();
             let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
                 Ok(()) => layer.answer_soon(request),
                 Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
@@ -249,6 +269,7 @@ impl HttpLayer for FaunaHttp {
             match reply {
                 Ok(reply) => {
                     inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
+                    self.note_duration(head, sent, &inside, started_micros);
                     Soon::Answered(whole(reply))
                 }
                 Err(Unanswered::TakesLong) => Soon::Later,

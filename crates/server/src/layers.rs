@@ -18,10 +18,12 @@ use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::Database;
 use tokio::sync::watch;
 
+use crate::durations::OfLayers;
 use crate::fauna::DEVELOPMENT_SECRET;
 use crate::migration::Migrations;
 use crate::resources;
 use crate::settings::{Credentials, Settings};
+use crate::slow_requests::SlowRequests;
 use crate::stop_request::StopRequest;
 use crate::tenants::gate::{RedisGate, has_no_room};
 use crate::tenants::users::UsersInDatabase;
@@ -51,6 +53,10 @@ pub struct LayerMaker {
     pub migrations: Migrations,
     /// Asks each thread for what its allocator keeps for later.
     pub purges: watch::Sender<()>,
+    /// Tells of requests that take long.
+    pub slow_requests: Arc<SlowRequests>,
+    /// How long requests take.
+    pub durations: OfLayers,
     /// One for all listeners.
     pub tls: Arc<Tls>,
     /// Host and port at which DynamoDB's clients reach the server.
@@ -127,6 +133,11 @@ impl LayerMaker {
             ..resources::used()
         });
         let purges = self.purges.clone();
+        let slow_requests = self.slow_requests.clone();
+        layer.process.slow = Some(Box::new(move |command, arguments, realm, micros| {
+            let shape = || format!("{arguments} arguments");
+            slow_requests.note(micros, ("redis", command), || database_of(realm), shape);
+        }));
         layer.process.purge = Box::new(move || purges.send_replace(()));
         layer.process.secret_digits = Some(Box::new(resources::random_hexadecimal));
         layer.scripting.log = Arc::new(log_of_scripts);
@@ -254,6 +265,14 @@ pub fn appendfsync(durability: Durability) -> &'static str {
         Durability::Always => "always",
         Durability::Interval => "everysec",
         Durability::None => "no",
+    }
+}
+
+/// The name of the database whose users' names begin so; the default one's begin with nothing.
+fn database_of(realm: &[u8]) -> String {
+    match realm.strip_suffix(b"/") {
+        Some(name) => String::from_utf8_lossy(name).into_owned(),
+        None => "default".into(),
     }
 }
 

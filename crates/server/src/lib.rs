@@ -13,6 +13,7 @@ mod console;
 mod cycles;
 mod dealer;
 mod durability;
+mod durations;
 mod dynamodb;
 mod fauna;
 mod http;
@@ -28,11 +29,13 @@ mod migration;
 mod neighbours;
 mod pace;
 mod port_owner;
+mod redis_metrics;
 mod resources;
 mod resp_connection;
 mod rest;
 mod sentinel;
 mod settings;
+mod slow_requests;
 mod stop_request;
 mod stranger_bytes;
 mod tenants;
@@ -85,6 +88,7 @@ use crate::migration::Migrations;
 use crate::neighbours::Neighbours;
 use crate::resp_connection::Takes;
 use crate::sentinel::{Sentinel, SentinelEntrance};
+use crate::slow_requests::SlowRequests;
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
 use crate::tls::Tls;
@@ -183,6 +187,8 @@ impl Server {
             migrations: Migrations::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
+            durations: durations::OfLayers::default(),
+            slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };

@@ -7,7 +7,9 @@ use quartet_layer_redis::Redis;
 use quartet_layer_redis::commands::table;
 use quartet_tenancy::{Database, Usage};
 
+use crate::durations;
 use crate::layers::DEFAULT_DATABASE;
+use crate::redis_metrics;
 use crate::resources;
 use crate::tenants::Tenants;
 
@@ -19,7 +21,7 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let (user, system) = resources::cpu_micros();
     let durability = layer.space.durability.name();
-    let rows: [(&str, &str, &str, f64); 31] = [
+    let rows: [(&str, &str, &str, f64); 32] = [
         (
             "quartet_transactions_total",
             "counter",
@@ -123,6 +125,12 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
             layer.engine.durable().0 as f64,
         ),
         (
+            "quartet_commits_waiting",
+            "gauge",
+            "1 if something is committed and not durable yet.",
+            f64::from(u8::from(commits_wait(layer))),
+        ),
+        (
             "quartet_redis_connections",
             "gauge",
             "Open Redis connections.",
@@ -216,10 +224,17 @@ pub fn render(layer: &Redis, tenants: &Tenants, is_for_operators: bool) -> Strin
          quartet_redis_durability{{mode=\"{durability}\"}} 1"
     );
     commands(layer, &mut text);
+    durations::render(layer, &tenants.maker.durations, &mut text);
+    redis_metrics::render(layer, &mut text);
     if is_for_operators {
         databases(tenants, &mut text);
     }
     text
+}
+
+/// While a script keeps the partition nothing else commits, and this is no place to wait for it.
+fn commits_wait(layer: &Redis) -> bool {
+    !layer.engine.is_busy() && layer.engine.snapshot().1 > layer.engine.durable()
 }
 
 /// Name, kind, help, and the figure.

@@ -100,6 +100,8 @@ pub struct Settings {
     pub unflushed_bytes: u64,
     /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
     pub memory_bytes: Option<u64>,
+    /// Requests that take this long are told of in the log.
+    pub slow_requests: Option<Duration>,
     /// Tells whoever started the server, in a sentence, what it is doing.
     pub status: fn(&str),
     /// Gives the system back what the allocator keeps for later.
@@ -302,6 +304,7 @@ mod tests {
             cache_bytes: 1,
             unflushed_bytes: 1,
             memory_bytes: Some(0),
+            slow_requests: None,
             status: |_| {},
             purge: || {},
             migration_targets: Targets::Any,

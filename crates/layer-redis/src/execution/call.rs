@@ -272,6 +272,9 @@ fn account(
     note_duration(layer, command, counter, now_micros, micros);
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
+        if let Some(slow) = &layer.process.slow {
+            slow(command.name, arguments.len(), &layer.access.realm, micros);
+        }
         let entry = slow_command(layer, client, (command, arguments), micros);
         let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
         layer.observation.slowlog.lock().add(entry, length_max);

@@ -15,6 +15,7 @@ use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer, Soon};
+use crate::slow_requests::shape_of_json;
 use crate::tenants::turns::Player;
 use crate::tenants::{Tenants, gate};
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -112,12 +113,28 @@ impl DynamoDbHttp {
         let Ok(request) = Json::parse(body) else {
             return Reply::refusing(&Failure::serialization(""));
         };
+        let engine = &self.layer.engine;
+        let started_micros = engine.now_micros();
+        let reply = self.reply_to(target, caller, sent_bytes, &request);
+        let micros = engine.now_micros().saturating_sub(started_micros);
+        self.tenants.maker.durations.dynamodb(target.name()).add(micros);
+        let slow_requests = &self.tenants.maker.slow_requests;
+        slow_requests.note(
+            micros,
+            ("dynamodb", target.name()),
+            || database_of(caller),
+            || shape_of_json(body),
+        );
+        reply
+    }
+
+    fn reply_to(&self, target: &Target, caller: &Caller, sent_bytes: usize, request: &Json<'_>) -> Reply {
         let region = caller.region.as_deref().unwrap_or(region::HOME);
-        let ask = |layer: &DynamoDb| layer.in_region(region, |layer| layer.answer(target, &request));
+        let ask = |layer: &DynamoDb| layer.in_region(region, |layer| layer.answer(target, request));
         match &caller.database {
             None => ask(&self.layer),
             Some(database) => {
-                let answered = self.answer_in(database, target, &request, sent_bytes, ask);
+                let answered = self.answer_in(database, target, request, sent_bytes, ask);
                 answered.unwrap_or_else(|failure| Reply::refusing(&failure))
             }
         }
@@ -261,6 +278,12 @@ impl HttpLayer for DynamoDbHttp {
         };
         Soon::Answered(shown_to_page(head, answer))
     }
+}
+
+/// The name of the database that the caller is in.
+fn database_of(caller: &Caller) -> String {
+    let database = caller.database.as_ref();
+    database.map_or_else(|| "default".into(), |database| database.definition().name.clone())
 }
 
 /// A browser shows the answer to the page that asked.

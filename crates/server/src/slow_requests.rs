@@ -1,0 +1,167 @@
+//! Requests of every layer that took long, in the server's log: layer, operation, database, duration, and the shape of what was
+//! asked, without a value of it.
+//!
+//! Whoever sends slow requests would fill the log, so it takes a few lines a second and then counts.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Lines in a second.
+const LINES_MAX: u32 = 10;
+/// A longer shape is cut off.
+const SHAPE_BYTES_MAX: usize = 400;
+
+pub struct SlowRequests {
+    /// `None`: none is told of.
+    slower_than: Option<Duration>,
+    told: Mutex<Told>,
+}
+
+struct Told {
+    second: Instant,
+    lines: u32,
+    /// Those that were too many.
+    left_out: u64,
+}
+
+impl SlowRequests {
+    pub fn new(slower_than: Option<Duration>) -> SlowRequests {
+        SlowRequests {
+            slower_than,
+            told: Mutex::new(Told {
+                second: Instant::now(),
+                lines: 0,
+                left_out: 0,
+            }),
+        }
+    }
+
+    /// A request took so long. `database` and `shape` are asked for only if that is told.
+    #[inline]
+    pub fn note(
+        &self,
+        micros: u64,
+        (layer, operation): (&str, &str),
+        database: impl FnOnce() -> String,
+        shape: impl FnOnce() -> String,
+    ) {
+        let took = Duration::from_micros(micros);
+        if self.slower_than.is_some_and(|slower_than| took >= slower_than) {
+            self.tell(took, (layer, operation), &database(), &shape());
+        }
+    }
+
+    #[cold]
+    fn tell(&self, took: Duration, (layer, operation): (&str, &str), database: &str, shape: &str) {
+        let Some(left_out) = self.may_tell() else {
+            return;
+        };
+        if left_out > 0 {
+            tracing::warn!(left_out, "more slow requests than are told of");
+        }
+        let milliseconds = took.as_millis() as u64;
+        tracing::warn!(layer, operation, database, milliseconds, shape, "slow request");
+    }
+
+    /// How many were left out since the last that was told; `None`: this one is left out too.
+    fn may_tell(&self) -> Option<u64> {
+        let mut told = self.told.lock();
+        if told.second.elapsed() >= Duration::from_secs(1) {
+            (told.second, told.lines) = (Instant::now(), 0);
+        }
+        if told.lines == LINES_MAX {
+            told.left_out += 1;
+            return None;
+        }
+        told.lines += 1;
+        Some(std::mem::take(&mut told.left_out))
+    }
+}
+
+/// JSON with its structure and the names of its members, and `?` for each value: `{"get":?}`. What is no JSON has some shape too.
+pub fn shape_of_json(body: &[u8]) -> String {
+    let mut shape = String::new();
+    let mut rest = body;
+    while let Some((byte, after)) = rest.split_first() {
+        if shape.len() > SHAPE_BYTES_MAX {
+            shape.push_str("...");
+            break;
+        }
+        rest = match byte {
+            b'"' => text(after, &mut shape),
+            b'{' | b'}' | b'[' | b']' | b',' | b':' => {
+                shape.push(char::from(*byte));
+                after
+            }
+            byte if byte.is_ascii_whitespace() => after,
+            _ => {
+                shape.push('?');
+                let end = after.iter().position(|byte| b",]}: \n\t\r".contains(byte));
+                &after[end.unwrap_or(after.len())..]
+            }
+        };
+    }
+    shape
+}
+
+/// A text, whose first quote is behind us: a member's name as it is, as far as there is room, a value as `?`. What follows it.
+fn text<'b>(bytes: &'b [u8], shape: &mut String) -> &'b [u8] {
+    let mut escaped = false;
+    let end = bytes.iter().position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    });
+    let Some(end) = end else {
+        shape.push('?');
+        return &[];
+    };
+    let after = &bytes[end + 1..];
+    let is_name = after.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':');
+    match is_name {
+        true => {
+            let name = String::from_utf8_lossy(&bytes[..end.min(SHAPE_BYTES_MAX)]);
+            let _ = write!(shape, "\"{name}\"");
+        }
+        false => shape.push('?'),
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, shape: &str) {
+        assert_eq!(shape_of_json(body.as_bytes()), shape);
+    }
+
+    #[test]
+    fn a_shape_has_names_and_no_values() {
+        check(r#"{"get": {"@ref": {"id": "secret"}}}"#, r#"{"get":{"@ref":{"id":?}}}"#);
+        check(
+            r#"{"Key":{"pk":{"S":"a \" b: c"}},"Limit":12,"x":[1,true,null,-1.5e3]}"#,
+            r#"{"Key":{"pk":{"S":?}},"Limit":?,"x":[?,?,?,?]}"#,
+        );
+        check(r#""a secret""#, "?");
+        check(r#"{"cut off": "a secre"#, r#"{"cut off":?"#);
+        check("", "");
+        let long = shape_of_json(format!("[{}]", "1,".repeat(10_000)).as_bytes());
+        assert!(long.len() < SHAPE_BYTES_MAX + 10 && long.ends_with("..."));
+        let long_name = shape_of_json(format!("{{\"{}\": 1}}", "n".repeat(10_000)).as_bytes());
+        assert!(long_name.len() < 2 * SHAPE_BYTES_MAX + 10);
+    }
+
+    #[test]
+    fn a_few_lines_a_second_are_told_and_the_others_counted() {
+        let slow = SlowRequests::new(Some(Duration::from_millis(1)));
+        slow.told.lock().second = Instant::now() + Duration::from_secs(3600);
+        let told: Vec<_> = (0..LINES_MAX + 5).map(|_| slow.may_tell()).collect();
+        assert_eq!(told.iter().filter(|told| told.is_some()).count() as u32, LINES_MAX);
+        assert_eq!(slow.told.lock().left_out, 5);
+        slow.told.lock().lines = 0;
+        assert_eq!(slow.may_tell(), Some(5));
+    }
+}
