@@ -31,7 +31,8 @@ fn stored_type(value: &Value) -> &'static str {
     match value {
         Value::Int(_) => "Long",
         Value::Object(_) | Value::Document(_) => "Map",
-        Value::Time(_) => "Timestamp",
+        Value::Ref(_) => "Ref",
+        Value::Query(_) => "Query",
         other => other.type_name(),
     }
 }
@@ -91,10 +92,20 @@ impl Definition<'_> {
         }
     }
 
-    fn data_and_ttl(&mut self) {
+    fn data(&mut self) {
         self.take("data", "Map", |value| matches!(value, Value::Object(_)));
+    }
+
+    /// Schema objects with names do not end: a `ttl` is passed over.
+    fn data_and_ttl(&mut self) {
+        self.data();
         self.take("ttl", "Timestamp", |value| matches!(value, Value::Time(_)));
     }
+}
+
+/// The order in which the tasks of databases and keys are done.
+fn is_priority(value: &Value) -> bool {
+    matches!(value, Value::Int(1..=500))
 }
 
 fn is_text(value: &Value) -> bool {
@@ -131,6 +142,11 @@ fn checked(native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
         Native::Credentials => credentials(&mut definition),
         Native::AccessProviders => access_provider(&mut definition),
     }
+    if native == Native::Functions && definition.failures.len() == 1 && definition.params.string("body").is_some() {
+        // The later language writes bodies as text.
+        let message = "Invalid type provided for field `body`.";
+        return Err(Errors::new(Code::SchemaValidationFailed, message));
+    }
     check(definition.failures)?;
     let fields = storable_definition(definition.entries);
     Ok(fields)
@@ -146,8 +162,8 @@ fn storable_definition(entries: Vec<(Arc<str>, Value)>) -> Fields {
 
 fn database(definition: &mut Definition<'_>) {
     definition.name();
-    definition.data_and_ttl();
-    definition.take("priority", "Long", is_integer);
+    definition.data();
+    definition.take("priority", "Priority", is_priority);
 }
 
 fn collection(definition: &mut Definition<'_>, is_new: bool) {
@@ -155,8 +171,12 @@ fn collection(definition: &mut Definition<'_>, is_new: bool) {
         None if is_new => definition.put("history_days", Value::Int(0)),
         _ => drop(definition.take("history_days", "Long", is_integer)),
     }
+    if matches!(definition.given("history_days"), Some(Value::Int(..0))) {
+        let description = "Value must be non-negative.";
+        definition.refuse("history_days", "non-negative value required", description);
+    }
     definition.name();
-    definition.data_and_ttl();
+    definition.data();
     definition.take("ttl_days", "Long", is_integer);
 }
 
@@ -192,7 +212,11 @@ fn index(definition: &mut Definition<'_>) {
     if definition.failures.is_empty() {
         bindings(definition);
     }
-    definition.data_and_ttl();
+    definition.data();
+    // What is wrong with the source is told first.
+    definition
+        .failures
+        .sort_by_key(|failure| !failure.field.starts_with(&[Step::Name("source".into())]));
 }
 
 fn source(definition: &mut Definition<'_>) {
@@ -201,7 +225,7 @@ fn source(definition: &mut Definition<'_>) {
     };
     let fits = |value: &Value| match value {
         Value::Ref(reference) => reference.names(Native::Collections) || matches!(reference.target, Target::Native(_)),
-        Value::String(_) => true,
+        Value::String(name) => &**name == "_",
         Value::Object(fields) => fields.get("collection").or(fields.get("class")).is_some(),
         _ => false,
     };
@@ -323,7 +347,7 @@ fn function(definition: &mut Definition<'_>) {
     definition.name();
     definition.need("body", "Query", is_query);
     definition.take("role", "Role", is_role);
-    definition.data_and_ttl();
+    definition.data();
 }
 
 fn role(definition: &mut Definition<'_>) {
@@ -332,24 +356,72 @@ fn role(definition: &mut Definition<'_>) {
         let Some(given) = definition.given(key).cloned() else {
             continue;
         };
+        let mut kept = Vec::new();
         for item in given.one_or_many() {
-            let Some(fields) = item.as_object() else {
-                definition.failures.push(invalid_type(&[key], item, kind));
-                continue;
-            };
-            match fields.get("resource") {
-                Some(Value::Ref(_)) => {}
-                None => definition.failures.push(Failure::new(
-                    &[key, "resource"],
-                    "value required",
-                    "Required value not found.",
-                )),
-                Some(other) => definition.failures.push(invalid_type(&[key, "resource"], other, "Ref")),
+            match item.as_object() {
+                Some(fields) => kept.push(part_of_role(definition, fields)),
+                None => definition.failures.push(invalid_type(&[key], item, kind)),
             }
         }
-        definition.put(key, given);
+        // A single one that says nothing is left out, one of several is not (as in the original).
+        match (&given, kept.pop()) {
+            (Value::Array(_), last) => {
+                kept.extend(last);
+                definition.put(key, Value::array(kept));
+            }
+            (_, Some(single)) if single.as_object().is_some_and(|fields| !fields.entries.is_empty()) => {
+                definition.put(key, single);
+            }
+            _ => {}
+        }
     }
-    definition.data_and_ttl();
+    definition.data();
+}
+
+/// A privilege or a membership, with what is known of it alone.
+fn part_of_role(definition: &mut Definition<'_>, fields: &Fields) -> Value {
+    let mut kept = Vec::new();
+    match fields.get("resource") {
+        None | Some(Value::Null) => {}
+        Some(resource @ Value::Ref(_)) => kept.push(("resource".into(), resource.clone())),
+        Some(other) => definition.failures.push(invalid_type(&["resource"], other, "Ref")),
+    }
+    match fields.get("actions") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(actions)) => {
+            let actions = actions_of_role(definition, actions);
+            if !actions.is_empty() {
+                kept.push(("actions".into(), Value::object(actions)));
+            }
+        }
+        Some(other) => definition
+            .failures
+            .push(invalid_type(&["actions"], other, "RoleAction Map")),
+    }
+    match fields.get("predicate") {
+        None | Some(Value::Null) => {}
+        Some(predicate @ Value::Query(_)) => kept.push(("predicate".into(), predicate.clone())),
+        Some(other) => definition.failures.push(invalid_type(&["predicate"], other, "Query")),
+    }
+    Value::object(kept)
+}
+
+/// The actions that there are, in the order given.
+fn actions_of_role(definition: &mut Definition<'_>, actions: &Fields) -> Vec<(Arc<str>, Value)> {
+    let mut kept = Vec::new();
+    for (action, grant) in &actions.entries {
+        let Some((known, _)) = ARITIES.iter().find(|(known, _)| *known == &**action) else {
+            continue;
+        };
+        match grant {
+            Value::Null => {}
+            Value::Bool(_) | Value::Query(_) => kept.push((action.clone(), grant.clone())),
+            other => definition
+                .failures
+                .push(invalid_type(&["actions", known], other, "RoleAction")),
+        }
+    }
+    kept
 }
 
 /// How many arguments the predicate of each action is given.
@@ -469,7 +541,7 @@ fn key(definition: &mut Definition<'_>) {
         |value| matches!(value, Value::Ref(reference) if reference.names(Native::Databases)),
     );
     definition.need("role", "Role", is_role);
-    definition.take("priority", "Long", is_integer);
+    definition.take("priority", "Priority", is_priority);
     definition.data_and_ttl();
 }
 
@@ -497,7 +569,7 @@ fn access_provider(definition: &mut Definition<'_>) {
     definition.need("issuer", "String", is_text);
     definition.need("jwks_uri", "String", is_text);
     if let Some(uri) = definition.params.string("jwks_uri")
-        && !(uri.starts_with("https:") && uri.contains("//"))
+        && !uri.to_ascii_lowercase().starts_with("https:")
     {
         let description = format!("`{uri}` is a not valid URI");
         definition.refuse("jwks_uri", "invalid uri", &description);
@@ -509,7 +581,7 @@ fn access_provider(definition: &mut Definition<'_>) {
         }
         definition.put("roles", roles);
     }
-    definition.data_and_ttl();
+    definition.data();
 }
 
 /// The collections that a source is over.
@@ -866,8 +938,25 @@ fn unlink_credentials(evaluation: &mut Evaluation<'_>, fields: &Fields) {
     }
 }
 
+fn check_credentials(params: &Fields) -> Result<()> {
+    let mut failures = Vec::new();
+    for key in ["password", "current_password"] {
+        let path = ["credentials", key];
+        match params.get("credentials") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(given)) => match given.get(key) {
+                None | Some(Value::Null | Value::String(_)) => {}
+                Some(other) => failures.push(invalid_type(&path, other, "String")),
+            },
+            Some(other) => failures.push(invalid_type(&path, other, "Map")),
+        }
+    }
+    check(failures)
+}
+
 /// Writes the credentials that come with the parameters of a document.
 pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params: &Fields) -> Result<()> {
+    check_credentials(params)?;
     let Some(Value::Object(given)) = params.get("credentials") else {
         return Ok(());
     };
@@ -1077,6 +1166,9 @@ fn changed(
 fn is_kept(native: Native, key: &str) -> bool {
     match native {
         Native::Indexes => matches!(key, "source" | "terms" | "values" | "unique" | "partitions" | "name"),
+        Native::Collections => matches!(key, "name" | "history_days"),
+        Native::AccessProviders => matches!(key, "name" | "issuer" | "jwks_uri" | "roles"),
+        Native::Databases | Native::Functions | Native::Roles => key == "name",
         Native::Tokens | Native::Credentials => key == "instance",
         _ => false,
     }

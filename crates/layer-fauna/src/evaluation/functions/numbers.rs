@@ -341,7 +341,41 @@ pub fn tanh(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 
 pub fn hypot(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let one = as_double(arguments.value(0));
-    Ok(Value::Double(one.hypot(arguments.optional(1).map_or(one, as_double))))
+    let other = arguments.optional(1).map_or(one, as_double);
+    Ok(Value::Double(hypotenuse(one, other)))
+}
+
+/// Rounds as Java does, which follows fdlibm: the larger leg is taken apart into its upper half and the rest, so that what is
+/// lost in squaring comes back.
+fn hypotenuse(one: f64, other: f64) -> f64 {
+    let (long, short) = match (one.abs(), other.abs()) {
+        (one, other) if one.is_infinite() || other.is_infinite() => return f64::INFINITY.max(one + other),
+        (one, other) if one.is_nan() || other.is_nan() => return f64::NAN,
+        (one, other) if one < other => (other, one),
+        legs => legs,
+    };
+    let exponent = |leg: f64| (leg.to_bits() >> 52) as i64;
+    if exponent(long) - exponent(short) > 60 {
+        return long + short;
+    }
+    let scale = match exponent(long) {
+        1524.. => 2f64.powi(-600),
+        _ if exponent(short) < 523 => 2f64.powi(600),
+        _ => 1.0,
+    };
+    let (long, short) = (long * scale, short * scale);
+    let upper = |leg: f64| f64::from_bits(leg.to_bits() & 0xffff_ffff_0000_0000);
+    let between = long - short;
+    let squares = if between > short {
+        let (top, rest) = (upper(long), long - upper(long));
+        top * top - (short * -short - rest * (long + top))
+    } else {
+        let twice = long + long;
+        let (top, rest) = (upper(twice), twice - upper(twice));
+        let (short_top, short_rest) = (upper(short), short - upper(short));
+        top * short_top - (between * -between - (top * short_rest + rest * short))
+    };
+    squares.sqrt() / scale
 }
 
 pub fn pow(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
