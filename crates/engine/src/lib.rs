@@ -17,6 +17,7 @@
 
 mod attempt;
 mod busy;
+mod change;
 mod changes;
 mod check;
 mod convert;
@@ -50,6 +51,7 @@ mod watch;
 
 pub use attempt::Stamp;
 pub use busy::{BriefWaits, Busy, serve_on_this_thread};
+pub use change::{Change, ChangeDecoder, Shown};
 pub use check::{CheckReport, check};
 pub use convert::convert;
 pub use engine::Engine;

@@ -16,6 +16,7 @@ mod batch;
 pub mod calendar;
 mod capacity;
 mod catalog;
+mod changes;
 mod elsewhere;
 pub mod expression;
 pub mod failure;
@@ -50,6 +51,7 @@ mod write;
 
 use quartet_engine::Hold;
 
+pub use changes::DynamoDbChanges;
 pub use failure::{Exception, Failure};
 pub use invariants::DynamoDbInvariants;
 pub use layer::DynamoDb;

@@ -220,6 +220,26 @@ impl Number {
         }
     }
 
+    /// What `write_ordered` wrote; `None` if it is something else.
+    pub(crate) fn read_ordered(bytes: &[u8]) -> Option<Number> {
+        let (&sign, rest) = bytes.split_first()?;
+        let is_negative = match sign {
+            1 => return rest.is_empty().then_some(Number::ZERO),
+            0 => true,
+            2 => false,
+            _ => return None,
+        };
+        let mut plain = rest.iter().map(|byte| if is_negative { !byte } else { *byte });
+        let magnitude = i64::from(plain.next()?) + MAGNITUDE_MIN;
+        let (mut digits, mut count) = (0_u128, 0);
+        for pair in plain.by_ref().take_while(|pair| *pair != 0) {
+            digits = digits.checked_mul(100)?.checked_add(u128::from(pair - 1))?;
+            count += 2;
+        }
+        // The first digit of the first pair is never a zero.
+        Number::normal(is_negative, digits, magnitude + 1 - count).ok()
+    }
+
     /// Sign, exponent and coefficient, for storage.
     pub(crate) fn parts(self) -> (bool, i16, u128) {
         (self.negative, self.exponent, self.coefficient)

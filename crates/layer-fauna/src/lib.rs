@@ -41,6 +41,7 @@
 //! | - `streams`         | what happens to a document or in a set, as it happens             |
 //! | - `sweep`           | clearing what time has outdated                                   |
 //! | - `maintenance`     | building large indexes, clearing what was deleted                 |
+//! | - `changes`         | what effects mean, for change feeds                               |
 //! | - `invariants`      | what `quartet check` judges                                       |
 //! | - `upgrade`         | indexes as earlier versions wrote them                            |
 
@@ -50,6 +51,7 @@ mod service;
 mod storage;
 
 pub use service::callers::database_named_by;
+pub use service::changes::FaunaChanges;
 pub use service::headers::presented_secret;
 pub use service::invariants::FaunaInvariants;
 pub use service::jwt::keys::{Fetch, KeySets};

@@ -10,12 +10,14 @@
 //! | `versions`  | the states that can be read, by version                           |
 //! | `selectors` | the key that a selector names                                     |
 //! | `ranges`    | reading a range within limits                                     |
+//! | `changes`   | what effects mean, for change feeds                               |
 //! | `commit`    | from the protocol's transaction to the engine's                   |
 //! | `watches`   | telling a client that a value changed                             |
 //! | `sizes`     | estimates: how large a range is, and where to cut it              |
 //! | `invariants`| what `quartet check` judges                                       |
 //! | `status`    | how the server does, as JSON                                      |
 
+mod changes;
 mod commit;
 mod invariants;
 mod ranges;
@@ -31,6 +33,7 @@ use std::sync::atomic::AtomicUsize;
 
 use quartet_engine::{Engine, Home, Space};
 
+pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
 pub use session::{Answered, Session};
 pub use watches::Wake;

@@ -29,6 +29,7 @@ pub mod eviction_policy;
 pub mod execution;
 pub mod facts;
 pub mod failure;
+mod feed;
 pub mod found_expired;
 pub mod gate;
 pub mod glob;
@@ -65,6 +66,7 @@ pub mod testing;
 pub mod tracking;
 
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
+pub use feed::RedisChanges;
 pub use invariants::RedisInvariants;
 pub use layer::{Announcement, Identity, MODULES, Redis, Resources};
 pub use session::{Received, Session};

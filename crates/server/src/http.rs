@@ -1,4 +1,4 @@
-//! The HTTP listener: health, metrics, the admin API, and Redis over REST.
+//! The HTTP listener: health, metrics, the admin API, change feeds, and Redis over REST.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::admin::Admin;
+use crate::changes::{self, Changes};
 use crate::http_connection::{Answer, Followed, Head, HeadShows, HttpLayer, Soon, Wake};
 use crate::metrics;
 use crate::rest::{self, Rest};
-use crate::settings::Settings;
+use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 
 pub struct HttpPages {
@@ -17,6 +18,7 @@ pub struct HttpPages {
     tenants: Arc<Tenants>,
     admin: Admin,
     rest: Rest,
+    changes: Changes,
 }
 
 impl HttpPages {
@@ -29,6 +31,12 @@ impl HttpPages {
         HttpPages {
             admin: Admin::new(tenants.clone(), layer.clone(), &settings.credentials),
             rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
+            changes: Changes::new(
+                layer.engine.clone(),
+                tenants.clone(),
+                settings.rest_tokens.clone(),
+                settings.credentials == Credentials::None,
+            ),
             layer,
             tenants,
         }
@@ -71,6 +79,7 @@ impl HttpLayer for HttpPages {
         match self.page(head) {
             Some(page) => HeadShows::Answer(page),
             None if Admin::answers(head.path()) => self.admin.judge_head(head),
+            None if head.path() == changes::PATH => self.changes.judge_head(head, &self.admin),
             None => self.rest.judge_head(head),
         }
     }
@@ -80,7 +89,7 @@ impl HttpLayer for HttpPages {
             Some(page) => Soon::Answered(page),
             // A change waits for the lock and for the log.
             None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => Soon::Busy,
-            None if Admin::answers(head.path()) => Soon::Later,
+            None if Admin::answers(head.path()) || head.path() == changes::PATH => Soon::Later,
             None => self.rest.answer_soon(head, body),
         }
     }
@@ -94,6 +103,9 @@ impl HttpLayer for HttpPages {
     }
 
     fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
-        self.rest.follow(head, wake)
+        match head.path() {
+            changes::PATH => Some(self.changes.follow(head, &self.admin, wake)),
+            _ => self.rest.follow(head, wake),
+        }
     }
 }

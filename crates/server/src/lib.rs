@@ -7,6 +7,7 @@
 mod admin;
 mod arrival;
 mod bell;
+mod changes;
 mod compression;
 mod connection_limit;
 mod console;

@@ -157,6 +157,14 @@ pub fn token_of_query(query: Option<&str>) -> Option<String> {
     String::from_utf8(decoded(value?, true).ok()?).ok()
 }
 
+/// The first value of this name in the query, decoded; `None` if there is none.
+pub fn query_value(query: Option<&str>, name: &str) -> Result<Option<Vec<u8>>, Malformed> {
+    let found = query.and_then(|query| pairs(query).find(|(known, _)| *known == name));
+    found
+        .map(|(_, value)| decoded(value.unwrap_or_default(), true))
+        .transpose()
+}
+
 /// Names of a query with their values, both still encoded.
 fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let parts = query.split('&').filter(|part| !part.is_empty());

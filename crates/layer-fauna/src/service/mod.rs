@@ -4,6 +4,7 @@
 //! transaction; its reply is held back until what it wrote is durable. The transport is somebody else's business.
 
 pub mod callers;
+pub mod changes;
 pub mod headers;
 pub mod invariants;
 pub mod jwt;

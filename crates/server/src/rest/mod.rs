@@ -6,6 +6,8 @@ mod events;
 mod execution;
 mod tokens;
 
+pub use self::tokens::token_of;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;

@@ -116,7 +116,8 @@ fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Result<Option<Guest>,
     }))
 }
 
-fn token_of(head: &Head<'_>) -> Option<String> {
+/// What a request shows: a bearer's token, or one in the query.
+pub fn token_of(head: &Head<'_>) -> Option<String> {
     let bearer = head.header("authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())

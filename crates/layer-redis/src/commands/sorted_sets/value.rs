@@ -55,6 +55,11 @@ pub fn pair_bound(order: Order, member: &[u8]) -> KeyBytes {
     bound
 }
 
+/// The score that a row or a small set keeps; `None` unless there are eight bytes.
+pub fn score_of_bytes(bytes: &[u8]) -> Option<f64> {
+    bytes.try_into().ok().map(|order| score_of(Order::from_be_bytes(order)))
+}
+
 /// The encoding that OBJECT ENCODING names.
 pub fn encoding(entry: &Entry) -> &'static str {
     if entry.flags & FLAG_A != 0 {

@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+"""What storage costs, each row beside what it is measured against, both sides in one run.
+
+    cargo build --release && cargo build --release -p quartet-store --example beyond_memory
+    apt-get install librocksdb-dev
+    benchmarks/storage.py --out benchmarks/DATE-MACHINE-storage
+    benchmarks/storage.py --row open --gigabytes 0.1          # one row, at another size
+
+| row | what it measures, and the bar |
+| --- | --- |
+| engines | Product read and overwrite with 1, 10 and 100 workers, data in the cache: ssd / memory, >= 0.9 and >= 0.8 |
+| beyond | random reads and 90/10 with 5 GB of data and 512 MiB of memory (a cgroup; needs root): the ssd engine's store / RocksDB without its log, >= 1.0 |
+| open | start to the first reply with 5 GB of data: ssd < 200 ms; memory: bytes per second loaded, >= 300 MB/s |
+| overwrite | steady random overwriting for 10 minutes: no second without progress, p99.9 <= 20 ms over the disk's own, bytes on disk / live <= 2.5, and < 1.3 after deleting 90% |
+| beside | p99 of reads beside a checkpoint, a flush and a backup / the same when idle, <= 3 |
+| backup | a backup and a restore of 1 GB: >= 100 MB/s and >= 150 MB/s, or the disk's own; the foreground keeps >= 70% |
+
+Sizes are --gigabytes times those of the table divided by 5: 5 is the table itself. Every figure is the median of --rounds.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+VALUE_BYTES = 1000
+BATCH = 500
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def encode(*words):
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+class Connection:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, *words):
+        self.socket.sendall(encode(*words))
+        return self.reply()
+
+    def reply(self):
+        line = self.file.readline()
+        if line[:1] == b"-":
+            raise SystemExit(f"the server answers {line!r}")
+        if line[:1] == b"$":
+            return self.file.read(int(line[1:]) + 2)[:-2]
+        return line[1:-2]
+
+
+class Server:
+    def __init__(self, arguments, data, engine, *options, durability="interval"):
+        command = [arguments.binary, "serve", "--dev", "--data", data, "--engine", engine, "--durability", durability, "--listen-redis", "127.0.0.1:0"]
+        command += ["--listen-http", "127.0.0.1:0", "--listen-dynamodb", "off", "--listen-fauna", "off", "--listen-keyvalue", "off", *options]
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.http = self.port = 0
+        for line in self.process.stdout:
+            if line.startswith("redis "):
+                self.port = int(line.rsplit(":", 1)[1])
+            if line.startswith("http "):
+                self.http = int(line.rsplit(":", 1)[1].strip("/\n"))
+            if line.strip() == "ready":
+                return
+        raise SystemExit("the server did not start: " + " ".join(command))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def name(number):
+    return b"key:%012d" % number
+
+
+def fill(port, keys):
+    connection = Connection(port)
+    block = os.urandom(1 << 20)
+    choose = random.Random(1)
+    for first in range(0, keys, BATCH):
+        numbers = range(first, min(first + BATCH, keys))
+        parts = []
+        for number in numbers:
+            start = choose.randrange(len(block) - VALUE_BYTES)
+            parts.append(encode(b"SET", name(number), block[start : start + VALUE_BYTES]))
+        connection.socket.sendall(b"".join(parts))
+        for _ in numbers:
+            connection.reply()
+
+
+def bytes_on_disk(data, kind):
+    """Of the tree's files (`base`), or of the log's (`log`), which is kept for readers up to a bound of its own."""
+    total = 0
+    for file in Path(data).glob(f"{kind}*"):
+        # A file may go while they are counted.
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_blocks * 512
+    return total
+
+
+def percentile(latencies, share):
+    ordered = sorted(latencies)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000 if ordered else 0.0
+
+
+class Clients:
+    """Connections that read or overwrite at random, one request at a time, and note how long each took and when it ended."""
+
+    def __init__(self, port, count, keys, command):
+        self.stop, self.done = threading.Event(), []
+        self.threads = [threading.Thread(target=self.run, args=(port, keys, command, seed)) for seed in range(count)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def run(self, port, keys, command, seed):
+        connection, choose, value = Connection(port), random.Random(seed), os.urandom(VALUE_BYTES)
+        while not self.stop.is_set():
+            key = name(choose.randrange(keys))
+            began = time.perf_counter()
+            connection.send(b"GET", key) if command == "GET" else connection.send(b"SET", key, value)
+            ended = time.perf_counter()
+            self.done.append((ended, ended - began))
+
+    @property
+    def latencies(self):
+        return [took for _, took in self.done]
+
+
+def keys_of(gigabytes):
+    return max(1000, int(gigabytes * 1e9) // VALUE_BYTES)
+
+
+# ---- the rows
+
+
+def engines(arguments, scratch):
+    """`quartet bench product` against both engines in turn."""
+    found = {}
+    for engine in ("memory", "ssd"):
+        with tempfile.TemporaryDirectory(dir=scratch) as data, Server(arguments, data, engine, durability="always") as server:
+            report = Path(scratch) / engine
+            command = [arguments.binary, "bench", "product", "--target", f"redis://127.0.0.1:{server.port}", "--parallelism", "1,10,100"]
+            command += ["--seconds", str(max(1, int(arguments.seconds))), "--report", str(report)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        (results,) = (json.loads(file.read_text()) for file in report.rglob("*.json"))
+        for cell in results["cells"]:
+            found.setdefault((cell["test"], cell["parallelism"]), {})[engine] = cell["requests_per_second"]
+    rows = []
+    for (test, workers), sides in sorted(found.items()):
+        bar = {"read": 0.9, "overwrite": 0.8}.get(test)
+        rows.append(row(f"Product {test}, {workers} workers, requests/s", round(sides["ssd"]), round(sides["memory"]), sides["ssd"] / sides["memory"], bar, "at least"))
+    return rows
+
+
+@contextlib.contextmanager
+def limited(mebibytes):
+    """A cgroup with so much memory; yields what to put before a command."""
+    group = Path("/sys/fs/cgroup") / f"quartet-storage-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.max").write_text(str(mebibytes << 20))
+        with contextlib.suppress(OSError):
+            (group / "memory.swap.max").write_text("0")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        print(f"no cgroup can be made ({error}): memory is not limited", file=sys.stderr)
+        yield [], False
+        return
+    try:
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"], True
+    finally:
+        group.rmdir()
+
+
+def beyond(arguments, scratch):
+    rocksdb = ROOT / "target" / "benchmarks" / "rocksdb"
+    rocksdb.parent.mkdir(parents=True, exist_ok=True)
+    compiled = subprocess.run(["cc", "-O2", str(ROOT / "benchmarks" / "rocksdb.c"), "-lrocksdb", "-o", str(rocksdb)])
+    if compiled.returncode:
+        raise SystemExit("benchmarks/rocksdb.c needs librocksdb-dev")
+    memory_mebibytes = max(64, int(512 * arguments.gigabytes / 5))
+    sides = {"ssd": arguments.example, "rocksdb": str(rocksdb)}
+    found = {side: {} for side in sides}
+    with limited(memory_mebibytes) as (prefix, is_limited):
+        for side, program in sides.items():
+            data = tempfile.mkdtemp(prefix=side, dir=scratch)
+            command = [*prefix, program, data, str(arguments.gigabytes), str(memory_mebibytes // 4), str(arguments.seconds)]
+            for _ in range(arguments.rounds):
+                told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                for line in told.splitlines():
+                    figure, per_second = line.rsplit(" ", 1)
+                    found[side].setdefault(figure, []).append(float(per_second))
+            shutil.rmtree(data)
+    memory = f"{memory_mebibytes} MiB" if is_limited else "no limit"
+    return [
+        row(f"{figure} of {arguments.gigabytes} GB, {memory}, ops/s", round(ours), round(theirs), ours / theirs, 1.0 if figure != "fill" else None, "at least")
+        for figure in ("fill", "reads", "90/10")
+        for ours, theirs in [(statistics.median(found["ssd"][figure]), statistics.median(found["rocksdb"][figure]))]
+    ]
+
+
+def opening(arguments, scratch):
+    rows = []
+    for engine in ("ssd", "memory"):
+        keys = keys_of(arguments.gigabytes)
+        data = tempfile.mkdtemp(dir=scratch)
+        with Server(arguments, data, engine) as server:
+            fill(server.port, keys)
+            Connection(server.port).send(b"SAVE")
+        seconds = []
+        for _ in range(arguments.rounds):
+            subprocess.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"], stderr=subprocess.DEVNULL)
+            with Server(arguments, data, engine) as server:
+                Connection(server.port).send(b"GET", name(keys // 2))
+                seconds.append(time.monotonic() - server.began)
+        took = statistics.median(seconds)
+        if engine == "ssd":
+            rows.append(row(f"open {arguments.gigabytes} GB with ssd, ms to the first reply", round(took * 1000), "", took * 1000, 200, "at most"))
+        else:
+            rows.append(row(f"open {arguments.gigabytes} GB with memory, MB/s loaded", round(keys * VALUE_BYTES / took / 1e6), "", keys * VALUE_BYTES / took / 1e6, 300, "at least"))
+        shutil.rmtree(data)
+    return rows
+
+
+def disk_p999_ms(scratch, seconds):
+    """The disk's own: synced writes of a block."""
+    file, latencies, ends = os.open(os.path.join(scratch, "probe"), os.O_CREAT | os.O_WRONLY), [], time.monotonic() + seconds
+    while time.monotonic() < ends:
+        began = time.perf_counter()
+        os.pwrite(file, b"x" * 4096, 0)
+        os.fdatasync(file)
+        latencies.append(time.perf_counter() - began)
+    os.close(file)
+    return percentile(latencies, 0.999)
+
+
+def overwrite(arguments, scratch):
+    keys = keys_of(arguments.gigabytes / 5)
+    live = keys * (VALUE_BYTES + 16)
+    seconds = arguments.overwrite_seconds
+    own = disk_p999_ms(scratch, min(10, seconds))
+    data = tempfile.mkdtemp(dir=scratch)
+    with Server(arguments, data, "ssd", durability="always") as server:
+        fill(server.port, keys)
+        most = 0
+        with Clients(server.port, 4, keys, "SET") as writers:
+            began = time.perf_counter()
+            while time.perf_counter() - began < seconds:
+                time.sleep(min(1, seconds / 10))
+                most = max(most, bytes_on_disk(data, "base"))
+        counts = {}
+        for ended, _ in writers.done:
+            counts[int(ended - began)] = counts.get(int(ended - began), 0) + 1
+        empty = sum(1 for second in range(int(seconds)) if second not in counts)
+        connection = Connection(server.port)
+        kept = keys // 10
+        for first in range(kept, keys, BATCH):
+            connection.send(b"DEL", *(name(number) for number in range(first, min(first + BATCH, keys))))
+        left, log, deadline = 0, bytes_on_disk(data, "log") / live, time.monotonic() + 180
+        while time.monotonic() < deadline:
+            connection.send(b"SAVE")
+            left = bytes_on_disk(data, "base") / (live * kept / keys)
+            if left < 1.3:
+                break
+            time.sleep(1)
+    shutil.rmtree(data)
+    slow = percentile(writers.latencies, 0.999)
+    return [
+        row(f"overwriting for {seconds} s, seconds without progress", empty, "", empty, 0, "at most"),
+        row("overwriting, p99.9 ms", round(slow, 2), round(own, 2), slow - own, 20, "at most"),
+        row("overwriting, bytes of the tree on disk / live (beside: the log)", round(most / live, 2), round(log, 2), most / live, 2.5, "at most"),
+        row("after deleting 90%, bytes of the tree on disk / live", round(left, 2), "", left, 1.3, "at most"),
+    ]
+
+
+def beside(arguments, scratch):
+    rows = []
+    keys = keys_of(arguments.gigabytes / 5)
+    jobs = [("memory", "checkpoint", save), ("ssd", "flush", save), ("ssd", "backup", backup)]
+    for engine, job, work in jobs:
+        with tempfile.TemporaryDirectory(dir=scratch) as data, tempfile.TemporaryDirectory(dir=scratch) as target, Server(arguments, data, engine) as server:
+            if work is backup and not can(arguments, "backup"):
+                continue
+            fill(server.port, keys)
+            Connection(server.port).send(b"SAVE")
+            with Clients(server.port, 4, keys, "GET") as idle:
+                time.sleep(arguments.seconds)
+            fill(server.port, keys // 2)
+            with Clients(server.port, 4, keys, "GET") as busy:
+                work(arguments, server, target)
+            ours, theirs = percentile(busy.latencies, 0.99), percentile(idle.latencies, 0.99)
+            rows.append(row(f"p99 of reads beside a {job}, {engine}, ms", round(ours, 3), round(theirs, 3), ours / theirs, 3, "at most"))
+    return rows
+
+
+def save(arguments, server, target):
+    Connection(server.port).send(b"SAVE")
+
+
+def can(arguments, command):
+    return subprocess.run([arguments.binary, command, "--help"], capture_output=True).returncode == 0
+
+
+def backup(arguments, server, target):
+    command = [arguments.binary, "backup", "--server", f"127.0.0.1:{server.http}", "--key", "dev", "--to", os.path.join(target, "backup")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def backups(arguments, scratch):
+    if not can(arguments, "backup") or not can(arguments, "restore"):
+        print("this binary has no backup: the row is left out", file=sys.stderr)
+        return []
+    keys = keys_of(arguments.gigabytes / 5)
+    megabytes = keys * VALUE_BYTES / 1e6
+    with tempfile.TemporaryDirectory(dir=scratch) as data, tempfile.TemporaryDirectory(dir=scratch) as target:
+        with Server(arguments, data, "ssd") as server:
+            fill(server.port, keys)
+            with Clients(server.port, 4, keys, "GET") as alone:
+                time.sleep(arguments.seconds)
+            with Clients(server.port, 4, keys, "GET") as busy:
+                began = time.monotonic()
+                backup(arguments, server, target)
+                took = time.monotonic() - began
+        foreground = (len(busy.done) / took) / (len(alone.done) / arguments.seconds)
+        began = time.monotonic()
+        command = [arguments.binary, "restore", "--from", os.path.join(target, "backup"), "--data", os.path.join(target, "restored")]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        restored = time.monotonic() - began
+    return [
+        row(f"backup of {megabytes:.0f} MB, MB/s", round(megabytes / took), "", megabytes / took, 100, "at least"),
+        row("foreground beside a backup / alone", round(foreground, 2), "", foreground, 0.7, "at least"),
+        row("restore, MB/s", round(megabytes / restored), "", megabytes / restored, 150, "at least"),
+    ]
+
+
+ROWS = {"engines": engines, "beyond": beyond, "open": opening, "overwrite": overwrite, "beside": beside, "backup": backups}
+
+
+def row(what, ours, theirs, judged, bar, kind):
+    is_met = None if bar is None else (judged >= bar if kind == "at least" else judged <= bar)
+    return {"what": what, "ours": ours, "beside": theirs, "judged": round(judged, 3), "bar": bar if bar is None else f"{kind} {bar}", "met": is_met}
+
+
+def report(rows):
+    lines = ["| | ours | beside | judged | bar | |", "|---|---|---|---|---|---|"]
+    verdict = {True: "met", False: "**missed**", None: ""}
+    lines += [f"| {one['what']} | {one['ours']} | {one['beside']} | {one['judged']} | {one['bar'] or ''} | {verdict[one['met']]} |" for one in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "target/release/quartet"))
+    parser.add_argument("--example", default=str(ROOT / "target/release/examples/beyond_memory"))
+    parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--gigabytes", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser.add_argument("--overwrite-seconds", type=float, default=600)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scratch", help="a directory on the disk that is measured")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for chosen in arguments.row:
+        with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
+            rows += ROWS[chosen](arguments, scratch)
+        print(report(rows), flush=True)
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+        machine = {"cpus": os.cpu_count(), "system": platform.platform()}
+        kept = {"command": sys.argv, "commit": commit, "machine": machine, "rows": rows}
+        (arguments.out / "storage.json").write_text(json.dumps(kept, indent=2) + "\n")
+        (arguments.out / "storage.md").write_text(report(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+//! What effects mean to clients of the key-value layer: exactly what they are.
+
+use quartet_engine::{Change, ChangeDecoder, Reader};
+use quartet_model::{Effect, LayerId};
+
+/// Tells keys and values.
+pub struct KeyValueChanges;
+
+impl ChangeDecoder for KeyValueChanges {
+    fn layer(&self) -> LayerId {
+        LayerId::KeyValue
+    }
+
+    fn decode(&mut self, effect: Effect<'_>, _: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>) {
+        changes.push(match effect {
+            Effect::Set { key, value } => Change::new("set", key)
+                .with_bytes("key", key)
+                .with_bytes("value", value),
+            Effect::Clear { key } => Change::new("clear", key).with_bytes("key", key),
+            Effect::ClearRange { start, end } => Change::new("clear_range", start)
+                .with_bytes("start", start)
+                .with_bytes("end", end),
+        });
+    }
+}
