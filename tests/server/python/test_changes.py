@@ -311,3 +311,11 @@ def apply(line: dict, replica: dict, versions: list) -> None:
         else:
             assert change["op"] == "delete"
             replica.pop(change["key"].encode(), None)
+
+
+def test_a_server_stops_while_feeds_are_open(host):
+    redis.Redis(port=host.port).set("a", "1")
+    with Changes(host, from_=0) as first, Changes(host) as second:
+        next(iter(first)), next(iter(second))
+        assert host.stop() == 0
+        assert not [line for line in host.output if line.startswith("Error")]

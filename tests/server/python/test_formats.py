@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import formats
-from formats import contents
+from formats import contents, dissect
 from harness import dynamodb
 from harness.admin import Admin
 from harness.server import Server, binary
@@ -50,6 +50,17 @@ def test_an_old_directory_is_sound_and_shows_what_was_written(fixture):
     # And again, after this version has written there.
     assert read(data, known) == known["contents"]
     check(data)
+
+
+def test_the_drawings_of_the_formats_are_true(fixture):
+    data, known = fixture
+    rows = dissect.rows(data)
+    assert f"state       {len(rows)} rows" in known["state"]
+    default, redis, fauna = b"\0\1", b"\1", b"\2"
+    assert rows[default + redis + b"K\0late"] == b"\0only in the log"
+    assert not any(key.startswith(default + redis + b"K\0integers") for key in rows)
+    assert any(key.startswith(default + fauna) for key in rows)
+    assert rows[default + b"\4" + b"plain"] == b"value"
 
 
 def test_an_old_directory_can_be_converted(fixture):

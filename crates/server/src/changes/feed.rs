@@ -105,7 +105,7 @@ impl Feed {
             told: from,
             told_at: Instant::now(),
             decoders: HashMap::new(),
-            _place: place,
+            place,
         };
         let thread = std::thread::Builder::new().name("quartet-feed".into());
         thread.spawn(move || telling.run(reader))?;
@@ -152,7 +152,7 @@ struct Telling {
     told: Version,
     told_at: Instant,
     decoders: HashMap<(DatabaseId, LayerId), Box<dyn ChangeDecoder>>,
-    _place: Place,
+    place: Place,
 }
 
 /// The follower is gone.
@@ -161,20 +161,31 @@ struct Dropped;
 impl Telling {
     fn run(mut self, reader: LogReader) {
         let end = self.tell_all(reader);
-        let mut state = self.queue.state.lock();
+        let queue = self.queue.clone();
+        let is_event_stream = self.wishes.is_event_stream;
+        // The place is given back last: by then nothing here uses the engine.
+        let Telling {
+            engine, tenants, place, ..
+        } = self;
+        drop((engine, tenants));
+        drop(place);
+        let mut state = queue.state.lock();
         if let Ok(error) = end {
-            state.parts.push_back(text::end(error, self.wishes.is_event_stream));
+            state.parts.push_back(text::end(error, is_event_stream));
             state.bytes += state.parts.back().map_or(0, Vec::len);
         }
         state.is_over = true;
         drop(state);
-        self.queue.wake.notify_one();
+        queue.wake.notify_one();
     }
 
     /// Answers why the feed ends.
     fn tell_all(&mut self, mut reader: LogReader) -> Result<&'static str, Dropped> {
         self.tell_progress()?;
         loop {
+            if self.queue.state.lock().is_dropped {
+                return Err(Dropped);
+            }
             if self.is_closed() {
                 return Ok("the database is being deleted");
             }

@@ -14,7 +14,7 @@ mod text;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Engine, LogReadError};
 use quartet_layer_redis::acl::password_hash;
 use quartet_model::{DatabaseId, LayerId, Version};
@@ -62,7 +62,10 @@ pub struct Changes {
 
 /// How many feeds there are.
 #[derive(Default)]
-pub struct Places(Mutex<HashMap<Scope, usize>>);
+pub struct Places {
+    taken: Mutex<HashMap<Scope, usize>>,
+    given_back: Condvar,
+}
 
 /// One of them.
 pub struct Place {
@@ -72,7 +75,7 @@ pub struct Place {
 
 impl Places {
     fn take(self: &Arc<Places>, scope: Scope) -> Option<Place> {
-        let mut taken = self.0.lock();
+        let mut taken = self.taken.lock();
         let all: usize = taken.values().sum();
         let own = taken.entry(scope).or_default();
         if all >= FEEDS_MAX || *own >= FEEDS_OF_ONE_MAX {
@@ -86,12 +89,23 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock();
+        let mut taken = self.places.taken.lock();
         if let Some(count) = taken.get_mut(&self.scope) {
             *count -= 1;
             if *count == 0 {
                 taken.remove(&self.scope);
             }
+        }
+        self.places.given_back.notify_all();
+    }
+}
+
+/// The connections are closed by now, so the threads of their feeds end. They use the engine, which is about to be closed.
+impl Drop for Changes {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken.lock();
+        while !taken.is_empty() {
+            self.places.given_back.wait(&mut taken);
         }
     }
 }
