@@ -11,6 +11,7 @@ use quartet_wire_resp::Protocol;
 use crate::acl::User;
 use crate::client_memory::{ClientMemory, SharedBytes};
 use crate::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
+use crate::replication::ReplicaRequest;
 use crate::subscriptions::Subscriptions;
 use crate::table::Table;
 use crate::tracking::Mode;
@@ -43,6 +44,8 @@ pub struct ClientState {
     pub subscriptions: Subscriptions,
     /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
     pub caching: Option<bool>,
+    /// What it has said about itself as a replica, before it is one.
+    pub replica: ReplicaRequest,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -101,6 +104,7 @@ impl ClientState {
             failure_hold: Hold::ZERO,
             subscriptions: Subscriptions::default(),
             caching: None,
+            replica: ReplicaRequest::default(),
         }
     }
 }

@@ -31,7 +31,7 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
         Group::Transactions => true,
         Group::PubSub => changes_subscriptions(command),
         Group::Stream => command.has(BLOCKING) && may_wait(command, arguments),
-        _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync" | "migrate"),
+        _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync" | "replconf" | "migrate"),
     }
 }
 

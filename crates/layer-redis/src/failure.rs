@@ -4,6 +4,7 @@ use quartet_model::DatabaseId;
 
 use crate::config::Change;
 use crate::migration::Migration;
+use crate::replication::ReplicaRequest;
 
 /// Why a handler did not write a reply.
 #[derive(Debug)]
@@ -67,6 +68,12 @@ pub enum Deferred {
     /// Talk to another server, and hand what it said to [`Session::end_migration`](crate::Session::end_migration). No OK is
     /// written yet.
     Migrate(Box<Migration>),
+    /// The connection is a replica from now on. No OK is written.
+    Replicate(Box<ReplicaRequest>),
+    /// Wait until so many replicas have what is committed, or the time is over, and answer how many do. No OK is written.
+    AwaitReplicas { count: u64, timeout_ms: u64 },
+    /// Start writing a checkpoint, and the RDB file beside it.
+    SaveInBackground,
 }
 
 impl std::fmt::Debug for Deferred {
@@ -78,6 +85,9 @@ impl std::fmt::Debug for Deferred {
             Deferred::ChangeTls(_) => "ChangeTls",
             Deferred::Shutdown => "Shutdown",
             Deferred::Migrate(_) => "Migrate",
+            Deferred::Replicate(_) => "Replicate",
+            Deferred::AwaitReplicas { .. } => "AwaitReplicas",
+            Deferred::SaveInBackground => "SaveInBackground",
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
 use crate::gate::{Directory, Gate};
+use crate::image::RdbFile;
 use crate::latency::LatencyEvents;
 use crate::left_behind::LeftBehind;
 use crate::login_guard::LoginGuard;
@@ -25,6 +26,7 @@ use crate::outbox::Outbox;
 use crate::pause::Pause;
 use crate::random::Random;
 use crate::recency::Recency;
+use crate::replication::{Follower, Replication};
 use crate::scripts::Scripts;
 use crate::slowlog::Slowlog;
 use crate::statistics::Statistics;
@@ -44,6 +46,8 @@ pub struct Redis {
     pub config: Config,
     pub changes: Changes,
     pub outbox: Outbox,
+    /// What replicas are sent.
+    pub replication: Replication,
     /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
     /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
     pub reply_bytes_max: AtomicUsize,
@@ -128,6 +132,8 @@ pub struct Process {
     pub slow: Option<Box<Slow>>,
     /// Makes the server use the certificate that the parameters name. It may block; the error is for the server's log.
     pub use_tls: Option<Box<UseTls>>,
+    /// What SAVE writes beside the checkpoint, if anything.
+    pub rdb_file: Option<Box<dyn RdbFile>>,
     /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
 }
@@ -287,9 +293,21 @@ impl Redis {
         self.reply_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// There are no replicas of the kind that `min-replicas-to-write` counts, so whoever asks for one gets no writes.
+    /// Fewer replicas have been heard of lately than `min-replicas-to-write` asks for.
     pub fn lacks_replicas(&self) -> bool {
-        let is_set = |field: &AtomicI64| field.load(Ordering::Relaxed) > 0;
-        is_set(&self.config.min_replicas_to_write) && is_set(&self.config.min_replicas_max_lag)
+        let number = |field: &AtomicI64| field.load(Ordering::Relaxed).max(0) as u64;
+        let wanted = number(&self.config.min_replicas_to_write);
+        let lag_seconds = number(&self.config.min_replicas_max_lag);
+        wanted > 0 && lag_seconds > 0 && self.good_replicas(lag_seconds) < wanted
+    }
+
+    fn good_replicas(&self, lag_seconds: u64) -> u64 {
+        let since_micros = self.engine.now_micros().saturating_sub(lag_seconds * 1_000_000);
+        let followers = self.replication.followers();
+        let is_good = |follower: &&std::sync::Arc<Follower>| {
+            follower.is_online.load(Ordering::Relaxed)
+                && follower.acknowledged_micros.load(Ordering::Relaxed) >= since_micros
+        };
+        followers.iter().filter(is_good).count() as u64
     }
 }

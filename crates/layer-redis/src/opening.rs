@@ -31,6 +31,7 @@ impl Redis {
             nothing_to_evict: true.into(),
             changes: Default::default(),
             outbox: Default::default(),
+            replication: Default::default(),
             migration_targets: Targets::Any,
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
             cursors: Default::default(),
@@ -75,6 +76,7 @@ impl Redis {
                 secret_digits: None,
                 slow: None,
                 use_tls: None,
+                rdb_file: None,
                 write_parameters: None,
             },
         }

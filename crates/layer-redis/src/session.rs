@@ -389,7 +389,9 @@ impl Session {
             Ok(hold) => received.hold = received.hold.max(hold),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
             Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
-            Err(Failure::Deferred(deferred @ Deferred::Migrate(_))) => {
+            Err(Failure::Deferred(
+                deferred @ (Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. }),
+            )) => {
                 out.truncate(replies_start);
                 received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
                 received.after = Some(After::Deferred(deferred));
@@ -397,7 +399,12 @@ impl Session {
             }
             Err(Failure::Deferred(deferred)) => {
                 out.truncate(replies_start);
-                Reply::new(out, self.client.protocol).ok();
+                match deferred {
+                    Deferred::SaveInBackground => {
+                        Reply::new(out, self.client.protocol).simple("Background saving started")
+                    }
+                    _ => Reply::new(out, self.client.protocol).ok(),
+                }
                 received.after = Some(After::Deferred(deferred));
             }
             Err(Failure::Block(_)) => {}

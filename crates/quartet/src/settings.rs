@@ -158,6 +158,9 @@ pub struct ServeArguments {
     /// Where MIGRATE may send keys: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
     #[arg(long, env = "QUARTET_MIGRATE_TARGETS")]
     migrate_targets: Option<String>,
+    /// RDB file that SAVE and BGSAVE write beside the checkpoint, which a Redis 7 loads [default: none]
+    #[arg(long, env = "QUARTET_RDB")]
+    rdb: Option<PathBuf>,
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
@@ -342,6 +345,7 @@ impl ServeArguments {
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             migrate_targets: self.migrate_targets.or(file.migrate_targets),
+            rdb: self.rdb.or(file.rdb),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
             log_retention_bytes: self.log_retention_bytes.or(file.log_retention_bytes),
             log_retention_seconds: self.log_retention_seconds.or(file.log_retention_seconds),
@@ -430,6 +434,7 @@ impl ServeArguments {
             status: crate::notify::status,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,
+            rdb: self.rdb.clone(),
             config_file: self.config.as_ref().map(|path| ConfigFile {
                 path: absolute(path),
                 parameters: self.redis_parameters(),

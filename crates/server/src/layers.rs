@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::durations::OfLayers;
 use crate::fauna::DEVELOPMENT_SECRET;
 use crate::migration::Migrations;
+use crate::rdb_file::RdbFile;
 use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::slow_requests::SlowRequests;
@@ -89,6 +90,9 @@ impl LayerMaker {
                 format!("{error:#}")
             })
         }));
+        if let Some(path) = &self.settings.rdb {
+            layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
+        }
         if let Some(folder) = self.settings.data.folder() {
             read_users(&mut layer, folder)?;
         }

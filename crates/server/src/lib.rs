@@ -31,6 +31,8 @@ mod neighbours;
 mod pace;
 mod port_owner;
 mod redis_metrics;
+mod rdb_file;
+mod replicas;
 mod resources;
 mod resp_connection;
 mod rest;

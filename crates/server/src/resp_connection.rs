@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ use quartet_layer_redis::client_memory::Counted;
 use quartet_layer_redis::clients::Client;
 use quartet_layer_redis::failure::Deferred;
 use quartet_layer_redis::migration::{Broken, Migration};
+use quartet_layer_redis::replication::ReplicaRequest;
 use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -29,6 +31,8 @@ use crate::bell::{Bell, Porter};
 use crate::connection_limit::{ACCEPT_RETRY, AcceptErrors, ConnectionLimit, Permit, Place};
 use crate::durability::DurableWaiters;
 use crate::pace::Pace;
+use crate::rdb_file;
+use crate::replicas::Serving;
 use crate::settings::Settings;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tenants::Tenants;
@@ -44,6 +48,8 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// How long a migration waits for a script that keeps the lock before it looks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
+/// How often WAIT looks whether enough replicas have answered.
+const REPLICA_LOOK: Duration = Duration::from_millis(5);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// How long a peer has to take the farewell of TLS.
@@ -666,10 +672,10 @@ impl Connection {
     async fn perform(&mut self, after: After) {
         match after {
             After::Deferred(Deferred::Checkpoint) => {
-                let engine = self.layer.engine.clone();
-                let written = tokio::task::spawn_blocking(move || engine.checkpoint()).await;
-                if !matches!(written, Ok(Ok(()))) {
-                    self.replace_ok_by("ERR the checkpoint failed; see the server's log");
+                let layer = self.layer.clone();
+                let saved = tokio::task::spawn_blocking(move || save(&layer)).await;
+                if let Ok(Err(text)) = saved {
+                    self.replace_ok_by(&text);
                 }
             }
             After::Deferred(Deferred::SaveUsers) => {
@@ -710,6 +716,14 @@ impl Connection {
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
             After::Deferred(Deferred::Migrate(migration)) => self.migrate(Arc::from(migration)).await,
+            After::Deferred(Deferred::Replicate(request)) => self.serve_replica(*request).await,
+            After::Deferred(Deferred::AwaitReplicas { count, timeout_ms }) => {
+                self.await_replicas(count, timeout_ms).await
+            }
+            After::Deferred(Deferred::SaveInBackground) => {
+                self.layer.engine.checkpoint_in_background();
+                rdb_file::write_in_background(self.layer.clone());
+            }
         }
     }
 
@@ -733,6 +747,40 @@ impl Connection {
         }
     }
 
+    /// The connection is a replica's until it ends. Its socket is written from a thread of its own.
+    async fn serve_replica(&mut self, request: ReplicaRequest) {
+        let client = self.session.client().clone();
+        let socket = self.socket.as_fd().try_clone_to_owned();
+        if let (Ok(()), Ok(socket)) = (self.send().await, socket) {
+            let serving = Serving {
+                layer: self.layer.clone(),
+                client: client.clone(),
+                request,
+                stall_timeout: self.settings.output_stall_timeout,
+                stop: self.stop.clone(),
+            };
+            let _ = tokio::task::spawn_blocking(move || serving.run(socket.into())).await;
+        }
+        client.kill();
+    }
+
+    /// Answers how many replicas have what was committed when it was asked. Zero as the time is none.
+    async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
+        self.waiters.durable(self.hold).await;
+        let (layer, started) = (self.layer.clone(), Instant::now());
+        let position = layer.replication.end();
+        layer.replication.ask();
+        let is_over = || timeout_ms > 0 && started.elapsed().as_millis() as u64 >= timeout_ms;
+        while layer.replicas_at(position) < count
+            && !is_over()
+            && !*self.stop.borrow()
+            && !self.session.client().killed.load(Ordering::SeqCst)
+        {
+            tokio::time::sleep(REPLICA_LOOK).await;
+        }
+        Reply::new(&mut self.output, Protocol::Resp2).integer(layer.replicas_at(position) as i64);
+    }
+
     fn replace_ok_by(&mut self, error: &str) {
         let ok = b"+OK\r\n".len();
         self.output.truncate(self.output.len().saturating_sub(ok));
@@ -742,4 +790,11 @@ impl Connection {
     fn replace_output_by(&mut self, error: &str) {
         Reply::new(&mut self.output, Protocol::Resp2).error(error);
     }
+}
+
+/// Writes a checkpoint, and the RDB file beside it if there is to be one. Blocks while it does. The error is a reply.
+pub fn save(layer: &Redis) -> Result<(), String> {
+    let written = layer.engine.checkpoint();
+    written.map_err(|_| "ERR the checkpoint failed; see the server's log".to_owned())?;
+    layer.write_rdb_file()
 }

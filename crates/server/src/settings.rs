@@ -109,6 +109,8 @@ pub struct Settings {
     /// Where the operator's MIGRATE may send keys.
     pub migration_targets: Targets,
     pub config_file: Option<ConfigFile>,
+    /// The RDB file that SAVE and BGSAVE write beside the checkpoint.
+    pub rdb: Option<PathBuf>,
 }
 
 /// The file that the server was started with.
@@ -308,6 +310,7 @@ mod tests {
             status: |_| {},
             purge: || {},
             migration_targets: Targets::Any,
+            rdb: None,
             config_file: None,
         };
         let config = Config::default();

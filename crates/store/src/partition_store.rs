@@ -39,7 +39,11 @@ pub struct Opened {
 pub enum PartitionStore {
     Memory(MemoryStore),
     Ssd(Box<SsdStore>),
+    /// A moment of one of these, as code reads it that is written for a store. It takes no writes.
+    Frozen(Box<PartitionSnapshot>),
 }
+
+const FROZEN: &str = "a moment takes no writes";
 
 /// What a transaction reads.
 pub enum PartitionSnapshot {
@@ -100,6 +104,7 @@ impl PartitionStore {
         match self {
             PartitionStore::Memory(_) => StoreKind::Memory,
             PartitionStore::Ssd(_) => StoreKind::Ssd,
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -118,6 +123,7 @@ impl PartitionStore {
                 ssd::remove(disk.as_ref()).map_err(|source| StoreError::io("base", source))?;
                 Ok(StoreKind::Memory)
             }
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -126,13 +132,14 @@ impl PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.tidy(ssd::remove),
             PartitionStore::Ssd(store) => store.tidy(MemoryStore::remove),
+            PartitionStore::Frozen(_) => {}
         }
     }
 
     /// Reads everything that is on disk and was not read when the store was opened, and verifies it.
     pub fn verify(&self) -> Result<(), StoreError> {
         match self {
-            PartitionStore::Memory(_) => Ok(()),
+            PartitionStore::Memory(_) | PartitionStore::Frozen(_) => Ok(()),
             PartitionStore::Ssd(store) => store.verify(),
         }
     }
@@ -140,7 +147,7 @@ impl PartitionStore {
     /// True if a flush would give back much of what the store's files take.
     pub fn is_loose(&self) -> bool {
         match self {
-            PartitionStore::Memory(_) => false,
+            PartitionStore::Memory(_) | PartitionStore::Frozen(_) => false,
             PartitionStore::Ssd(store) => store.is_loose(),
         }
     }
@@ -148,7 +155,7 @@ impl PartitionStore {
     /// What the store's files take, if its rows are read from them.
     pub fn disk_use(&self) -> Option<DiskUse> {
         match self {
-            PartitionStore::Memory(_) => None,
+            PartitionStore::Memory(_) | PartitionStore::Frozen(_) => None,
             PartitionStore::Ssd(store) => Some(store.disk_use()),
         }
     }
@@ -160,6 +167,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.get(key),
             PartitionStore::Ssd(store) => store.get(key),
+            PartitionStore::Frozen(snapshot) => snapshot.get(key),
         }
     }
 
@@ -173,6 +181,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.scan(start, end, reverse, visit),
             PartitionStore::Ssd(store) => store.scan(start, end, reverse, visit),
+            PartitionStore::Frozen(snapshot) => snapshot.scan(start, end, reverse, visit),
         }
     }
 
@@ -180,6 +189,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.walk(visit),
             PartitionStore::Ssd(store) => store.walk(visit),
+            PartitionStore::Frozen(snapshot) => snapshot.walk(visit),
         }
     }
 
@@ -187,6 +197,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.count(start, end),
             PartitionStore::Ssd(store) => store.count(start, end),
+            PartitionStore::Frozen(snapshot) => snapshot.count(start, end),
         }
     }
 
@@ -194,6 +205,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.nth(start, end, index),
             PartitionStore::Ssd(store) => store.nth(start, end, index),
+            PartitionStore::Frozen(snapshot) => snapshot.nth(start, end, index),
         }
     }
 
@@ -201,6 +213,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.row_bytes(start, end),
             PartitionStore::Ssd(store) => store.row_bytes(start, end),
+            PartitionStore::Frozen(snapshot) => snapshot.row_bytes(start, end),
         }
     }
 
@@ -208,6 +221,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.has_newer(start, end, version),
             PartitionStore::Ssd(store) => store.has_newer(start, end, version),
+            PartitionStore::Frozen(snapshot) => snapshot.has_newer(start, end, version),
         }
     }
 
@@ -215,6 +229,7 @@ impl Read for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.len(),
             PartitionStore::Ssd(store) => store.len(),
+            PartitionStore::Frozen(snapshot) => snapshot.len(),
         }
     }
 }
@@ -304,6 +319,7 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.set(row),
             PartitionStore::Ssd(store) => store.set(row),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -311,6 +327,7 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.clear(key),
             PartitionStore::Ssd(store) => store.clear(key),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -321,6 +338,7 @@ impl Store for PartitionStore {
                 let cleared = store.clear_range(start, end)?;
                 Ok(PartitionCleared::Ssd(Box::new(cleared)))
             }
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -336,6 +354,7 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => PartitionSnapshot::Memory(store.snapshot()),
             PartitionStore::Ssd(store) => PartitionSnapshot::Ssd(store.snapshot()),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -343,6 +362,7 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => store.applied(),
             PartitionStore::Ssd(store) => store.applied(),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 
@@ -350,6 +370,7 @@ impl Store for PartitionStore {
         match self {
             PartitionStore::Memory(store) => PartitionFlush::Memory(store.begin_flush()),
             PartitionStore::Ssd(store) => PartitionFlush::Ssd(Box::new(store.begin_flush())),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
         }
     }
 

@@ -227,6 +227,7 @@ impl Migration {
         match outcome {
             Ok((changed, hold)) => {
                 layer.outbox.commit(hold);
+                layer.replication.commit(hold);
                 layer.send_outbox();
                 layer.serve_blocked(home);
                 (changed, hold)
@@ -263,6 +264,7 @@ impl Migration {
             .expect("the command of this file");
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
+        context.layer.gather_removed(&changes);
     }
 }
 

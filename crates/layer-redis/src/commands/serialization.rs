@@ -6,7 +6,7 @@ use super::hashes::{Change, Deadline, Edits};
 use super::{hashes, lists, sets, sorted_sets, streams};
 use crate::context::Context;
 use crate::definition::*;
-use crate::keyspace::{Entry, Kind};
+use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::rdb::value::{self, Field, Refused, Value};
 use crate::{errors, parse};
 
@@ -47,8 +47,13 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), F
 
 /// A key's value as DUMP answers it.
 pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, Failure> {
-    let keys = &mut context.keys();
-    let value = match entry.kind {
+    let value = value_of(&mut context.keys(), entry).ok_or("ERR JSON documents cannot be serialized")?;
+    Ok(value::dump(&value))
+}
+
+/// A key's value; none if it is a JSON document, for which Redis has no form.
+pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
+    Some(match entry.kind {
         Kind::String => Value::String(entry.payload().to_vec()),
         Kind::List => Value::List(lists::elements(keys, entry)),
         Kind::Set => Value::Set(sets::members(keys, entry)),
@@ -64,10 +69,9 @@ pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, 
             });
             Value::Hash(fields)
         }
-        Kind::Json => return Err("ERR JSON documents cannot be serialized".into()),
+        Kind::Json => return None,
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
-    };
-    Ok(value::dump(&value))
+    })
 }
 
 struct Options {

@@ -203,6 +203,15 @@ impl Config {
         }
     }
 
+    /// How much of the stream of commands is kept: for replicas that come back, and at most, for one that lags.
+    pub fn backlog_limits(&self) -> (usize, usize) {
+        const LAG_BYTES_MAX: usize = 1 << 30;
+        let kept = self.text_of("repl-backlog-size").parse().unwrap_or(1 << 20);
+        let limits = self.text_of("client-output-buffer-limit");
+        let hard = limits.split(' ').nth(5).and_then(|word| word.parse().ok()).unwrap_or(0);
+        (kept, if hard == 0 { LAG_BYTES_MAX } else { hard.max(kept) })
+    }
+
     /// Keeps which keys go when memory is short.
     pub(crate) fn evict_by(&self, text: &str) {
         self.maxmemory_policy.store(Policy::number(text), Ordering::Relaxed);

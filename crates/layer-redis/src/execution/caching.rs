@@ -107,7 +107,8 @@ impl Redis {
     /// Changes are noted while anybody wants to hear of them.
     pub fn decide_on_changes(&self) {
         let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
-        self.changes.want(notifies || self.connections.tracking.is_on());
+        let is_heard = notifies || self.connections.tracking.is_on() || self.replication.is_on();
+        self.changes.want(is_heard);
     }
 }
 

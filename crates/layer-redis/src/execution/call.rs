@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::errors;
 use crate::execution::caching::remember;
 use crate::execution::monitor::tell_monitors;
+use crate::execution::replication::gather;
 use crate::execution::slowlog::slow_command;
 use crate::failure::{Block, EmptyReply, Failure};
 use crate::keyspace::NAME_BYTES_MAX;
@@ -54,7 +55,10 @@ pub fn call(
         }
     });
     match &outcome {
-        Ok((_, hold)) => layer.outbox.commit(*hold),
+        Ok((_, hold)) => {
+            layer.outbox.commit(*hold);
+            layer.replication.commit(*hold);
+        }
         Err(
             ExecuteError::Layer(_, hold)
             | ExecuteError::TooLarge(hold)
@@ -63,10 +67,12 @@ pub fn call(
         ) => {
             layer.changes.take();
             layer.outbox.discard(*hold);
+            layer.replication.discard();
         }
         Err(ExecuteError::NotHome) => {
             layer.changes.take();
             layer.outbox.discard(Hold::ZERO);
+            layer.replication.discard();
         }
     }
     // What DEBUG SLEEP will sleep counts as the command's duration.
@@ -135,6 +141,9 @@ fn handle(
         let changes = context.layer.changes.take();
         context.layer.notify(Some((command, arguments)), &changes);
         context.layer.invalidate(Some(context.client.shared.id), &changes);
+        if context.layer.replication.is_on() {
+            gather(context, command, arguments, &changes);
+        }
         remember(context, command, arguments);
     }
     outcome

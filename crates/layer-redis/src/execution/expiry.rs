@@ -40,13 +40,15 @@ impl Redis {
             }
             Ok(removed)
         });
-        let (removed, _) = removed.unwrap_or_default();
+        let (removed, hold) = removed.unwrap_or_default();
         self.observation
             .statistics
             .expired_keys
             .fetch_add(removed, Ordering::Relaxed);
-        // The command that found them has told of them.
-        self.changes.take();
+        // The command that found them has told of them, but not as a removal.
+        let changes = self.changes.take();
+        self.gather_removed(&changes);
+        self.replication.commit(hold);
     }
 
     pub(crate) fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
@@ -66,6 +68,8 @@ impl Redis {
             self.notify(None, &changes);
             self.invalidate(None, &changes);
             self.outbox.commit(hold);
+            self.gather_removed(&changes);
+            self.replication.commit(hold);
         }
     }
 
@@ -73,6 +77,7 @@ impl Redis {
     pub fn expire_due(&self) {
         let now_micros = self.engine.now_micros();
         self.observation.statistics.sample_rate(now_micros);
+        self.keep_replicas(now_micros);
         self.observation.statistics.used_peak(self.used_bytes());
         if self.connections.tracking.is_on()
             && let Ok(_home) = self.home_in_time()
@@ -122,6 +127,7 @@ impl Redis {
     /// The disk is full, and the transaction was taken back: nobody is told.
     fn removed_nothing(&self) -> usize {
         self.changes.take();
+        self.replication.discard();
         0
     }
 
@@ -132,6 +138,9 @@ impl Redis {
             let mut fields = 0;
             for (db, _, name) in &due {
                 fields += commands::hashes::expire_fields(&mut self.keyspace(tx, *db, now_ms), name);
+                if self.replication.is_on() {
+                    self.gather_key(tx, *db, name, now_ms);
+                }
             }
             Ok((due.len(), fields))
         });
@@ -147,6 +156,7 @@ impl Redis {
             self.notify_expired_fields(&changes);
             self.invalidate(None, &changes);
             self.outbox.commit(hold);
+            self.replication.commit(hold);
         }
         hashes
     }

@@ -14,5 +14,6 @@ pub mod long_run;
 pub mod monitor;
 pub mod notifications;
 pub mod outbox;
+pub mod replication;
 pub mod slowlog;
 pub mod subscriptions;

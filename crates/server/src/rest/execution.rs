@@ -17,6 +17,9 @@ use quartet_wire_resp::{Protocol, Reply};
 use quartet_wire_rest::Commands;
 use tokio::sync::watch;
 
+use crate::rdb_file;
+use crate::resp_connection::save;
+
 /// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
 const COMMANDS_AT_ONCE: usize = 1000;
 /// Bytes of replies that an I/O thread gathers.
@@ -232,8 +235,8 @@ impl Execution {
         let layer = self.sessions.layer();
         match after {
             After::Deferred(Deferred::Checkpoint) => {
-                if layer.engine.checkpoint().is_err() {
-                    self.replace_ok_by("ERR the checkpoint failed; see the server's log");
+                if let Err(text) = save(layer) {
+                    self.replace_ok_by(&text);
                 }
             }
             After::Deferred(Deferred::SaveUsers) => {
@@ -260,7 +263,18 @@ impl Execution {
                 self.note_version();
             }
             After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),
-            After::Deferred(Deferred::Migrate(_)) => unreachable!("refused without a connection"),
+            After::Deferred(Deferred::SaveInBackground) => {
+                layer.engine.checkpoint_in_background();
+                rdb_file::write_in_background(layer.clone());
+            }
+            // Nobody waits over REST: as many as there are by now.
+            After::Deferred(Deferred::AwaitReplicas { .. }) => {
+                let replicas = layer.replicas_at(layer.replication.end());
+                Reply::new(&mut self.replies, Protocol::Resp2).integer(replicas as i64);
+            }
+            After::Deferred(Deferred::Migrate(_) | Deferred::Replicate(_)) => {
+                unreachable!("refused without a connection")
+            }
         }
     }
 

@@ -360,20 +360,25 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
 
 fn replication(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "role", "master");
-    line(out, "connected_slaves", 0);
+    let replicas = super::replicas::lines(context.layer);
+    line(out, "connected_slaves", replicas.len());
+    for (number, replica) in replicas.iter().enumerate() {
+        line(out, &format!("slave{number}"), replica);
+    }
     line(out, "master_failover_state", "no-failover");
     line(out, "master_replid", &context.layer.process.identity.run_id);
     line(out, "master_replid2", "0".repeat(40));
-    line(out, "master_repl_offset", 0);
+    let (start, length) = context.layer.replication.backlog();
+    line(out, "master_repl_offset", start + length);
     line(out, "second_repl_offset", -1);
-    line(out, "repl_backlog_active", 0);
+    line(out, "repl_backlog_active", u8::from(context.layer.replication.is_on()));
     line(
         out,
         "repl_backlog_size",
         context.layer.config.text_of("repl-backlog-size"),
     );
-    line(out, "repl_backlog_first_byte_offset", 0);
-    line(out, "repl_backlog_histlen", 0);
+    line(out, "repl_backlog_first_byte_offset", start);
+    line(out, "repl_backlog_histlen", length);
 }
 
 fn cpu(context: &mut Context<'_, '_>, out: &mut String) {

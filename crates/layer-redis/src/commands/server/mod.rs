@@ -12,6 +12,7 @@ mod info;
 pub mod latency;
 pub mod memory;
 pub mod persistence;
+mod replicas;
 pub mod slowlog;
 mod tips;
 
@@ -31,9 +32,12 @@ const REPLICATION: u32 = ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING;
 pub const COMMANDS: &[Definition] = &[
     row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", info::info),
     row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", time),
-    row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", role),
+    row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", replicas::role),
     row("replicaof", 3, REPLICATION, "5.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
     row("slaveof", 3, REPLICATION, "1.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
+    row("psync", -3, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "2.8.0", "Makes the connection a replica, from a position on.", replicas::psync),
+    row("sync", 1, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "1.0.0", "Makes the connection a replica.", replicas::sync),
+    row("replconf", -1, ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY, "3.0.0", "Tells what a replica can do.", replicas::replconf),
     wait_row("wait", 3, "3.0.0", "Returns how many replicas have this connection's writes.", wait),
     wait_row("waitaof", 4, "7.2.0", "Returns on how many disks, here and at replicas, this connection's writes are.", wait_disk),
     row("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE, "1.0.0", "Sends every command that the server runs to this connection.", monitor),
@@ -102,14 +106,6 @@ fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
-    context.reply.array(3);
-    context.reply.bulk(b"master");
-    context.reply.integer(0);
-    context.reply.array(0);
-    Ok(())
-}
-
 fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
     if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
         context.reply.ok();
@@ -120,12 +116,19 @@ fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Err("ERR Quartet cannot be a replica of another server".into())
 }
 
-/// There are no replicas to wait for, so it answers at once, whatever the timeout.
+/// Everything that is committed counts, also what others have written.
 fn wait(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    parse::required_integer(&arguments[1])?;
+    let count = parse::required_integer(&arguments[1])?;
     check_timeout(&arguments[2])?;
-    context.reply.integer(0);
-    Ok(())
+    let timeout_ms = parse::required_integer(&arguments[2])? as u64;
+    let replicas = replicas::replicas_at(context, context.layer.replication.end());
+    let may_wait = !context.in_exec && context.layer.replication.is_on();
+    let count = u64::try_from(count).unwrap_or(0);
+    if replicas >= count || !may_wait {
+        context.reply.integer(replicas as i64);
+        return Ok(());
+    }
+    Err(Failure::Deferred(Deferred::AwaitReplicas { count, timeout_ms }))
 }
 
 /// Under `always` every earlier reply of this connection has waited for the disk; under the other modes nothing is promised.

@@ -46,6 +46,9 @@ fn background_save(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     if !is_valid {
         return Err(errors::SYNTAX.into());
     }
+    if context.layer.process.rdb_file.is_some() {
+        return Err(Failure::Deferred(Deferred::SaveInBackground));
+    }
     context.layer.engine.checkpoint_in_background();
     context.reply.simple("Background saving started");
     Ok(())
@@ -64,6 +67,10 @@ fn last_save(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Fail
 
 /// The time of the newest checkpoint, a version being a time; of the start if there is none.
 pub fn last_save_seconds(layer: &Redis) -> u64 {
+    let written = layer.process.rdb_file.as_ref().map(|file| file.written_micros());
+    if let Some(micros @ 1..) = written {
+        return micros / 1_000_000;
+    }
     let version = layer
         .engine
         .statistics()

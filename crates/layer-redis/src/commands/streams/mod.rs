@@ -25,7 +25,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 pub use self::id::StreamId;
-pub use self::portable::{longest_name, store, value};
+pub use self::portable::{Delivered, delivered, longest_name, store, value};
 use self::stream::Stream;
 use crate::commands::help::help_command;
 use crate::context::Context;
@@ -71,6 +71,16 @@ pub const COMMANDS: &[Definition] = &[
         command("xinfo|stream", -3, READONLY, SECOND_KEY, Group::Stream, "5.0.0", "O(log N); with FULL O(N) in what is shown", "Describes a stream.", info::stream),
     ]),
 ];
+
+/// The ID of the latest entry that was added.
+pub fn last_id(entry: &Entry) -> StreamId {
+    Stream::of(entry).last
+}
+
+/// How many entries there are.
+pub fn length(entry: &Entry) -> u64 {
+    Stream::of(entry).length
+}
 
 /// Visits all that a stream is, in parts that say the same whatever numbers its groups and consumers were given.
 pub fn each_part(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[&[u8]])) {

@@ -54,6 +54,37 @@ fn group_value(tx: &mut Transaction<'_>, group: &groups::Group) -> rdb::Group {
     }
 }
 
+/// What a group's consumer was given at a time, and how far the group is then.
+pub struct Delivered {
+    pub group_last: StreamId,
+    pub entries_read: Option<u64>,
+    /// IDs, and how often each was delivered.
+    pub entries: Vec<(StreamId, u64)>,
+}
+
+/// `None` if there is no such group or consumer.
+pub fn delivered(
+    keys: &mut Keyspace<'_, '_>,
+    entry: &Entry,
+    (group, consumer): (&[u8], &[u8]),
+    at_ms: u64,
+) -> Option<Delivered> {
+    let group = Stream::of(entry).group(keys.tx, group)?;
+    let consumer = group.consumer(keys.tx, consumer)?;
+    let mut entries = Vec::new();
+    group.each_pending(keys.tx, Some(consumer.number), ALL, &mut |_, id, pending| {
+        if pending.delivered_ms == at_ms {
+            entries.push((id, pending.deliveries));
+        }
+        ControlFlow::Continue(())
+    });
+    Some(Delivered {
+        group_last: group.last,
+        entries_read: group.entries_read,
+        entries,
+    })
+}
+
 /// Writes the stream under a name that is free.
 pub fn store(keys: &mut Keyspace<'_, '_>, name: &[u8], value: &rdb::Stream) {
     let mut stream = Stream::new(keys);

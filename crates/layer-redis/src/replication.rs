@@ -1,0 +1,407 @@
+//! The stream of commands that replicas are sent: what committed transactions did, in the order of their commits.
+//!
+//! ```text
+//!   handler --effects--> gathered --commit--> part (hold, bytes) ... part --durable--> each replica at its own pace
+//!   start                                     ^ backlog                 ^ end
+//! ```
+//!
+//! Positions count bytes. While nobody follows, nothing is gathered and the command that commits pays one load. A replica that has
+//! lost its connection goes on if the backlog still holds what follows its position; the stream goes on for a while after the last
+//! replica has gone, so that it may. One that lags further than the limit of its class is cut off: it begins anew.
+//!
+//! A part may be shown once its hold is durable, so no replica has what a crash takes back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use quartet_engine::Hold;
+use quartet_wire_resp::encode_command;
+
+/// How long the stream goes on without replicas.
+const LINGERS_MICROS: u64 = 60_000_000;
+/// Replicas at once.
+pub const REPLICAS_MAX: usize = 32;
+/// What is given to a replica at once.
+const GIVEN_BYTES_MAX: usize = 1 << 20;
+
+/// A command that some transaction amounts to, and the database that it is for.
+struct Effect {
+    db: u8,
+    request: Vec<u8>,
+}
+
+struct Part {
+    end: u64,
+    hold: Hold,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Feed {
+    /// Of the transaction that runs.
+    gathered: Vec<Effect>,
+    parts: VecDeque<Part>,
+    bytes: usize,
+    /// Where the first part begins, and the last ends.
+    start: u64,
+    end: u64,
+    /// The database that the stream has selected last.
+    db: Option<u8>,
+    followers: Vec<Arc<Follower>>,
+    last_follower_left_micros: u64,
+    /// Backlog without and with replicas that lag.
+    bytes_kept: usize,
+    bytes_max: usize,
+}
+
+/// A replica.
+pub struct Follower {
+    pub client: u64,
+    pub host: String,
+    pub port: u16,
+    /// Where it will read on.
+    position: AtomicU64,
+    /// What it says it has.
+    pub acknowledged: AtomicU64,
+    pub acknowledged_micros: AtomicU64,
+    /// The first copy is with it.
+    pub is_online: AtomicBool,
+}
+
+/// What a replica gets next.
+pub enum Given {
+    /// Bytes of the stream, to be sent once the hold is durable.
+    Bytes(Vec<u8>, Hold),
+    /// Nothing yet.
+    Nothing,
+    /// It lags further than the backlog.
+    Lost,
+}
+
+#[derive(Default)]
+pub struct Replication {
+    on: AtomicBool,
+    feed: Mutex<Feed>,
+    arrived: Condvar,
+    /// When replicas were last told that we live.
+    pinged_micros: AtomicU64,
+}
+
+impl Replication {
+    /// Somebody follows, or did a moment ago.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Adds what the running transaction amounts to.
+    pub fn gather(&self, db: u8, words: &[impl AsRef<[u8]>]) {
+        let mut request = Vec::new();
+        encode_command(words, &mut request);
+        self.feed.lock().gathered.push(Effect { db, request });
+    }
+
+    /// The transaction has committed. Called with the partition's lock held.
+    #[inline]
+    pub fn commit(&self, hold: Hold) {
+        if self.is_on() {
+            self.commit_gathered(hold);
+        }
+    }
+
+    fn commit_gathered(&self, hold: Hold) {
+        let mut feed = self.feed.lock();
+        let gathered = std::mem::take(&mut feed.gathered);
+        if gathered.is_empty() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        let is_several = gathered.len() > 1;
+        for (index, effect) in gathered.into_iter().enumerate() {
+            if feed.db != Some(effect.db) {
+                feed.db = Some(effect.db);
+                encode_command(&["SELECT", &effect.db.to_string()], &mut bytes);
+            }
+            if index == 0 && is_several {
+                encode_command(&["MULTI"], &mut bytes);
+            }
+            bytes.extend_from_slice(&effect.request);
+        }
+        if is_several {
+            encode_command(&["EXEC"], &mut bytes);
+        }
+        feed.append(bytes, hold);
+        self.arrived.notify_all();
+    }
+
+    /// The transaction was taken back.
+    #[inline]
+    pub fn discard(&self) {
+        if self.is_on() {
+            self.feed.lock().gathered.clear();
+        }
+    }
+
+    /// Says to every replica that we live, if nothing was said of it for so long.
+    pub fn ping(&self, now_micros: u64, period_micros: u64) {
+        let last = self.pinged_micros.load(Ordering::Relaxed);
+        if !self.is_on() || now_micros < last + period_micros {
+            return;
+        }
+        self.pinged_micros.store(now_micros, Ordering::Relaxed);
+        let mut bytes = Vec::new();
+        encode_command(&["PING"], &mut bytes);
+        self.say(bytes);
+    }
+
+    /// Asks every replica how far it is.
+    pub fn ask(&self) {
+        let mut bytes = Vec::new();
+        encode_command(&["REPLCONF", "GETACK", "*"], &mut bytes);
+        self.say(bytes);
+    }
+
+    fn say(&self, bytes: Vec<u8>) {
+        self.feed.lock().append(bytes, Hold::ZERO);
+        self.arrived.notify_all();
+    }
+
+    /// Where the stream ends.
+    pub fn end(&self) -> u64 {
+        self.feed.lock().end
+    }
+
+    /// Start and length of the backlog.
+    pub fn backlog(&self) -> (u64, u64) {
+        let feed = self.feed.lock();
+        (feed.start, feed.end - feed.start)
+    }
+
+    pub fn followers(&self) -> Vec<Arc<Follower>> {
+        self.feed.lock().followers.clone()
+    }
+
+    /// A replica comes, with the partition's lock held. `from`: the position behind what it has, if it wants to go on. `None`: there
+    /// are too many. True if it goes on; otherwise a first copy as of now is to be sent before what follows.
+    pub fn attach(
+        &self,
+        replica: Attachment,
+        from: Option<u64>,
+        limits: (usize, usize),
+    ) -> Option<(Arc<Follower>, bool)> {
+        let mut feed = self.feed.lock();
+        if feed.followers.len() >= REPLICAS_MAX {
+            return None;
+        }
+        (feed.bytes_kept, feed.bytes_max) = limits;
+        let goes_on = from.filter(|from| self.is_on() && (feed.start..=feed.end).contains(from));
+        self.on.store(true, Ordering::Relaxed);
+        let position = goes_on.unwrap_or(feed.end);
+        if goes_on.is_none() {
+            // The first copy selects nothing: what follows says its database anew.
+            feed.db = None;
+        }
+        let follower = Arc::new(Follower {
+            client: replica.client,
+            host: replica.host,
+            port: replica.port,
+            position: AtomicU64::new(position),
+            acknowledged: AtomicU64::new(position),
+            acknowledged_micros: AtomicU64::new(replica.now_micros),
+            is_online: AtomicBool::new(goes_on.is_some()),
+        });
+        feed.followers.push(follower.clone());
+        Some((follower, goes_on.is_some()))
+    }
+
+    pub fn detach(&self, follower: &Arc<Follower>, now_micros: u64) {
+        let mut feed = self.feed.lock();
+        feed.followers.retain(|other| !Arc::ptr_eq(other, follower));
+        feed.last_follower_left_micros = now_micros;
+        feed.trim();
+    }
+
+    /// Ends the stream once nobody has followed for a while. True if it ended just now.
+    pub fn rest(&self, now_micros: u64) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        let mut feed = self.feed.lock();
+        let is_over = feed.followers.is_empty() && now_micros >= feed.last_follower_left_micros + LINGERS_MICROS;
+        if is_over {
+            self.on.store(false, Ordering::Relaxed);
+            // What happens now is not told, so nobody may go on at the end that was.
+            let (start, end) = (feed.end + 1, feed.end + 1);
+            let (bytes_kept, bytes_max) = (feed.bytes_kept, feed.bytes_max);
+            *feed = Feed {
+                start,
+                end,
+                bytes_kept,
+                bytes_max,
+                ..Feed::default()
+            };
+        }
+        is_over
+    }
+
+    /// What follows the replica's position; waits a little if there is nothing.
+    pub fn give(&self, follower: &Follower, patience: Duration) -> Given {
+        let mut feed = self.feed.lock();
+        let position = follower.position.load(Ordering::Relaxed);
+        if position == feed.end {
+            self.arrived.wait_for(&mut feed, patience);
+        }
+        if position < feed.start {
+            return Given::Lost;
+        }
+        let (mut bytes, mut hold) = (Vec::new(), Hold::ZERO);
+        let first = feed.parts.partition_point(|part| part.end <= position);
+        for part in feed.parts.range(first..) {
+            let part_start = part.end - part.bytes.len() as u64;
+            let skipped = position.saturating_sub(part_start) as usize;
+            bytes.extend_from_slice(&part.bytes[skipped..]);
+            hold = hold.max(part.hold);
+            if bytes.len() >= GIVEN_BYTES_MAX {
+                break;
+            }
+        }
+        if bytes.is_empty() {
+            return Given::Nothing;
+        }
+        follower
+            .position
+            .store(position + bytes.len() as u64, Ordering::Relaxed);
+        Given::Bytes(bytes, hold)
+    }
+}
+
+/// What a connection says of itself as a replica, in REPLCONF and PSYNC.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaRequest {
+    /// The stream that it has followed, and the position where it wants to go on.
+    pub position: Option<(String, u64)>,
+    /// It said SYNC, and knows of no positions.
+    pub is_old: bool,
+    /// It finds the end of a copy by a mark, so nobody need know the length before.
+    pub takes_mark: bool,
+    /// It wants a copy and nothing else.
+    pub only_records: bool,
+    /// Where it can be reached itself.
+    pub port: u16,
+}
+
+/// Who a new replica is.
+pub struct Attachment {
+    pub client: u64,
+    pub host: String,
+    pub port: u16,
+    pub now_micros: u64,
+}
+
+impl Feed {
+    fn append(&mut self, bytes: Vec<u8>, hold: Hold) {
+        self.end += bytes.len() as u64;
+        self.bytes += bytes.len();
+        let end = self.end;
+        self.parts.push_back(Part { end, hold, bytes });
+        self.trim();
+    }
+
+    /// Forgets what is beyond the backlog and needed by nobody, and what is beyond the limit whoever needs it.
+    fn trim(&mut self) {
+        let positions = self
+            .followers
+            .iter()
+            .map(|follower| follower.position.load(Ordering::Relaxed));
+        let slowest = positions.min().unwrap_or(u64::MAX);
+        while let Some(part) = self.parts.front() {
+            let may_go = self.bytes > self.bytes_kept && part.end <= slowest || self.bytes > self.bytes_max;
+            if !may_go {
+                break;
+            }
+            self.bytes -= part.bytes.len();
+            self.start = part.end;
+            self.parts.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quartet_model::Version;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn attach(replication: &Replication, from: Option<u64>) -> (Arc<Follower>, bool) {
+        let replica = Attachment {
+            client: 1,
+            host: "h".into(),
+            port: 1,
+            now_micros: 0,
+        };
+        replication.attach(replica, from, (100, 300)).expect("there is room")
+    }
+
+    fn given(replication: &Replication, follower: &Follower) -> (String, Hold) {
+        match replication.give(follower, NOW) {
+            Given::Bytes(bytes, hold) => (String::from_utf8(bytes).unwrap().replace("\r\n", " "), hold),
+            Given::Nothing => ("".into(), Hold::ZERO),
+            Given::Lost => ("lost".into(), Hold::ZERO),
+        }
+    }
+
+    #[test]
+    fn transactions_come_whole_in_order_and_with_their_hold() {
+        let replication = Replication::default();
+        replication.commit(Version(1));
+        let (follower, goes_on) = attach(&replication, None);
+        assert!(!goes_on);
+        replication.gather(0, &["DEL", "a"]);
+        replication.commit(Version(2));
+        replication.gather(3, &["DEL", "b"]);
+        replication.discard();
+        replication.gather(3, &["DEL", "c"]);
+        replication.gather(3, &["DEL", "d"]);
+        replication.commit(Version(3));
+        let expected =
+            "*2 $6 SELECT $1 0 *2 $3 DEL $1 a *2 $6 SELECT $1 3 *1 $5 MULTI *2 $3 DEL $1 c *2 $3 DEL $1 d *1 $4 EXEC ";
+        assert_eq!(given(&replication, &follower), (expected.into(), Version(3)));
+        assert_eq!(given(&replication, &follower).0, "");
+    }
+
+    #[test]
+    fn whoever_lags_too_far_is_lost_and_whoever_comes_back_in_time_goes_on() {
+        let replication = Replication::default();
+        let (slow, _) = attach(&replication, None);
+        let (quick, _) = attach(&replication, None);
+        for _ in 0..20 {
+            replication.gather(0, &["SET", "a", "b"]);
+            replication.commit(Version(1));
+            given(&replication, &quick);
+        }
+        assert_eq!(given(&replication, &slow).0, "lost");
+        let end = replication.end();
+        let (start, length) = replication.backlog();
+        assert!(start + length == end && length <= 300);
+        replication.detach(&slow, 0);
+        replication.detach(&quick, 0);
+        assert!(attach(&replication, Some(end)).1);
+        assert!(!attach(&replication, Some(0)).1);
+        assert!(!attach(&replication, Some(end + 1)).1);
+    }
+
+    /// A stream that nobody followed has a gap, which nobody may step over.
+    #[test]
+    fn nobody_goes_on_behind_a_rest() {
+        let replication = Replication::default();
+        let (follower, _) = attach(&replication, None);
+        replication.detach(&follower, 5);
+        assert!(!replication.rest(LINGERS_MICROS));
+        assert!(replication.rest(LINGERS_MICROS + 5) && !replication.is_on());
+        assert!(!attach(&replication, Some(0)).1);
+    }
+}
