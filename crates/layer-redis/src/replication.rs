@@ -67,6 +67,8 @@ pub struct Follower {
     /// What it says it has.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
+    /// It has said how far it is.
+    pub has_spoken: AtomicBool,
     /// The first copy is with it.
     pub is_online: AtomicBool,
 }
@@ -211,6 +213,7 @@ impl Replication {
             position: AtomicU64::new(position),
             acknowledged: AtomicU64::new(position),
             acknowledged_micros: AtomicU64::new(replica.now_micros),
+            has_spoken: AtomicBool::new(false),
             is_online: AtomicBool::new(goes_on.is_some()),
         });
         feed.followers.push(follower.clone());

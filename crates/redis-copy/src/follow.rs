@@ -166,6 +166,8 @@ impl Copy<'_, '_> {
             read: offset,
         };
         self.carrier.watcher.phase("following", None);
+        // A source begins its stream when it hears that the first copy has arrived.
+        link.acknowledge(offset, true)?;
         let goal = match self.wishes.follows {
             true => None,
             false => Some(source_offset(self.source)?),

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::clients::Client;
@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 /// How often a thread with nothing to send looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
+const WORD_LOOK: Duration = Duration::from_millis(2);
 /// What a replica says is short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 
@@ -93,8 +94,11 @@ impl Serving {
                 }
             }
         }
-        follower.is_online.store(true, Ordering::Relaxed);
         self.listen(socket, follower)?;
+        if self.request.takes_mark && !follower.is_online.load(Ordering::Relaxed) {
+            self.await_word(follower)?;
+        }
+        follower.is_online.store(true, Ordering::Relaxed);
         while !self.is_over() {
             match self.layer.replication.give(follower, LOOK) {
                 Given::Nothing => {}
@@ -106,6 +110,19 @@ impl Serving {
                     (&mut &*socket).write_all(&bytes)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A replica looks for the mark at the end of what it has received, so nothing may follow before it says that it found it.
+    fn await_word(&self, follower: &Follower) -> io::Result<()> {
+        let started = Instant::now();
+        while !follower.has_spoken.load(Ordering::Relaxed) {
+            self.go_on()?;
+            if started.elapsed() > self.stall_timeout {
+                return Err(io::Error::other("it does not say that it has the copy"));
+            }
+            std::thread::sleep(WORD_LOOK);
         }
         Ok(())
     }
@@ -191,6 +208,7 @@ fn note_positions(parser: &mut Parser, unread: &mut Vec<u8>, follower: &Follower
                 let is_position = arguments.len() >= 3 && arguments[1].eq_ignore_ascii_case(b"ack");
                 let position = std::str::from_utf8(arguments.get(2).unwrap_or_default());
                 if let (true, Some(position)) = (is_position, position.ok().and_then(|text| text.parse().ok())) {
+                    follower.has_spoken.store(true, Ordering::Relaxed);
                     follower.acknowledged.fetch_max(position, Ordering::Relaxed);
                     follower.acknowledged_micros.store(now_micros, Ordering::Relaxed);
                 }

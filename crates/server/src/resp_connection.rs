@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -284,6 +284,9 @@ trait Socket: AsyncRead + AsyncWrite + Unpin {
 
     /// Writes what can be written at once.
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// The socket once more, for a thread of its own; none if what it carries is encrypted.
+    fn again(&self) -> io::Result<Option<OwnedFd>>;
 }
 
 impl Socket for TcpStream {
@@ -296,6 +299,10 @@ impl Socket for TcpStream {
     fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.try_write(bytes)
     }
+
+    fn again(&self) -> io::Result<Option<OwnedFd>> {
+        self.as_fd().try_clone_to_owned().map(Some)
+    }
 }
 
 impl Socket for Encrypted {
@@ -307,6 +314,10 @@ impl Socket for Encrypted {
     /// What is encrypted has to be flushed, which may have to wait.
     fn write_now(&mut self, _: &[u8]) -> io::Result<usize> {
         Ok(0)
+    }
+
+    fn again(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
     }
 }
 
@@ -563,8 +574,12 @@ impl Connection {
             self.consumed += received.consumed;
             self.hold = self.hold.max(received.hold);
             self.forget_consumed();
-            if let Some(after) = received.after {
-                self.perform(after).await;
+            match received.after {
+                Some(After::Deferred(Deferred::Replicate(request))) => {
+                    return self.serve_replica(socket, *request).await.map(|()| true);
+                }
+                Some(after) => self.perform(after).await,
+                None => {}
             }
             if received.close || self.has_too_much_output() {
                 return Ok(true);
@@ -716,7 +731,7 @@ impl Connection {
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
             After::Deferred(Deferred::Migrate(migration)) => self.migrate(Arc::from(migration)).await,
-            After::Deferred(Deferred::Replicate(request)) => self.serve_replica(*request).await,
+            After::Deferred(Deferred::Replicate(_)) => unreachable!("it needs the socket"),
             After::Deferred(Deferred::AwaitReplicas { count, timeout_ms }) => {
                 self.await_replicas(count, timeout_ms).await
             }
@@ -748,20 +763,21 @@ impl Connection {
     }
 
     /// The connection is a replica's until it ends. Its socket is written from a thread of its own.
-    async fn serve_replica(&mut self, request: ReplicaRequest) {
-        let client = self.session.client().clone();
-        let socket = self.socket.as_fd().try_clone_to_owned();
-        if let (Ok(()), Ok(socket)) = (self.send().await, socket) {
-            let serving = Serving {
-                layer: self.layer.clone(),
-                client: client.clone(),
-                request,
-                stall_timeout: self.settings.output_stall_timeout,
-                stop: self.stop.clone(),
-            };
-            let _ = tokio::task::spawn_blocking(move || serving.run(socket.into())).await;
-        }
-        client.kill();
+    async fn serve_replica(&mut self, socket: &mut impl Socket, request: ReplicaRequest) -> io::Result<()> {
+        let Some(again) = socket.again()? else {
+            self.replace_output_by("ERR replicas are served over clear connections only");
+            return Ok(());
+        };
+        self.send(socket).await?;
+        let serving = Serving {
+            layer: self.layer.clone(),
+            client: self.session.client().clone(),
+            request,
+            stall_timeout: self.settings.output_stall_timeout,
+            stop: self.stop.clone(),
+        };
+        let _ = tokio::task::spawn_blocking(move || serving.run(again.into())).await;
+        Ok(())
     }
 
     /// Answers how many replicas have what was committed when it was asked. Zero as the time is none.
