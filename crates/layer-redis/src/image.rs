@@ -27,15 +27,6 @@ pub struct Image {
     changes: Changes,
 }
 
-/// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no file.
-pub trait RdbFile: Send + Sync {
-    /// Writes everything that the layer's database holds, and blocks while it does. The error is a reply.
-    fn write(&self, layer: &Redis) -> Result<(), String>;
-
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was written since the start.
-    fn written_micros(&self) -> u64;
-}
-
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {

@@ -16,7 +16,6 @@ use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
 use crate::gate::{Directory, Gate};
-use crate::image::RdbFile;
 use crate::latency::LatencyEvents;
 use crate::left_behind::LeftBehind;
 use crate::login_guard::LoginGuard;
@@ -115,6 +114,15 @@ pub struct Access {
     pub directory: Option<Box<dyn Directory>>,
     /// Slows down those who try passwords.
     pub login_guard: Arc<LoginGuard>,
+}
+
+/// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no file.
+pub trait RdbFile: Send + Sync {
+    /// Writes everything that the layer's database holds, and blocks while it does. The error is a reply.
+    fn write(&self, layer: &Redis) -> Result<(), String>;
+
+    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was written since the start.
+    fn written_micros(&self) -> u64;
 }
 
 /// What the server supplies: the layer asks no operating system and touches no file.

@@ -32,7 +32,7 @@ impl RdbFile {
     }
 }
 
-impl quartet_layer_redis::image::RdbFile for RdbFile {
+impl quartet_layer_redis::layer::RdbFile for RdbFile {
     fn written_micros(&self) -> u64 {
         self.written_micros.load(Ordering::Relaxed)
     }

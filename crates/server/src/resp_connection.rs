@@ -24,7 +24,7 @@ use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::bell::{Bell, Porter};
@@ -776,7 +776,13 @@ impl Connection {
             stall_timeout: self.settings.output_stall_timeout,
             stop: self.stop.clone(),
         };
-        let _ = tokio::task::spawn_blocking(move || serving.run(again.into())).await;
+        // Not one of the threads for what takes long: those are few, and this lasts.
+        let (ended, over) = oneshot::channel();
+        std::thread::Builder::new().name("replica".into()).spawn(move || {
+            serving.run(again.into());
+            let _ = ended.send(());
+        })?;
+        let _ = over.await;
         Ok(())
     }
 
