@@ -7,7 +7,11 @@ macro_rules! codes {
         pub struct ErrorCode(pub u16);
 
         impl ErrorCode {
-            $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($code);)*
+            $(
+                #[doc = concat!("Number ", $code, ": \"", $text, "\".")]
+                $(#[doc = ""] #[$doc])*
+                pub const $name: ErrorCode = ErrorCode($code);
+            )*
 
             /// What the number means, in words.
             pub fn text(self) -> &'static str {
@@ -22,22 +26,30 @@ macro_rules! codes {
 codes! {
     OPERATION_FAILED = 1000, "Operation failed";
     TIMED_OUT = 1004, "Operation timed out";
+    /// The read version has left the server's window: begin the transaction anew.
     TRANSACTION_TOO_OLD = 1007, "Transaction is too old to perform reads or be committed";
+    /// The server has not reached the version that the client named: wait a little, then repeat.
     FUTURE_VERSION = 1009, "Request for future version";
+    /// Something in the read conflict ranges was written after the read version. Nothing was committed: begin anew.
     NOT_COMMITTED = 1020, "Transaction not committed due to conflict with another transaction";
+    /// The connection was lost before the reply: the commit is whole in the database or not at all.
     COMMIT_UNKNOWN_RESULT = 1021, "Transaction may or may not have committed";
     TRANSACTION_CANCELLED = 1025, "Operation aborted because the transaction was cancelled";
     CONNECTION_FAILED = 1026, "Network connection failed";
+    /// The server keeps no more watches for this connection.
     WATCH_LIMIT = 1029, "Too many watches at the server";
     TRANSACTION_TIMED_OUT = 1031, "Operation aborted because the transaction timed out";
+    /// The client keeps no more watches for this database.
     TOO_MANY_WATCHES = 1032, "Too many watches currently set";
     LOCALITY_UNAVAILABLE = 1033, "Locality information not available";
     WATCHES_DISABLED = 1034, "Watches cannot be set if read your writes is disabled";
     DEFAULT_ERROR_OR = 1035, "Default error for an ErrorOr object";
     ACCESSED_UNREADABLE = 1036, "Read or wrote an unreadable key";
+    /// The server is not home any more. Nothing was committed: repeat, perhaps elsewhere.
     PROCESS_BEHIND = 1037, "Storage process does not have recent mutations";
     DATABASE_LOCKED = 1038, "Database is locked";
     CLUSTER_VERSION_CHANGED = 1039, "The protocol version of the cluster has changed";
+    /// The server is short of room, most often of disk. Nothing was committed: wait, then repeat.
     COMMIT_PROXY_MEMORY_LIMIT = 1042, "CommitProxy commit memory limit exceeded";
     SHUTDOWN = 1043, "Server is shutting down";
     BROKEN_PROMISE = 1100, "Broken promise";
@@ -45,6 +57,7 @@ codes! {
     FUTURE_RELEASED = 1102, "Future has been released";
     TAG_THROTTLED = 1213, "Transaction tag is being throttled";
     PLATFORM_ERROR = 1500, "Platform error";
+    /// The server could not read its own disk. Nothing was committed; only an operator can help.
     IO_ERROR = 1510, "Disk i/o operation failed";
     FILE_NOT_FOUND = 1511, "File not found";
     NO_CLUSTER_FILE = 1515, "No cluster file found in current directory or default location";
@@ -74,6 +87,7 @@ codes! {
     NETWORK_CANNOT_BE_RESTARTED = 2025, "Network cannot be restarted";
     BLOCKED_FROM_NETWORK_THREAD = 2026, "Detected a deadlock in a callback called from the network thread";
     INCOMPATIBLE_PROTOCOL = 2100, "Incompatible protocol version";
+    /// The commit exceeds the server's limit or the client's own. Nothing was committed.
     TRANSACTION_TOO_LARGE = 2101, "Transaction exceeds byte limit";
     KEY_TOO_LARGE = 2102, "Key length exceeds limit";
     VALUE_TOO_LARGE = 2103, "Value length exceeds limit";
@@ -101,6 +115,7 @@ codes! {
     UNKNOWN_ERROR = 4000, "An unknown error occurred";
     INTERNAL_ERROR = 4100, "An internal error occurred";
     NOT_IMPLEMENTED = 4200, "Not implemented yet";
+    /// The credential is unknown, or may only read.
     PERMISSION_DENIED = 6000, "Client tried to access unauthorized data";
 }
 
@@ -110,10 +125,12 @@ impl ErrorCode {
         self.is_maybe_committed() || self.is_retryable_not_committed()
     }
 
+    /// The transaction may have been committed: repeat it only if doing it twice does no harm.
     pub fn is_maybe_committed(self) -> bool {
         matches!(self.0, 1021 | 1039)
     }
 
+    /// A new attempt may succeed, and the one that failed was certainly not committed.
     pub fn is_retryable_not_committed(self) -> bool {
         matches!(
             self.0,

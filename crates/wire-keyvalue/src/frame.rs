@@ -10,6 +10,7 @@
 
 use crate::bytes::Malformed;
 
+/// What a client sends first, once, before any frame. A server ends a connection that begins otherwise.
 pub const PREAMBLE: [u8; 8] = *b"QuartKV1";
 
 /// Largest frame, its length field left out. Holds the largest transaction that a server can be told to take.
@@ -27,6 +28,7 @@ pub struct Frame<'a> {
     pub id: u32,
     /// What the body is.
     pub code: u8,
+    /// What follows the head; borrowed from the input, empty for some codes.
     pub body: &'a [u8],
     /// Length of the whole frame in the input.
     pub bytes: usize,

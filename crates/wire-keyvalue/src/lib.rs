@@ -11,6 +11,8 @@
 //! | `code`    | the numbers of errors, which are FoundationDB's   |
 //! | `bytes`   | reading and writing the parts of a frame          |
 
+#![warn(missing_docs)]
+
 mod bytes;
 mod code;
 mod frame;

@@ -10,8 +10,11 @@ const FAILED: u8 = 1;
 /// A reply: what was asked for, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
+    /// The body, whose form follows from the request: read it with the function here that is named for that form.
     Done(&'a [u8]),
+    /// The request was refused or could not be carried out.
     Failed {
+        /// Why, and so what the client may do next.
         code: ErrorCode,
         /// Of a conflict, the encoded positions of the ranges that changed; else words, or nothing.
         detail: &'a [u8],
@@ -21,11 +24,13 @@ pub enum Reply<'a> {
 /// The answer to a greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
+    /// The version in which the server speaks on this connection.
     pub protocol_version: u16,
     /// Another number each time the server starts: what was promised before is gone.
     pub instance: u64,
     /// How long a version stays readable, in microseconds; a commit may rest on what was read this long ago at most.
     pub read_window_micros: u64,
+    /// A commit of more bytes is refused: keys, values and the ends of conflict ranges, with an overhead for each.
     pub transaction_bytes_max: u32,
 }
 
@@ -38,6 +43,7 @@ pub struct RangeReply<'a> {
 }
 
 impl<'a> Reply<'a> {
+    /// Tells success from failure. `Malformed`: neither, or a failure without its number; end the connection.
     pub fn parse(frame: &Frame<'a>) -> Result<Reply<'a>, Malformed> {
         match frame.code {
             DONE => Ok(Reply::Done(frame.body)),
@@ -52,6 +58,7 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// Of any request. `detail` is words for people, or nothing; of a conflict, use [`Reply::put_conflict`].
     pub fn put_failure(output: &mut Vec<u8>, id: u32, code: ErrorCode, detail: &[u8]) {
         put_frame(output, id, FAILED, |body| {
             body.extend_from_slice(&code.0.to_le_bytes());
@@ -68,6 +75,8 @@ impl<'a> Reply<'a> {
         Reply::put_failure(output, id, ErrorCode::NOT_COMMITTED, &positions);
     }
 
+    /// Reads the detail of a failure with [`ErrorCode::NOT_COMMITTED`]. The positions are the peer's word: they may lie behind
+    /// the last range that was sent. Bytes of an incomplete position at the end are ignored.
     pub fn conflict_positions(detail: &[u8]) -> Vec<usize> {
         let positions = detail.chunks_exact(4);
         positions
@@ -85,6 +94,7 @@ impl<'a> Reply<'a> {
         put_frame(output, id, DONE, |body| body.extend_from_slice(&number.to_le_bytes()));
     }
 
+    /// Reads what [`Reply::put_number`] wrote; nothing may follow it.
     pub fn number(body: &[u8]) -> Result<u64, Malformed> {
         let mut input = Input(body);
         let number = input.u64()?;
@@ -100,6 +110,7 @@ impl<'a> Reply<'a> {
         });
     }
 
+    /// Reads what [`Reply::put_value`] wrote. `None` is a key that is absent, unlike one with an empty value.
     pub fn value(body: &[u8]) -> Result<Option<&[u8]>, Malformed> {
         let mut input = Input(body);
         let present = input.bool()?;
@@ -121,6 +132,7 @@ impl<'a> Reply<'a> {
         put_frame(output, id, DONE, |body| keys.iter().for_each(|key| body.put_bytes(key)));
     }
 
+    /// Reads what [`Reply::put_keys`] wrote. Their order is not checked.
     pub fn keys(body: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
         let mut input = Input(body);
         let mut keys = Vec::new();
@@ -141,11 +153,13 @@ impl<'a> Reply<'a> {
 }
 
 impl<'a> RangeReply<'a> {
+    /// Appends one row, inside [`Reply::put_range`].
     pub fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         body.put_bytes(key);
         body.put_bytes(value);
     }
 
+    /// Reads what [`Reply::put_range`] wrote, and looks through all rows once: a row that is cut short is an error here.
     pub fn parse(body: &'a [u8]) -> Result<RangeReply<'a>, Malformed> {
         let mut input = Input(body);
         let more = input.bool()?;
@@ -159,6 +173,7 @@ impl<'a> RangeReply<'a> {
         Ok(reply)
     }
 
+    /// Keys with their values, in the order in which the server sent them. Allocates nothing.
     pub fn rows(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut input = Input(self.rows);
         // Both are there: it was looked through when it was parsed.
@@ -167,6 +182,7 @@ impl<'a> RangeReply<'a> {
 }
 
 impl Welcome {
+    /// Appends the frame that answers the greeting `id`.
     pub fn put(&self, output: &mut Vec<u8>, id: u32) {
         put_frame(output, id, DONE, |body| {
             body.extend_from_slice(&self.protocol_version.to_le_bytes());
@@ -176,6 +192,7 @@ impl Welcome {
         });
     }
 
+    /// Reads what [`Welcome::put`] wrote; nothing may follow it.
     pub fn parse(body: &[u8]) -> Result<Welcome, Malformed> {
         let mut input = Input(body);
         let welcome = Welcome {

@@ -15,50 +15,69 @@ pub enum Request<'a> {
     ReadVersion,
     /// The same for a version that the client names. The server answers with the version it kept, the first at or after it.
     OpenVersion {
+        /// The version asked for; need not be that of a commit.
         version: u64,
     },
     /// No reply.
     Release {
+        /// A version that this connection was given: one use of it ends.
         version: u64,
     },
+    /// The value of one key, or that there is none.
     Get {
+        /// A version that this connection was given and has not released.
         version: u64,
+        /// The key, to the end of the frame.
         key: &'a [u8],
     },
     /// The key that a selector names.
     GetKey {
+        /// A version that this connection was given and has not released.
         version: u64,
+        /// Resolved among the keys as they were at `version`.
         selector: Selector<'a>,
         /// Keys that begin with 0xff are in reach.
         system: bool,
     },
+    /// Rows between two keys, as many as the limits allow.
     GetRange(RangeRequest<'a>),
+    /// Certifies and applies a transaction as a whole, or refuses it. The reply, a version, waits until it is durable.
     Commit(Commit<'a>),
     /// Answered once the value of `key` is not `value` any more; `None` is a key that is absent.
     Watch {
+        /// The key, compared with `value` at once: a change that has happened already is answered too.
         key: &'a [u8],
+        /// The value that the client knows.
         value: Option<&'a [u8]>,
     },
     /// Forgets a watch. No reply, to either.
     Cancel {
+        /// The number of the request that set the watch; unknown ones are passed over.
         id: u32,
     },
     /// About how many bytes keys and values of a range take.
     EstimatedBytes {
+        /// The first key of the range.
         begin: &'a [u8],
+        /// Where the range ends, itself excluded. Below `begin` is an error.
         end: &'a [u8],
     },
     /// Keys that cut a range into pieces of about `piece_bytes`; at most `limit`.
     SplitPoints {
+        /// The first key of the range.
         begin: &'a [u8],
+        /// Where the range ends, itself excluded. Below `begin` is an error.
         end: &'a [u8],
+        /// Bytes of keys and values that a piece should have.
         piece_bytes: u64,
+        /// Most keys between the two ends, which the reply holds as well.
         limit: u32,
     },
     /// How the server does, as JSON.
     Status,
 }
 
+/// Who the client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     /// The newest version of the protocol that the client speaks.
@@ -73,21 +92,30 @@ pub struct Hello<'a> {
 /// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector<'a> {
+    /// Where to begin; need not exist.
     pub key: &'a [u8],
+    /// Whether `key` itself may be the key that counting begins at.
     pub or_equal: bool,
+    /// How many keys to go on, or back if negative. Beyond the first or last key, the answer is the edge of the space.
     pub offset: i32,
 }
 
+/// Which rows to read, and how many at most. Rows come in key order, or against it with `reverse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeRequest<'a> {
+    /// A version that this connection was given and has not released.
     pub version: u64,
+    /// Names the first key.
     pub begin: Selector<'a>,
+    /// Names where the range ends, itself excluded.
     pub end: Selector<'a>,
     /// Most rows; 0: as many as there are.
     pub rows_max: u32,
     /// The row that reaches this many bytes (8 more than its key and value, for each) is the last; 0: the server's limit.
     pub bytes_max: u32,
+    /// Begin at the end: limits then keep the last rows.
     pub reverse: bool,
+    /// Keys that begin with 0xff are in reach.
     pub system: bool,
 }
 
@@ -98,13 +126,18 @@ pub struct Commit<'a> {
     pub read_version: u64,
     /// A conflict is to be answered with the ranges that changed.
     pub report_conflicts: bool,
+    /// Ranges that must not have changed since `read_version`, as begin and end, the end excluded.
     pub read_conflicts: Vec<(&'a [u8], &'a [u8])>,
+    /// Ranges that count as written for the transactions of others, beside those that the mutations write.
     pub write_conflicts: Vec<(&'a [u8], &'a [u8])>,
+    /// Writes, applied in this order.
     pub mutations: Vec<Mutation<'a>>,
 }
 
+/// One write of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutation<'a> {
+    /// Decides what `key` and `value` mean.
     pub kind: MutationKind,
     /// The key, or where a cleared range begins.
     pub key: &'a [u8],
@@ -115,13 +148,17 @@ pub struct Mutation<'a> {
 /// What a mutation does. As a byte, the number that FoundationDB's interface has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationKind {
+    /// `key` gets `value`.
     Set,
     /// Clears `key..value`.
     ClearRange,
+    /// `key` goes; `value` is empty.
     Clear,
+    /// The new value is computed from the old one, at the commit, with `value` as the operand.
     Atomic(AtomicOperation),
     /// The versionstamp goes into the key, or into the value, at an offset that follows it in four bytes.
     SetVersionstampedKey,
+    /// See [`MutationKind::SetVersionstampedKey`].
     SetVersionstampedValue,
 }
 
@@ -141,6 +178,7 @@ const OPERATIONS: [(u8, AtomicOperation); 10] = [
 const CLEAR: u8 = 255;
 
 impl MutationKind {
+    /// The byte that stands for it in a commit.
     pub fn number(self) -> u8 {
         match self {
             MutationKind::Set => 0,
@@ -155,6 +193,7 @@ impl MutationKind {
         }
     }
 
+    /// The kind of a byte, which is also FoundationDB's number of a mutation; `None` for a number that is not served.
     pub fn numbered(number: u8) -> Option<MutationKind> {
         match number {
             0 => Some(MutationKind::Set),
@@ -187,6 +226,7 @@ mod code {
 }
 
 impl<'a> Request<'a> {
+    /// Reads a client's frame. `Malformed` covers unknown codes and bytes left over; the server ends the connection.
     pub fn parse(frame: &Frame<'a>) -> Result<Request<'a>, Malformed> {
         let mut input = Input(frame.body);
         let request = match frame.code {
