@@ -15,6 +15,8 @@
 //! A failed write or sync is final: the failure callback stops the server. A full disk is not: what would not fit is refused
 //! before it commits (`room`).
 
+#![warn(missing_docs)]
+
 mod attempt;
 mod busy;
 mod change;
