@@ -29,9 +29,11 @@ use crate::row::Row;
 /// What was written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointSummary {
+    /// The point of history whose rows it holds.
     pub position: Position,
-    /// Rows, and bytes of the whole stream.
+    /// The number of rows.
     pub rows: u64,
+    /// Length of the whole stream, header and footer included.
     pub bytes: u64,
     /// As [`state_hash`](crate::state_hash) of the snapshot.
     pub state_hash: u128,
@@ -43,13 +45,20 @@ pub enum CheckpointError {
     /// The input failed; reading again may help.
     #[error("reading the checkpoint at byte {offset}")]
     Input {
+        /// Bytes read before the failure.
         offset: u64,
+        /// The input's own error.
         #[source]
         source: io::Error,
     },
     /// The bytes are not a checkpoint as it was written; use another one.
     #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
-    Damaged { offset: u64, what: &'static str },
+    Damaged {
+        /// Where the damaged part starts, in bytes from the start of the stream.
+        offset: u64,
+        /// What is wrong with it, as the object of a sentence.
+        what: &'static str,
+    },
     /// Written by a version of this program with another format; use that one.
     #[error("checkpoint of format version {0}, which this program does not know")]
     UnknownFormat(u32),

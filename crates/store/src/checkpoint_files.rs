@@ -34,7 +34,9 @@ pub(crate) struct CheckpointFiles {
 /// A checkpoint that was found whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundCheckpoint {
+    /// Its name in the data directory.
     pub file: String,
+    /// What reading it to the end has shown.
     pub summary: CheckpointSummary,
 }
 

@@ -15,15 +15,17 @@ use crate::row::Row;
 
 /// Hashes rows one by one.
 #[derive(Default)]
-pub struct StateHasher {
+pub(crate) struct StateHasher {
     hasher: Xxh3,
 }
 
 impl StateHasher {
+    /// The hash of no rows.
     pub fn new() -> StateHasher {
         StateHasher::default()
     }
 
+    /// Takes in the next row. The order counts: whoever compares hashes pushes rows in key order.
     pub fn push(&mut self, row: &Row) {
         let (key, value) = (row.key(), row.value());
         let mut header = [0; 16];
@@ -35,6 +37,7 @@ impl StateHasher {
         self.hasher.update(value);
     }
 
+    /// The hash of what was pushed so far. More rows may follow.
     pub fn finish(&self) -> u128 {
         self.hasher.digest128()
     }

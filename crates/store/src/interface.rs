@@ -42,6 +42,7 @@ pub trait Read {
     /// The number of all rows. O(1).
     fn len(&self) -> u64;
 
+    /// True if there is no row at all. O(1).
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,8 +70,11 @@ pub trait Cleared: Send {
 /// [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back never answers an error, since it needs
 /// only what the write has brought into memory.
 pub trait Store: Read + Send {
+    /// What [`Store::snapshot`] gives: readable on any thread while this one goes on writing.
     type Snapshot: Snapshot;
+    /// What [`Store::clear_range`] took out, kept until its transaction is certain not to be taken back.
     type Cleared: Cleared;
+    /// What [`Store::begin_flush`] gives: work for another thread.
     type Flush: Flush;
     /// What a flush has put out of use.
     type Outdated: Send;
@@ -104,6 +108,7 @@ pub trait Store: Read + Send {
 
 /// The work of bringing a store to disk, for any thread.
 pub trait Flush: Send + 'static {
+    /// What the store takes over by [`Store::end_flush`].
     type Flushed: Flushed;
 
     /// Writes what the store held when the flush began, which is the state at `position` of the log, and makes it durable as

@@ -23,6 +23,8 @@
 //! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
 //! | `conformance`      | the tests that every store must pass                               |
 
+#![warn(missing_docs)]
+
 pub mod checkpoint;
 mod checkpoint_files;
 #[doc(hidden)]
@@ -42,7 +44,7 @@ pub mod tree;
 
 pub use checkpoint_files::FoundCheckpoint;
 pub use error::StoreError;
-pub use hash::{StateHasher, state_hash};
+pub use hash::state_hash;
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;

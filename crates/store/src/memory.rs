@@ -29,6 +29,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// An empty store that belongs to no disk: its flush writes nothing and succeeds.
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
@@ -76,6 +77,7 @@ pub struct MemoryBuilder {
 }
 
 impl MemoryBuilder {
+    /// Begins with no row.
     pub fn new() -> MemoryBuilder {
         MemoryBuilder::default()
     }
@@ -85,6 +87,7 @@ impl MemoryBuilder {
         self.tree.push(row);
     }
 
+    /// The store of the rows pushed. Like a new one it belongs to no disk.
     pub fn finish(self) -> MemoryStore {
         MemoryStore {
             tree: self.tree.finish(),

@@ -8,17 +8,32 @@ use crate::error::StoreError;
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The newest checkpoint cannot be read. Nothing else holds its rows; only damage makes that final.
     #[error("checkpoint {file}: {source}; restore it from a backup or a replica: the log before it has been trimmed")]
-    Checkpoint { file: String, source: CheckpointError },
+    Checkpoint {
+        /// Its name in the data directory.
+        file: String,
+        /// Why it cannot be read.
+        source: CheckpointError,
+    },
+    /// A file of the ssd engine cannot be read, or what it holds is damaged.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// Another version of this program wrote the directory, and this one must leave it alone.
     #[error("the base has format version {0}, which this program does not know: use the one that wrote it")]
     UnknownFormat(u32),
     #[error(
         "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or bring them over with \
          `quartet convert --to {wanted}` while no server runs"
     )]
-    OtherEngine { found: &'static str, wanted: &'static str },
+    /// The directory holds the rows of one engine, and another was asked for. Nothing was changed.
+    OtherEngine {
+        /// Name of the engine whose data are there.
+        found: &'static str,
+        /// Name of the engine that was asked for.
+        wanted: &'static str,
+    },
+    /// The directory could not be listed or a file not opened; trying again may help.
     #[error("reading the data directory: {0}")]
     Io(#[from] io::Error),
 }

@@ -6,13 +6,17 @@ use std::sync::atomic::AtomicBool;
 /// Which store a directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
+    /// Every row is in memory; the disk holds checkpoints and the log.
     Memory,
+    /// Rows are in a tree of files; memory holds a cache, and what has changed since the last flush.
     Ssd,
 }
 
 impl StoreKind {
+    /// Every kind there is.
     pub const ALL: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Ssd];
 
+    /// The name by which settings and messages call it.
     pub fn name(self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",
@@ -20,6 +24,7 @@ impl StoreKind {
         }
     }
 
+    /// The kind of that name, in lower case and nothing around it.
     pub fn parse(name: &str) -> Option<StoreKind> {
         StoreKind::ALL.into_iter().find(|kind| kind.name() == name)
     }

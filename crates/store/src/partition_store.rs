@@ -32,12 +32,17 @@ impl StoreKind {
 
 /// A store as its directory has it, before the log's rest is applied.
 pub struct Opened {
+    /// The rows up to [`Store::applied`]; what the log holds behind that is still to be applied.
     pub store: PartitionStore,
+    /// The checkpoint that was read; `None` if there was none, and always for the ssd store.
     pub checkpoint: Option<FoundCheckpoint>,
 }
 
+/// The rows of a partition, in the form that its data directory has.
 pub enum PartitionStore {
+    /// Every row is in memory.
     Memory(MemoryStore),
+    /// Rows are in files.
     Ssd(Box<SsdStore>),
     /// A moment of one of these, as code reads it that is written for a store. It takes no writes.
     Frozen(Box<PartitionSnapshot>),
@@ -47,22 +52,33 @@ const FROZEN: &str = "a moment takes no writes";
 
 /// What a transaction reads.
 pub enum PartitionSnapshot {
+    /// Of a [`MemoryStore`]: never fails.
     Memory(MemorySnapshot),
+    /// Of an [`SsdStore`]: reads its files, which may fail.
     Ssd(SsdSnapshot),
 }
 
+/// What a range clear took out. Goes back only into the store that it came from: any other panics.
 pub enum PartitionCleared {
+    /// Of a [`MemoryStore`].
     Memory(MemoryCleared),
+    /// Of an [`SsdStore`].
     Ssd(Box<SsdCleared>),
 }
 
+/// The work of bringing the rows to disk.
 pub enum PartitionFlush {
+    /// Writes a checkpoint of all rows.
     Memory(MemoryFlush),
+    /// Writes what has changed as a new generation of the tree.
     Ssd(Box<SsdFlush>),
 }
 
+/// What a flush has made. Goes back only to the store that it came from: any other panics.
 pub enum PartitionFlushed {
+    /// A checkpoint.
     Memory(MemoryFlushed),
+    /// A new generation of the tree.
     Ssd(Box<SsdFlushed>),
 }
 
@@ -100,6 +116,7 @@ impl PartitionStore {
         }
     }
 
+    /// Which of the two it is; never changes while it is open.
     pub fn kind(&self) -> StoreKind {
         match self {
             PartitionStore::Memory(_) => StoreKind::Memory,

@@ -6,6 +6,8 @@ use quartet_model::{LogSequence, Version};
 /// The default is before everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
+    /// The newest commit version that is held.
     pub version: Version,
+    /// The last epoch that is held: opening applies the log from the one after it.
     pub sequence: LogSequence,
 }

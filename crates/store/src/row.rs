@@ -58,6 +58,7 @@ unsafe impl Send for Row {}
 unsafe impl Sync for Row {}
 
 impl Row {
+    /// A row of its own memory: one allocation. Panics as [`Row::from_parts`] does.
     pub fn new(key: &[u8], value: &[u8], version: Version) -> Row {
         Row::from_parts(&[key], &[value], version)
     }
@@ -93,10 +94,12 @@ impl Row {
         Row { header: pointer.cast() }
     }
 
+    /// The whole key, the prefix of its logical database included.
     pub fn key(&self) -> &[u8] {
         self.bytes(0, self.header().key_bytes as usize)
     }
 
+    /// The value; may be empty.
     pub fn value(&self) -> &[u8] {
         self.bytes(self.header().key_bytes as usize, self.header().value_bytes as usize)
     }

@@ -56,6 +56,7 @@ use crate::row::Row;
 
 pub use self::view::SsdSnapshot;
 
+/// The latest state of a directory with a tree in files. Opened by way of [`PartitionStore`](crate::PartitionStore).
 pub struct SsdStore {
     view: SsdSnapshot,
     /// While a flush runs, or waits to.
@@ -102,6 +103,7 @@ pub struct SsdFlushed {
 /// What the files take on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
+    /// All that the files of the newest tree take.
     pub bytes: u64,
     /// What the newest tree needs of it.
     pub live_bytes: u64,
@@ -209,7 +211,8 @@ impl SsdStore {
         disk.sync_directory()
     }
 
-    pub fn disk_use(&self) -> DiskUse {
+    /// Sums over the files, from what is known in memory: nothing is read.
+    pub(crate) fn disk_use(&self) -> DiskUse {
         DiskUse {
             bytes: self.uses.values().map(|usage| usage.bytes).sum(),
             live_bytes: self.uses.values().map(|usage| usage.live_bytes).sum(),
@@ -218,7 +221,7 @@ impl SsdStore {
     }
 
     /// True if a flush would give back much of what the files take.
-    pub fn is_loose(&self) -> bool {
+    pub(crate) fn is_loose(&self) -> bool {
         let used = self.disk_use();
         is_loose(used.bytes, used.live_bytes)
     }

@@ -44,7 +44,9 @@ pub type Tree = CountedTree<LEAF_ROWS, INNER_CHILDREN>;
 /// What a range removal takes out of a [`Tree`].
 pub type RemovedRows = Removed<LEAF_ROWS, INNER_CHILDREN>;
 
+/// Most rows of a leaf of a [`Tree`].
 pub const LEAF_ROWS: usize = 30;
+/// Most children of an inner node of a [`Tree`].
 pub const INNER_CHILDREN: usize = 31;
 
 /// The tree by rows per leaf and children per inner node, both at least 4; tests use small ones to make deep trees.
@@ -86,6 +88,7 @@ enum Inserted<const LEAF: usize, const INNER: usize> {
 }
 
 impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
+    /// An empty tree.
     pub fn new() -> Self {
         CountedTree {
             root: Node::Leaf(Arc::new(Run::empty())),
@@ -101,14 +104,17 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         builder.finish()
     }
 
+    /// The number of rows. O(1).
     pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// True if there is no row. O(1).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// The row under `key`. O(log n).
     pub fn get(&self, key: &[u8]) -> Option<&Row> {
         let mut node = &self.root;
         loop {
@@ -137,6 +143,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         None
     }
 
+    /// Removes and returns the row under `key`. O(log n).
     pub fn remove(&mut self, key: &[u8]) -> Option<Row> {
         let removed = self.root.remove(key, Fences::OPEN)?;
         self.len -= 1;
@@ -734,6 +741,7 @@ pub struct Removed<const LEAF: usize, const INNER: usize> {
 }
 
 impl<const LEAF: usize, const INNER: usize> Removed<LEAF, INNER> {
+    /// The number of rows. O(1).
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -826,6 +834,7 @@ pub struct TreeBuilder<const LEAF: usize, const INNER: usize> {
 }
 
 impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
+    /// Begins with no row.
     pub fn new() -> Self {
         TreeBuilder {
             leaves: Vec::new(),
@@ -848,6 +857,7 @@ impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
         self.len += 1;
     }
 
+    /// The tree of the rows pushed.
     pub fn finish(mut self) -> CountedTree<LEAF, INNER> {
         self.finish_leaf(None);
         let mut level = self.leaves;

@@ -13,6 +13,8 @@ use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
 use crate::row::Row;
 
+/// A moment of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs are kept, within a bound: an old
+/// snapshot may come to answer that it cannot be read.
 #[derive(Clone)]
 pub struct SsdSnapshot {
     pub(super) overlay: Overlay,
