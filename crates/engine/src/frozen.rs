@@ -9,6 +9,7 @@ use quartet_store::PartitionStore;
 use crate::state::HomeState;
 use crate::{Hold, Home, Space, Transaction};
 
+/// One space as it was when it was frozen, to be read by transactions.
 pub struct Frozen {
     state: HomeState,
     space: Space,

@@ -191,7 +191,6 @@ fn give<E>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::rdb::file::{Found, Record, Scanner};
     use crate::testing::Fixture;
 

@@ -136,7 +136,9 @@ mod tests {
         static PURGES: AtomicUsize = AtomicUsize::new(0);
         let purges = watch::Sender::new(());
         for _ in 0..2 {
-            let purge = || drop(PURGES.fetch_add(1, Ordering::Relaxed));
+            let purge = || {
+                PURGES.fetch_add(1, Ordering::Relaxed);
+            };
             drop(tokio::spawn(purge_when_asked(purge, purges.subscribe())));
         }
         for _ in 0..5 {

@@ -23,7 +23,7 @@ const KNOWN: [&str; 7] = [
 ];
 
 pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    if arguments.len() % 2 == 0 {
+    if arguments.len().is_multiple_of(2) {
         return Err(errors::SYNTAX.into());
     }
     for position in (1..arguments.len()).step_by(2) {
