@@ -12,7 +12,7 @@ use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreK
 
 use crate::flusher::{CheckpointError, Flusher};
 use crate::lock::HomeLock;
-use crate::log_reader::LogReaders;
+use crate::log_readers::LogReaders;
 use crate::replay::Replayer;
 use crate::room::Room;
 use crate::shared::{FlusherTask, Shared};

@@ -9,7 +9,7 @@ use quartet_model::Version;
 
 use crate::Statistics;
 use crate::lock::HomeLock;
-use crate::log_reader::LogReaders;
+use crate::log_readers::LogReaders;
 use crate::memory::Memory;
 use crate::room::Room;
 use crate::stored::StoredBytes;

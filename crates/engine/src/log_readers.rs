@@ -1,0 +1,101 @@
+//! What the engine's threads know of those who read its log beside them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use quartet_log::LogSource;
+use quartet_model::LogSequence;
+
+/// Is called when there is more to read. Must be quick: the flusher calls it.
+pub type OnMore = Arc<dyn Fn() + Send + Sync>;
+
+/// What the engine's threads know of its readers.
+pub(crate) struct LogReaders {
+    pub source: Arc<dyn LogSource>,
+    /// The newest record that is durable.
+    durable: AtomicU64,
+    pub holders: Mutex<Vec<Arc<Holder>>>,
+    /// Some reader has seen all there is and is to be told when there is more.
+    pub is_awaited: AtomicBool,
+}
+
+pub(crate) struct Holder {
+    /// It may still ask for this record, and for all behind it.
+    pub from: AtomicU64,
+    /// What it holds was trimmed all the same.
+    pub is_lost: AtomicBool,
+    /// It has seen all there is.
+    pub waits: AtomicBool,
+    pub on_more: Mutex<Option<OnMore>>,
+}
+
+impl LogReaders {
+    pub fn new(source: Arc<dyn LogSource>, durable: LogSequence) -> LogReaders {
+        LogReaders {
+            source,
+            durable: AtomicU64::new(durable.0),
+            holders: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
+        }
+    }
+
+    pub fn durable(&self) -> LogSequence {
+        LogSequence(self.durable.load(Ordering::SeqCst))
+    }
+
+    /// Everything up to `durable` may be read.
+    pub fn publish_durable(&self, durable: LogSequence) {
+        self.durable.store(durable.0, Ordering::SeqCst);
+        if self.is_awaited.swap(false, Ordering::SeqCst) {
+            for listener in self.waiting() {
+                listener();
+            }
+        }
+    }
+
+    fn waiting(&self) -> Vec<OnMore> {
+        let holders = self.holders.lock();
+        let waiting = holders
+            .iter()
+            .filter(|holder| holder.waits.swap(false, Ordering::SeqCst));
+        waiting.filter_map(|holder| holder.on_more.lock().clone()).collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.holders.lock().len()
+    }
+
+    /// The lowest record that a reader may still ask for; `None` if there is no reader that holds anything.
+    pub fn held(&self) -> Option<LogSequence> {
+        let holders = self.holders.lock();
+        let held = holders.iter().filter(|holder| !holder.is_lost.load(Ordering::SeqCst));
+        held.map(|holder| LogSequence(holder.from.load(Ordering::SeqCst))).min()
+    }
+
+    /// Records below `floor` will be dropped: readers that had not come so far have lost their place. How many those are.
+    pub fn give_up_below(&self, floor: LogSequence) -> u64 {
+        let mut lost = 0;
+        for holder in self.holders.lock().iter() {
+            let is_behind = holder.from.load(Ordering::SeqCst) < floor.0;
+            if is_behind && !holder.is_lost.swap(true, Ordering::SeqCst) {
+                lost += 1;
+                // It is to find out.
+                holder.waits.store(true, Ordering::SeqCst);
+                self.is_awaited.store(true, Ordering::SeqCst);
+            }
+        }
+        lost
+    }
+
+    pub fn hold(&self, from: LogSequence) -> Arc<Holder> {
+        let holder = Arc::new(Holder {
+            from: AtomicU64::new(from.0),
+            is_lost: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            on_more: Mutex::default(),
+        });
+        self.holders.lock().push(holder.clone());
+        holder
+    }
+}
