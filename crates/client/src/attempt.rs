@@ -16,7 +16,7 @@ use crate::conflicts::RangeSet;
 use crate::connection::{Connection, OpenVersion, VersionReply};
 
 /// How long a version that does not exist yet is waited for, and how often it is asked for.
-const FUTURE_VERSION_PATIENCE: Duration = Duration::from_secs(1);
+const FUTURE_VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 const FUTURE_VERSION_RETRY: Duration = Duration::from_millis(50);
 
 pub(crate) struct Attempt {
@@ -89,7 +89,7 @@ impl Attempt {
 
     /// A version that does not exist yet is waited for.
     async fn open(&self, version: u64) -> VersionReply {
-        let until = tokio::time::Instant::now() + FUTURE_VERSION_PATIENCE;
+        let until = tokio::time::Instant::now() + FUTURE_VERSION_TIMEOUT;
         self.connection.is_up().await;
         loop {
             let opened = self.connection.open_version(version).await;

@@ -2,14 +2,14 @@
 //!
 //! A transaction commits if nothing it read was written between its read version and its commit. Present rows carry the
 //! version that wrote them; for absent ones the engine keeps recent clears (`changes`). So a point is checked by one look-up
-//! and a range by a descent past what is older. A read version whose evidence is gone is answered `TooOld`.
+//! and a range by a descent past what is older. A read version older than the kept conflict history is answered `TooOld`.
 
 use std::collections::BTreeMap;
 
 use quartet_model::{KeyRange, Version};
 use quartet_store::Read;
 
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::{SPACE_BYTES, Transaction};
 
 /// What is left of an attempt when the layer's code has ended.
@@ -92,7 +92,7 @@ impl Stamp {
 pub(crate) struct Changed;
 
 impl Attempt {
-    pub fn certify(&self, state: &HomeState, prefix: &[u8]) -> Result<(), Changed> {
+    pub fn certify(&self, state: &PartitionState, prefix: &[u8]) -> Result<(), Changed> {
         // Every change that is evidence against a reader has a version of its own.
         if state.last_version() == self.read_version {
             return Ok(());
@@ -138,7 +138,7 @@ impl Attempt {
     }
 }
 
-fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Result<(), Changed> {
+fn unchanged_point(state: &PartitionState, key: &[u8], read_version: Version) -> Result<(), Changed> {
     // What cannot be read may have changed.
     let present = state.store.get(key).map_err(|_| Changed)?.map(|row| row.version());
     let declared = state.changes.newest_declared_at(key);
@@ -149,7 +149,7 @@ fn unchanged_point(state: &HomeState, key: &[u8], read_version: Version) -> Resu
     if newest > read_version { Err(Changed) } else { Ok(()) }
 }
 
-pub(crate) fn unchanged_range(state: &HomeState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
+pub(crate) fn unchanged_range(state: &PartitionState, range: &KeyRange, read_version: Version) -> Result<(), Changed> {
     if range.is_empty() {
         return Ok(());
     }

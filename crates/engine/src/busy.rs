@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 pub struct Busy;
 
 /// How long a thread that serves connections waits for the lock: longer than anybody keeps it in the usual course of things.
-const SERVING_PATIENCE: Duration = Duration::from_millis(10);
+const SERVING_TIMEOUT: Duration = Duration::from_millis(10);
 /// How long any other thread waits.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
     static SERVES_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
@@ -69,10 +69,10 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     /// How long the calling thread may wait for the lock.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         match (is_serving_thread(), self.is_busy()) {
-            (false, _) => PATIENCE,
-            (true, false) => SERVING_PATIENCE,
+            (false, _) => BUSY_TIMEOUT,
+            (true, false) => SERVING_TIMEOUT,
             (true, true) => Duration::ZERO,
         }
     }

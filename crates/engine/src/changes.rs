@@ -56,14 +56,14 @@ pub(crate) struct RecentChanges {
 /// The evidence of one stretch of time.
 #[derive(Default)]
 pub(crate) struct Generation {
-    spaces: BTreeMap<SpacePrefix, Evidence>,
+    spaces: BTreeMap<SpacePrefix, ConflictHistory>,
     bytes: usize,
     newest: Version,
 }
 
 /// The evidence about one space.
 #[derive(Default)]
-struct Evidence {
+struct ConflictHistory {
     points: NewestOfKeys,
     ranges: NewestOfRanges,
     /// Write conflicts declared without a write: they matter to certification, and no reader waits for them.
@@ -80,19 +80,21 @@ impl RecentChanges {
     }
 
     pub fn add_point(&mut self, key: &[u8], version: Version) {
-        self.add(space_of(key), version, |evidence| evidence.points.insert(key, version));
+        self.add(space_of(key), version, |conflict_history| {
+            conflict_history.points.insert(key, version)
+        });
     }
 
     pub fn add_range(&mut self, range: &KeyRange, version: Version) {
-        self.add(space_of(&range.start), version, |evidence| {
-            evidence.ranges.cover(range, version);
+        self.add(space_of(&range.start), version, |conflict_history| {
+            conflict_history.ranges.cover(range, version);
         });
     }
 
     /// A write conflict without a write.
     pub fn declare(&mut self, range: &KeyRange, version: Version) {
-        self.add(space_of(&range.start), version, |evidence| {
-            evidence.declared.cover(range, version);
+        self.add(space_of(&range.start), version, |conflict_history| {
+            conflict_history.declared.cover(range, version);
         });
     }
 
@@ -102,14 +104,14 @@ impl RecentChanges {
         self.unrecorded.insert(space_of(key), version);
     }
 
-    fn add(&mut self, space: SpacePrefix, version: Version, record: impl FnOnce(&mut Evidence)) {
+    fn add(&mut self, space: SpacePrefix, version: Version, record: impl FnOnce(&mut ConflictHistory)) {
         let limits = self.limits;
         self.young.newest = version;
-        let evidence = self.young.spaces.entry(space).or_default();
-        let before = evidence.bytes();
-        record(evidence);
-        let bytes = evidence.bytes();
-        let is_full = evidence.count() > limits.space_count || bytes > limits.space_bytes;
+        let conflict_history = self.young.spaces.entry(space).or_default();
+        let before = conflict_history.bytes();
+        record(conflict_history);
+        let bytes = conflict_history.bytes();
+        let is_full = conflict_history.count() > limits.space_count || bytes > limits.space_bytes;
         self.young.bytes = self.young.bytes - before + bytes;
         if is_full {
             self.give_up(space);
@@ -131,19 +133,21 @@ impl RecentChanges {
 
     /// The newest write conflict declared in `start..end`; zero if none.
     pub fn newest_declared(&self, start: &[u8], end: &[u8]) -> Version {
-        self.newest_of(start, |evidence| evidence.declared.newest_in(start, end))
+        self.newest_of(start, |conflict_history| {
+            conflict_history.declared.newest_in(start, end)
+        })
     }
 
     /// The newest write conflict declared of a key; zero if none.
     pub fn newest_declared_at(&self, key: &[u8]) -> Version {
-        self.newest_of(key, |evidence| evidence.declared.newest_at(key))
+        self.newest_of(key, |conflict_history| conflict_history.declared.newest_at(key))
     }
 
     /// The newest change known of an absent key; zero if none.
     pub fn newest_at(&self, key: &[u8]) -> Version {
-        let recorded = self.newest_of(key, |evidence| {
-            let point = evidence.points.get(key).unwrap_or_default();
-            point.max(evidence.ranges.newest_at(key))
+        let recorded = self.newest_of(key, |conflict_history| {
+            let point = conflict_history.points.get(key).unwrap_or_default();
+            point.max(conflict_history.ranges.newest_at(key))
         });
         recorded.max(self.newest_unrecorded(key))
     }
@@ -153,15 +157,15 @@ impl RecentChanges {
         if start >= end {
             return Version::ZERO;
         }
-        let recorded = self.newest_of(start, |evidence| {
-            let point = evidence.points.newest_in(start, end);
-            point.max(evidence.ranges.newest_in(start, end))
+        let recorded = self.newest_of(start, |conflict_history| {
+            let point = conflict_history.points.newest_in(start, end);
+            point.max(conflict_history.ranges.newest_in(start, end))
         });
         recorded.max(self.newest_unrecorded(start))
     }
 
     /// The newer answer of both generations about the space of `key`.
-    fn newest_of(&self, key: &[u8], ask: impl Fn(&Evidence) -> Version) -> Version {
+    fn newest_of(&self, key: &[u8], ask: impl Fn(&ConflictHistory) -> Version) -> Version {
         let generations = [&self.young, &self.old].into_iter();
         let known = generations.filter_map(|generation| generation.about(key));
         known.map(ask).max().unwrap_or_default()
@@ -202,7 +206,7 @@ impl RecentChanges {
 }
 
 impl Generation {
-    fn about(&self, key: &[u8]) -> Option<&Evidence> {
+    fn about(&self, key: &[u8]) -> Option<&ConflictHistory> {
         if self.spaces.is_empty() {
             return None;
         }
@@ -210,18 +214,21 @@ impl Generation {
     }
 
     fn remove(&mut self, space: SpacePrefix) {
-        if let Some(evidence) = self.spaces.remove(&space) {
-            self.bytes -= evidence.bytes();
+        if let Some(conflict_history) = self.spaces.remove(&space) {
+            self.bytes -= conflict_history.bytes();
         }
     }
 
     fn largest_space(&self) -> Option<SpacePrefix> {
-        let largest = self.spaces.iter().max_by_key(|(_, evidence)| evidence.bytes());
+        let largest = self
+            .spaces
+            .iter()
+            .max_by_key(|(_, conflict_history)| conflict_history.bytes());
         largest.map(|(space, _)| *space)
     }
 }
 
-impl Evidence {
+impl ConflictHistory {
     fn count(&self) -> usize {
         self.points.count() + self.ranges.count() + self.declared.count()
     }

@@ -11,15 +11,15 @@ use quartet_model::{DatabaseId, KeyRange, Version};
 use quartet_store::{PartitionSnapshot, PartitionStore, Store, StoreError, StoreKind, StoreOptions};
 
 use crate::flusher::{CheckpointError, Flusher};
-use crate::lock::HomeLock;
+use crate::lock::PartitionLock;
 use crate::log_readers::LogReaders;
 use crate::replay::Replayer;
 use crate::room::Room;
 use crate::shared::{FlusherTask, Shared};
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::stored::StoredBytes;
 use crate::{
-    Busy, EngineOptions, Hold, Home, Memory, OpenError, OpenProgress, Parts, Space, Statistics, WatchId, busy,
+    Busy, EngineOptions, Hold, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Space, Statistics, WatchId, busy,
 };
 
 /// How often a thread that waits for something to be durable looks.
@@ -83,7 +83,7 @@ impl Engine {
         let last = replayer.version;
         let stored = StoredBytes::of(&replayer.store).map_err(quartet_store::OpenError::Store)?;
         let shared = Arc::new(Shared {
-            home: HomeLock::new(HomeState::new(replayer.store, last)),
+            partition: PartitionLock::new(PartitionState::new(replayer.store, last)),
             flusher: FlusherTask::default(),
             room,
             clock,
@@ -109,44 +109,44 @@ impl Engine {
     }
 
     /// Takes the partition's lock, however long that takes: not for a thread that serves connections.
-    pub fn home(&self) -> Home<'_> {
+    pub fn partition(&self) -> PartitionGuard<'_> {
         debug_assert!(
             !busy::is_serving_thread(),
             "a thread that serves connections may not wait"
         );
-        Home::new(&self.shared, self.shared.home.lock())
+        PartitionGuard::new(&self.shared, self.shared.partition.lock())
     }
 
     /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling thread may wait: a moment if
     /// it serves connections ([`serve_on_this_thread`]), a few seconds otherwise. A pipeline of commands takes it once.
-    pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
-        let state = self.shared.home.lock_in_time()?;
-        Ok(Home::new(&self.shared, state))
+    pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
+        let state = self.shared.partition.lock_in_time()?;
+        Ok(PartitionGuard::new(&self.shared, state))
     }
 
     /// Takes the partition's lock for what may take long. Everything committed before is in the flusher's hands, so what waits
     /// for it to be durable does not wait for the holder; and nobody who serves connections waits for the lock in vain.
-    pub fn home_for_long(&self) -> Home<'_> {
-        let mut home = self.home();
-        home.hand_over_pending();
-        self.shared.home.announcement.announce();
-        home
+    pub fn partition_for_long(&self) -> PartitionGuard<'_> {
+        let mut partition = self.partition();
+        partition.hand_over_pending();
+        self.shared.partition.announcement.announce();
+        partition
     }
 
     /// Somebody has waited in vain for the partition's lock, and it has not been free since.
     pub fn is_busy(&self) -> bool {
-        self.shared.home.announcement.is_busy()
+        self.shared.partition.announcement.is_busy()
     }
 
     /// Ends watches. Never waits: while somebody keeps the lock they may still be told of changes.
     pub fn unwatch(&self, watches: Vec<WatchId>) {
-        self.shared.home.unwatch(watches);
+        self.shared.partition.unwatch(watches);
     }
 
     /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the thread that held it. It must be
     /// quick, and may be missed: whoever waits for it looks again now and then.
     pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) {
-        self.shared.home.announcement.listen(listener);
+        self.shared.partition.announcement.listen(listener);
     }
 
     /// Everything up to this version is durable.
@@ -184,7 +184,7 @@ impl Engine {
     /// False if the log failed and `hold` never will be.
     pub fn wait_durable(&self, hold: Hold) -> bool {
         while !self.is_durable(hold) {
-            if self.shared.home.has_failed() {
+            if self.shared.partition.has_failed() {
                 return false;
             }
             self.shared.runtime.pause(DURABLE_LOOK);
@@ -195,7 +195,7 @@ impl Engine {
     /// The state at the latest commit, and the hold of everything read from it.
     /// It shows every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of its own part.
     pub fn snapshot(&self) -> (PartitionSnapshot, Version, Hold) {
-        let state = self.shared.home.borrow();
+        let state = self.shared.partition.borrow();
         let version = state.last_version();
         let hold = state.hold_of_everything(self.durable());
         (state.snapshot(), version, hold)

@@ -30,7 +30,7 @@ use crate::job::Job;
 use crate::replay::Replayer;
 use crate::retention::{Retention, bytes_before};
 use crate::shared::Shared;
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::{EngineOptions, OpenError};
 
 /// How long effects that nobody waits for may gather before they are written to the log.
@@ -38,9 +38,9 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How often effects that nobody waits for are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the flusher's thread waits for the lock before it looks whether something it has written is to be synced.
-const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a thread that would flush by itself waits for the flusher's to end its turn, and then for the lock.
-const TURN_PATIENCE: Duration = Duration::from_millis(2);
+const TURN_TIMEOUT: Duration = Duration::from_millis(2);
 /// How soon an epoch for which there is no room is tried again: twice as late each time.
 const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
 const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
@@ -106,7 +106,7 @@ impl Flusher {
         let control = Arc::new(Control::default());
         let (tail, log_bytes_since_checkpoint) = (log.tail(), log.bytes());
         let now = shared.runtime.now();
-        let store = shared.home.borrow().store.kind();
+        let store = shared.partition.borrow().store.kind();
         let (retention_bytes, retention_time) = (options.log_retention_bytes, options.log_retention);
         let worker = Worker {
             shared: shared.clone(),
@@ -162,7 +162,7 @@ impl Flusher {
     /// Makes everything up to `version` durable on the calling thread. False if somebody else keeps the log, or it failed.
     pub fn flush_here(&self, version: Version) -> bool {
         // The flusher's thread often is at the end of a turn that found nothing.
-        let Some(mut worker) = self.worker.try_lock_for(TURN_PATIENCE) else {
+        let Some(mut worker) = self.worker.try_lock_for(TURN_TIMEOUT) else {
             return false;
         };
         self.control.flushed_elsewhere.store(true, Ordering::Relaxed);
@@ -328,7 +328,7 @@ impl Worker {
         if let Err(error) = &outcome
             && let Some(failure) = self.failure.take()
         {
-            self.shared.home.fail();
+            self.shared.partition.fail();
             if matches!(error, LogError::TailMoved { .. }) {
                 self.step_down();
             }
@@ -339,12 +339,12 @@ impl Worker {
 
     /// Another is home. What it was the last to confirm is all that this one may still show.
     fn step_down(&mut self) {
-        self.shared.home.borrow().has_stepped_down = true;
+        self.shared.partition.borrow().has_stepped_down = true;
         // What it makes of the store's files is what is opened next.
         let _ = self.checkpoint.take().map(|running| running.job.join());
         match self.confirmed_state() {
             Ok(Replayer { store, version, .. }) => {
-                self.shared.home.borrow().roll_back_to(store, version);
+                self.shared.partition.borrow().roll_back_to(store, version);
                 tracing::warn!(
                     version = version.0,
                     "another is home: this one is back at what the log has confirmed"
@@ -376,14 +376,14 @@ impl Worker {
 
     /// True if there may be more to do.
     fn turn(&mut self, stopping: bool) -> Result<bool, LogError> {
-        let patience = (!stopping).then_some(LOCK_PATIENCE);
-        let more = self.flush_epoch(patience)?;
+        let timeout = (!stopping).then_some(LOCK_TIMEOUT);
+        let more = self.flush_epoch(timeout)?;
         self.tend()?;
         Ok(more)
     }
 
     fn flush_up_to(&mut self, version: Version) -> Result<(), LogError> {
-        while self.shared.durable() < version && self.flush_epoch(Some(TURN_PATIENCE))? {}
+        while self.shared.durable() < version && self.flush_epoch(Some(TURN_TIMEOUT))? {}
         if self.shared.durable() < version {
             self.sync()?;
         }
@@ -417,21 +417,21 @@ impl Worker {
         }
         if let Some(running) = self.checkpoint.take() {
             let shared = self.shared.clone();
-            self.end_checkpoint(running, shared.home.borrow())?;
+            self.end_checkpoint(running, shared.partition.borrow())?;
         }
         if self.log_bytes_since_checkpoint == 0 {
             return Ok(());
         }
-        let mut home = self.shared.home.borrow();
-        let (flush, version) = (home.store.begin_flush(), home.last_version());
-        drop(home);
+        let mut partition = self.shared.partition.borrow();
+        let (flush, version) = (partition.store.begin_flush(), partition.last_version());
+        drop(partition);
         let position = Position {
             sequence: self.tail,
             version,
         };
         match flush.run(position) {
             Ok(flushed) => {
-                drop(self.shared.home.borrow().store.end_flush(Some(flushed)));
+                drop(self.shared.partition.borrow().store.end_flush(Some(flushed)));
                 self.trim(position)
             }
             Err(error) => {
@@ -442,49 +442,55 @@ impl Worker {
     }
 
     /// Takes one epoch to the log, if any waits. False if there is nothing more to do, or if the lock was not free within
-    /// `patience`; with `None` the server stops, and it is waited for.
-    fn flush_epoch(&mut self, patience: Option<Duration>) -> Result<bool, LogError> {
+    /// `timeout`; with `None` the server stops, and it is waited for.
+    fn flush_epoch(&mut self, timeout: Option<Duration>) -> Result<bool, LogError> {
         if !self.write_kept()? {
             return Ok(false);
         }
-        if patience.is_some() && self.store_is_behind() {
+        if timeout.is_some() && self.store_is_behind() {
             self.sync_if_wanted(true)?;
             return Ok(false);
         }
         let shared = self.shared.clone();
-        let locked = match patience {
-            Some(patience) => shared.home.borrow_within(patience),
-            None => Some(shared.home.borrow()),
+        let locked = match timeout {
+            Some(timeout) => shared.partition.borrow_within(timeout),
+            None => Some(shared.partition.borrow()),
         };
-        let Some(mut home) = locked else {
+        let Some(mut partition) = locked else {
             self.sync_if_wanted(false)?;
             return Ok(false);
         };
-        if let Some(epoch) = shared.home.pop(&mut home) {
-            drop(home);
+        if let Some(epoch) = shared.partition.pop(&mut partition) {
+            drop(partition);
             let needs_sync = epoch.needs_sync;
             if self.write(epoch)? {
                 self.sync_if_wanted(needs_sync)?;
             }
             return Ok(self.kept.is_none());
         }
-        self.flush_gathered(home, patience.is_none())
+        self.flush_gathered(partition, timeout.is_none())
     }
 
     /// Takes what has gathered since the last full epoch to the log. True if there was something.
-    fn flush_gathered(&mut self, mut home: MutexGuard<'_, HomeState>, stopping: bool) -> Result<bool, LogError> {
-        let epoch = home.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
-        let garbage = std::mem::take(&mut home.garbage);
-        let being_freed = home.being_freed.clone();
+    fn flush_gathered(
+        &mut self,
+        mut partition: MutexGuard<'_, PartitionState>,
+        stopping: bool,
+    ) -> Result<bool, LogError> {
+        let epoch = partition.close_epoch(std::mem::take(&mut self.spare), &self.shared.room);
+        let garbage = std::mem::take(&mut partition.garbage);
+        let being_freed = partition.being_freed.clone();
         being_freed.store(garbage.len(), Ordering::Relaxed);
-        self.shared.home.tidy(&mut home);
-        let forgotten = home.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
-        let flush = self.checkpoint_wanted(&home.store).then(|| home.store.begin_flush());
+        self.shared.partition.tidy(&mut partition);
+        let forgotten = partition.forget_changes(self.shared.durable(), self.shared.clock.now_micros());
+        let flush = self
+            .checkpoint_wanted(&partition.store)
+            .then(|| partition.store.begin_flush());
         if flush.is_some() {
             let count = &self.shared.statistics.transactions_since_checkpoint;
             count.store(0, Ordering::Relaxed);
         }
-        drop(home);
+        drop(partition);
         drop(forgotten);
         for (database, cleared) in garbage {
             self.shared.stored.freed(database, &cleared);
@@ -531,7 +537,7 @@ impl Worker {
             self.kept_pause = KEPT_RETRY_MIN;
         }
         self.shared.room.set_stuck();
-        self.shared.home.release();
+        self.shared.partition.release();
         self.kept_not_before = self.now() + self.kept_pause;
         self.kept_pause = (self.kept_pause * 2).min(KEPT_RETRY_MAX);
         self.kept = Some(epoch);
@@ -667,7 +673,7 @@ impl Worker {
 
     /// A flush of the store was begun and will not run.
     fn give_up_checkpoint(&mut self, reason: String) {
-        drop(self.shared.home.borrow().store.end_flush(None));
+        drop(self.shared.partition.borrow().store.end_flush(None));
         self.checkpoint_ended(Some(reason));
     }
 
@@ -681,11 +687,11 @@ impl Worker {
             return Ok(());
         }
         let shared = self.shared.clone();
-        let Some(home) = shared.home.borrow_within(TURN_PATIENCE) else {
+        let Some(partition) = shared.partition.borrow_within(TURN_TIMEOUT) else {
             return Ok(());
         };
         match self.checkpoint.take() {
-            Some(running) => self.end_checkpoint(running, home),
+            Some(running) => self.end_checkpoint(running, partition),
             None => Ok(()),
         }
     }
@@ -693,16 +699,16 @@ impl Worker {
     fn end_checkpoint(
         &mut self,
         RunningCheckpoint { position, job }: RunningCheckpoint,
-        mut home: MutexGuard<'_, HomeState>,
+        mut partition: MutexGuard<'_, PartitionState>,
     ) -> Result<(), LogError> {
         let flushed = match job.join() {
             Some(flushed) => flushed.map_err(|error| error.to_string()),
             None => Err("the checkpoint thread panicked".into()),
         };
         let written = flushed.as_ref().map(PartitionFlushed::bytes).map_err(String::clone);
-        let outdated = home.store.end_flush(flushed.ok());
-        let used = home.store.disk_use();
-        drop(home);
+        let outdated = partition.store.end_flush(flushed.ok());
+        let used = partition.store.disk_use();
+        drop(partition);
         self.shared.statistics.store_takes(used.unwrap_or_default());
         drop(outdated);
         // The log still holds everything: a failed checkpoint costs space, not data. It is tried again when due.
@@ -820,7 +826,7 @@ impl Worker {
             tracing::info!("the disk has room again: writes go on");
             // Never while one is being written: its file would be emptied.
             if self.checkpoint.is_none() {
-                self.shared.home.borrow().store.tidy();
+                self.shared.partition.borrow().store.tidy();
             }
         }
         self.was_full = is_full;

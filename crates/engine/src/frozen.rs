@@ -6,12 +6,12 @@
 use quartet_model::Version;
 use quartet_store::PartitionStore;
 
-use crate::state::HomeState;
-use crate::{Hold, Home, Space, Transaction};
+use crate::state::PartitionState;
+use crate::{Hold, PartitionGuard, Space, Transaction};
 
 /// One space as it was when it was frozen, to be read by transactions.
 pub struct Frozen {
-    state: HomeState,
+    state: PartitionState,
     space: Space,
     now_micros: u64,
     /// What everything in it depends on; zero if all was durable.
@@ -20,7 +20,7 @@ pub struct Frozen {
     pub version: Version,
 }
 
-impl Home<'_> {
+impl PartitionGuard<'_> {
     /// The space at the latest commit.
     pub fn freeze(&mut self, space: Space) -> Frozen {
         let now_micros = self.now_micros();
@@ -28,7 +28,7 @@ impl Home<'_> {
         let state = self.state();
         let version = state.last_version();
         Frozen {
-            state: HomeState::new(PartitionStore::Frozen(Box::new(state.snapshot())), version),
+            state: PartitionState::new(PartitionStore::Frozen(Box::new(state.snapshot())), version),
             space,
             now_micros,
             hold,

@@ -3,15 +3,15 @@
 //!
 //! The client says what it depends on (read conflict ranges) and what others must take as written by it (write conflict
 //! ranges, beyond what its mutations write). Certification is that of `attempt`: a conflict is a change of something
-//! read, after the read version. A read version whose evidence is gone is answered `TooOld`.
+//! read, after the read version. A read version older than the kept conflict history is answered `TooOld`.
 
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KeyRange, Version};
 
 use crate::attempt::unchanged_range;
-use crate::state::HomeState;
-use crate::{Engine, ExecuteError, Hold, Home, Mutation, Reader, Space};
+use crate::state::PartitionState;
+use crate::{Engine, ExecuteError, Hold, Mutation, PartitionGuard, Reader, Space};
 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct CommitRequest {
 }
 
 impl CommitRequest {
-    fn certify(&self, state: &HomeState, prefix: &[u8]) -> Result<(), CommitError> {
+    fn certify(&self, state: &PartitionState, prefix: &[u8]) -> Result<(), CommitError> {
         if self.read_version > state.last_version() {
             return Err(CommitError::FutureVersion);
         }
@@ -77,18 +77,18 @@ impl CommitRequest {
 }
 
 impl Engine {
-    /// See [`Home::read_version`].
+    /// See [`PartitionGuard::read_version`].
     pub fn read_version(&self, space: Space) -> Reader {
-        self.home().read_version(space)
+        self.partition().read_version(space)
     }
 
-    /// See [`Home::commit`].
+    /// See [`PartitionGuard::commit`].
     pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
-        self.home().commit(space, request)
+        self.partition().commit(space, request)
     }
 }
 
-impl Home<'_> {
+impl PartitionGuard<'_> {
     /// The state of one space at the latest commit, for an interactive transaction that will commit against its version. What
     /// it shows may not be told before the hold is durable.
     pub fn read_version(&mut self, space: Space) -> Reader {

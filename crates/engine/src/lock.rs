@@ -12,7 +12,7 @@ use quartet_model::Version;
 use crate::busy::{Announcement, Busy};
 use crate::epochs::Epoch;
 use crate::room::Room;
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::watch::WatchId;
 
 /// With more queued, the holder of the lock waits.
@@ -27,8 +27,8 @@ struct Left {
 }
 
 /// The lock around the partition's state.
-pub(crate) struct HomeLock {
-    state: Mutex<HomeState>,
+pub(crate) struct PartitionLock {
+    state: Mutex<PartitionState>,
     taken: Condvar,
     returned: Condvar,
     /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
@@ -37,9 +37,9 @@ pub(crate) struct HomeLock {
     left: Mutex<Left>,
 }
 
-impl HomeLock {
-    pub fn new(state: HomeState) -> HomeLock {
-        HomeLock {
+impl PartitionLock {
+    pub fn new(state: PartitionState) -> PartitionLock {
+        PartitionLock {
             state: Mutex::new(state),
             taken: Condvar::new(),
             returned: Condvar::new(),
@@ -50,7 +50,7 @@ impl HomeLock {
     }
 
     /// For whoever executes transactions.
-    pub fn lock(&self) -> MutexGuard<'_, HomeState> {
+    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
         let mut state = self.state.lock();
         while state.full_epochs.is_lent {
             self.returned.wait(&mut state);
@@ -58,43 +58,43 @@ impl HomeLock {
         state
     }
 
-    /// The same, but gives up after about `patience`.
-    pub fn lock_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
-        let mut state = self.state.try_lock_for(patience)?;
-        let is_lent = |state: &mut HomeState| state.full_epochs.is_lent;
-        let waited = self.returned.wait_while_for(&mut state, is_lent, patience);
+    /// The same, but gives up after about `timeout`.
+    pub fn lock_within(&self, timeout: Duration) -> Option<MutexGuard<'_, PartitionState>> {
+        let mut state = self.state.try_lock_for(timeout)?;
+        let is_lent = |state: &mut PartitionState| state.full_epochs.is_lent;
+        let waited = self.returned.wait_while_for(&mut state, is_lent, timeout);
         (!waited.timed_out()).then_some(state)
     }
 
     /// The same, but gives up after as long as the calling thread may wait.
-    pub fn lock_in_time(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+    pub fn lock_in_time(&self) -> Result<MutexGuard<'_, PartitionState>, Busy> {
         if let Some(state) = self.try_lock() {
             return Ok(state);
         }
-        let patience = self.announcement.patience();
-        let in_time = (!patience.is_zero()).then(|| self.lock_within(patience)).flatten();
+        let timeout = self.announcement.timeout();
+        let in_time = (!timeout.is_zero()).then(|| self.lock_within(timeout)).flatten();
         in_time.map_or_else(|| self.announce_busy(), Ok)
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, HomeState>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, PartitionState>> {
         self.state.try_lock().filter(|state| !state.full_epochs.is_lent)
     }
 
     /// Looks once more afterwards: a holder that let go before it could see the announcement tells nobody.
-    fn announce_busy(&self) -> Result<MutexGuard<'_, HomeState>, Busy> {
+    fn announce_busy(&self) -> Result<MutexGuard<'_, PartitionState>, Busy> {
         self.announcement.announce();
         self.try_lock().ok_or(Busy)
     }
 
     /// For whoever only looks or tidies up, which may be done between any two transactions: it does not wait for a lock
     /// that is lent.
-    pub fn borrow(&self) -> MutexGuard<'_, HomeState> {
+    pub fn borrow(&self) -> MutexGuard<'_, PartitionState> {
         self.state.lock()
     }
 
-    /// The same, but gives up after `patience`.
-    pub fn borrow_within(&self, patience: Duration) -> Option<MutexGuard<'_, HomeState>> {
-        self.state.try_lock_for(patience)
+    /// The same, but gives up after `timeout`.
+    pub fn borrow_within(&self, timeout: Duration) -> Option<MutexGuard<'_, PartitionState>> {
+        self.state.try_lock_for(timeout)
     }
 
     /// An optimistic transaction that read at `version` ended without the lock. Never waits.
@@ -114,21 +114,27 @@ impl HomeLock {
     }
 
     /// Tidies up what was left.
-    pub fn tidy(&self, state: &mut HomeState) {
+    pub fn tidy(&self, state: &mut PartitionState) {
         let left = std::mem::take(&mut *self.left.lock());
         left.readers.into_iter().for_each(|version| state.reader_ended(version));
         left.watches.into_iter().for_each(|watch| state.watches.remove(watch));
     }
 
     /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the log takes them.
-    pub fn push(&self, state: &mut MutexGuard<'_, HomeState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
+    pub fn push(
+        &self,
+        state: &mut MutexGuard<'_, PartitionState>,
+        epoch: Epoch,
+        room: &Room,
+        wake_flusher: impl FnOnce(),
+    ) {
         self.push_leaving(QUEUED_MAX, state, epoch, room, wake_flusher);
     }
 
     /// Queues `epoch` and lends the lock until the flusher has taken it and all before it.
     pub fn hand_over(
         &self,
-        state: &mut MutexGuard<'_, HomeState>,
+        state: &mut MutexGuard<'_, PartitionState>,
         epoch: Epoch,
         room: &Room,
         wake_flusher: impl FnOnce(),
@@ -139,7 +145,7 @@ impl HomeLock {
     fn push_leaving(
         &self,
         queued_max: usize,
-        state: &mut MutexGuard<'_, HomeState>,
+        state: &mut MutexGuard<'_, PartitionState>,
         epoch: Epoch,
         room: &Room,
         wake_flusher: impl FnOnce(),
@@ -159,7 +165,7 @@ impl HomeLock {
     }
 
     /// The oldest full epoch, for the flusher.
-    pub fn pop(&self, state: &mut MutexGuard<'_, HomeState>) -> Option<Epoch> {
+    pub fn pop(&self, state: &mut MutexGuard<'_, PartitionState>) -> Option<Epoch> {
         let epoch = state.full_epochs.queue.pop_front();
         if epoch.is_some() {
             self.taken.notify_all();

@@ -49,7 +49,7 @@ impl OptimisticTransaction {
     }
 
     /// Like `get`, but a later change of the row is no conflict.
-    pub fn get_unjudged(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    pub fn snapshot_get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let key = self.full_key(key);
         match self.attempt.writes.get(&key) {
             Some(written) => written.value.clone(),
@@ -110,7 +110,7 @@ impl OptimisticTransaction {
     }
 
     /// Like `scan`, but a later change in the range is no conflict.
-    pub fn scan_unjudged(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+    pub fn snapshot_scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         self.visit_range(start, end, reverse, visit);
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quartet_model::Version;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
-use crate::{Busy, Engine, Hold, Home, SPACE_BYTES, Space};
+use crate::{Busy, Engine, Hold, PartitionGuard, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -151,13 +151,13 @@ impl Reader {
 }
 
 impl Engine {
-    /// See [`Home::reader`].
+    /// See [`PartitionGuard::reader`].
     pub fn reader(&self, space: Space) -> Result<Reader, Busy> {
-        Ok(self.home_in_time()?.reader(space))
+        Ok(self.partition_in_time()?.reader(space))
     }
 }
 
-impl Home<'_> {
+impl PartitionGuard<'_> {
     /// One space at the latest commit.
     pub fn reader(&mut self, space: Space) -> Reader {
         let now_micros = self.now_micros();

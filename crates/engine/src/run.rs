@@ -7,7 +7,7 @@ use quartet_model::Version;
 
 use crate::attempt::{Attempt, PointsRead};
 use crate::reader::Readable;
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::{Busy, Durability, Engine, ExecuteError, Hold, OptimisticTransaction, Space};
 
 /// Why `run` gave up.
@@ -72,12 +72,12 @@ impl Engine {
             // A snapshot that is still held makes each write copy the nodes on its way.
             let unreadable = transaction.snapshot.has_failed();
             let mut attempt = transaction.attempt;
-            let mut home = self.home_in_time()?;
+            let mut partition = self.partition_in_time()?;
             let judged = match &answer {
-                Ok(_) if !attempt.writes.is_empty() => attempt.certify(home.state(), &space.prefix()),
+                Ok(_) if !attempt.writes.is_empty() => attempt.certify(partition.state(), &space.prefix()),
                 _ => Ok(()),
             };
-            reading.end(home.state());
+            reading.end(partition.state());
             if unreadable {
                 return Err(RunError::Unreadable(hold));
             }
@@ -89,7 +89,7 @@ impl Engine {
             if attempt.writes.is_empty() {
                 return Ok((answer, attempt.read_version, hold));
             }
-            let (version, written) = home
+            let (version, written) = partition
                 .execute(space, |target| attempt.write_to(target, tells_version))
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
@@ -105,15 +105,15 @@ impl Engine {
     }
 
     fn begin<E>(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), RunError<E>> {
-        let mut home = self.home_in_time()?;
-        if home.state().has_stepped_down {
+        let mut partition = self.partition_in_time()?;
+        if partition.state().has_stepped_down {
             return Err(RunError::NotHome);
         }
-        let now_micros = home.now_micros();
-        let read_version = home.state().last_version();
-        home.state().reader_started(read_version);
+        let now_micros = partition.now_micros();
+        let read_version = partition.state().last_version();
+        partition.state().reader_started(read_version);
         let transaction = OptimisticTransaction {
-            snapshot: Readable::new(home.state().snapshot()),
+            snapshot: Readable::new(partition.state().snapshot()),
             prefix: space.prefix(),
             now_micros,
             attempt: Attempt {
@@ -125,7 +125,7 @@ impl Engine {
             },
         };
         let hold = match space.durability {
-            Durability::Always => home.state().hold_of_everything(self.durable()),
+            Durability::Always => partition.state().hold_of_everything(self.durable()),
             Durability::Interval | Durability::None => Version::ZERO,
         };
         let reading = Reading {
@@ -146,7 +146,7 @@ struct Reading<'e> {
 }
 
 impl Reading<'_> {
-    fn end(mut self, state: &mut HomeState) {
+    fn end(mut self, state: &mut PartitionState) {
         state.reader_ended(self.version);
         self.ended = true;
     }
@@ -155,7 +155,7 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.engine.shared().home.reader_ended(self.version);
+            self.engine.shared().partition.reader_ended(self.version);
         }
     }
 }

@@ -8,7 +8,7 @@ use quartet_env::{Clock, Runtime, Task};
 use quartet_model::Version;
 
 use crate::Statistics;
-use crate::lock::HomeLock;
+use crate::lock::PartitionLock;
 use crate::log_readers::LogReaders;
 use crate::memory::Memory;
 use crate::room::Room;
@@ -16,7 +16,7 @@ use crate::stored::StoredBytes;
 
 /// What the engine's threads share.
 pub(crate) struct Shared {
-    pub home: HomeLock,
+    pub partition: PartitionLock,
     pub flusher: FlusherTask,
     pub room: Room,
     pub clock: Arc<dyn Clock>,

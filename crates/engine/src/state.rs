@@ -46,7 +46,7 @@ pub(crate) enum Change {
     },
 }
 
-pub(crate) struct HomeState {
+pub(crate) struct PartitionState {
     pub store: PartitionStore,
     /// Of the newest transaction in the log or on its way there; while a transaction is open it may be that one's. A version
     /// that does not reach the log is never seen outside: after a restart with the clock set back it may be given again.
@@ -72,9 +72,9 @@ pub(crate) struct HomeState {
     pub being_freed: Arc<AtomicUsize>,
 }
 
-impl HomeState {
-    pub fn new(store: PartitionStore, last: Version) -> HomeState {
-        HomeState {
+impl PartitionState {
+    pub fn new(store: PartitionStore, last: Version) -> PartitionState {
+        PartitionState {
             store,
             last,
             full_epochs: FullEpochs::default(),

@@ -116,7 +116,7 @@ mod tests {
             body(tx);
             Ok(())
         };
-        engine.home().execute(space, body).unwrap();
+        engine.partition().execute(space, body).unwrap();
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         // A row takes 36 bytes beside its key and value, and a key three beside the layer's part.
         assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 36 + 11 + 36 + 7));
         assert_eq!(engine.live_bytes(), stored(&engine, 1) + stored(&engine, 700));
-        let refused = engine.home().execute(
+        let refused = engine.partition().execute(
             Space {
                 database: DatabaseId(1),
                 layer: LayerId::Redis,
@@ -150,7 +150,7 @@ mod tests {
         let engine = open(disk);
         assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 36 + 11));
         write(&engine, 700, |tx| tx.clear_all());
-        engine.home().free_cleared();
+        engine.partition().free_cleared();
         assert_eq!((stored(&engine, 1), stored(&engine, 700)), (36 + 9, 0));
         engine.close().unwrap();
     }

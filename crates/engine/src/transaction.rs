@@ -10,7 +10,7 @@ use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::{Cleared, Read, Row, Store, StoreError};
 
 use crate::room::Room;
-use crate::state::{Change, HomeState};
+use crate::state::{Change, PartitionState};
 use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, SPACE_BYTES, Space};
@@ -38,7 +38,7 @@ pub type UniqueId = [u8; 10];
 
 /// A transaction at the latest state. Keys are relative to its space.
 pub struct Transaction<'h> {
-    state: &'h mut HomeState,
+    state: &'h mut PartitionState,
     space: Space,
     prefix: [u8; SPACE_BYTES],
     /// The durable version when the transaction began: whatever it reads above it must be waited for.
@@ -73,7 +73,12 @@ pub(crate) enum Refused {
 }
 
 impl<'h> Transaction<'h> {
-    pub(crate) fn new(state: &'h mut HomeState, space: Space, durable: Version, now_micros: u64) -> Transaction<'h> {
+    pub(crate) fn new(
+        state: &'h mut PartitionState,
+        space: Space,
+        durable: Version,
+        now_micros: u64,
+    ) -> Transaction<'h> {
         state.pending.begin();
         let last = state.last_version();
         Transaction {
@@ -283,7 +288,7 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// See [`crate::Home::watch_key`].
+    /// See [`crate::PartitionGuard::watch_key`].
     pub fn watch_key(&mut self, key: &[u8], callback: Callback) -> WatchId {
         self.state.watches.add_point([&self.prefix, key].concat(), callback)
     }

@@ -24,7 +24,7 @@ struct State {
     result: Option<Result<Value, ErrorCode>>,
     callback: Option<Callback>,
     task: Option<AbortHandle>,
-    lent: usize,
+    scoped_bridge: usize,
     released: bool,
 }
 
@@ -149,7 +149,7 @@ impl FDBFuture {
                 result: None,
                 callback: None,
                 task: None,
-                lent: 0,
+                scoped_bridge: 0,
                 released: false,
             }),
             became_ready: Condvar::new(),
@@ -219,7 +219,7 @@ impl FDBFuture {
             Some(Err(code)) => return Err(*code),
             Some(Ok(value)) => read(value).ok_or(ErrorCode::CLIENT_INVALID_OPERATION)?,
         };
-        state.lent += 1;
+        state.scoped_bridge += 1;
         Ok(value)
     }
 
@@ -234,8 +234,8 @@ impl FDBFuture {
     /// What was lent is returned. The memory is given back when all of it is.
     fn release(&self) {
         let mut state = self.state.lock();
-        state.lent = state.lent.saturating_sub(1);
-        if state.lent == 0 && matches!(state.result, Some(Ok(_))) {
+        state.scoped_bridge = state.scoped_bridge.saturating_sub(1);
+        if state.scoped_bridge == 0 && matches!(state.result, Some(Ok(_))) {
             state.released = true;
             state.result = Some(Ok(Value::Nothing));
         }

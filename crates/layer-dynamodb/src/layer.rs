@@ -54,11 +54,11 @@ impl DynamoDb {
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> (Result<R, Failure>, Hold) {
-        let mut home = match self.engine.home_in_time() {
-            Ok(home) => home,
+        let mut partition = match self.engine.partition_in_time() {
+            Ok(partition) => partition,
             Err(Busy) => return settled(Err(Failure::busy())),
         };
-        match home.execute(self.space, body) {
+        match partition.execute(self.space, body) {
             Ok((answer, hold)) => (Ok(answer), hold),
             Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
             // SDKs repeat a request that the service could not serve.

@@ -33,7 +33,7 @@
 //! | - `combinations`    | sets that are made of others                                      |
 //! | - `histories`       | histories of sets that are made of others                         |
 //! | - `permitted`       | what of a set may be read                                         |
-//! | - `patience`        | how long a query may take, and where                              |
+//! | - `deadline`        | how long a query may take, and where                              |
 //! | `service/`          | one request: which transaction, what reply                        |
 //! | - `callers`         | who asks, and what for                                            |
 //! | - `jwt/`            | tokens of other issuers, and the keys that verify them            |

@@ -31,7 +31,7 @@ mod watches;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quartet_engine::{Engine, Home, Space};
+use quartet_engine::{Engine, PartitionGuard, Space};
 
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
@@ -103,7 +103,7 @@ impl KeyValue {
     }
 
     /// The partition's lock, unless somebody holds it for long.
-    fn home(&self) -> Option<Home<'_>> {
-        self.engine.home_in_time().ok()
+    fn partition(&self) -> Option<PartitionGuard<'_>> {
+        self.engine.partition_in_time().ok()
     }
 }

@@ -156,7 +156,7 @@ impl Session {
             reading.count += 1;
             return Some((version, hold));
         }
-        let reader = self.layer.home()?.read_version(self.layer.space);
+        let reader = self.layer.partition()?.read_version(self.layer.space);
         let (version, hold) = (reader.version, reader.hold);
         let reader = self.layer.versions.keep(reader);
         self.newest = Some((version, hold));
@@ -275,18 +275,18 @@ impl Session {
             return Err(ErrorCode::COMMIT_PROXY_MEMORY_LIMIT);
         }
         let request = commit::translated(commit, &self.layer.options)?;
-        let Some(mut home) = self.layer.home() else {
+        let Some(mut partition) = self.layer.partition() else {
             return Ok(Answered::Busy);
         };
         // A state that somebody holds makes a commit copy what it changes.
         self.committed = None;
         self.newest = None;
-        let committed = home.commit(self.layer.space, &request);
+        let committed = partition.commit(self.layer.space, &request);
         if committed.is_ok() && (self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros)) {
             self.commits_kept = self.commits_kept.saturating_add(1);
-            self.committed = Some(home.read_version(self.layer.space));
+            self.committed = Some(partition.read_version(self.layer.space));
         }
-        drop(home);
+        drop(partition);
         match committed {
             Ok((version, hold)) => {
                 Reply::put_number(output, id, version.0);
@@ -307,10 +307,10 @@ impl Session {
         value: Option<&[u8]>,
         output: &mut Vec<u8>,
     ) -> Result<Answered, ErrorCode> {
-        let Some(mut home) = self.layer.home() else {
+        let Some(mut partition) = self.layer.partition() else {
             return Ok(Answered::Busy);
         };
-        Ok(match self.watches.add(&self.layer, &mut home, id, key, value)? {
+        Ok(match self.watches.add(&self.layer, &mut partition, id, key, value)? {
             None => Answered::Nothing,
             Some(hold) => {
                 Reply::put_empty(output, id);
@@ -323,10 +323,10 @@ impl Session {
         if self.watches.is_empty() {
             return Answered::Nothing;
         }
-        match self.layer.home() {
+        match self.layer.partition() {
             None => Answered::Busy,
-            Some(mut home) => {
-                self.watches.cancel(&mut home, id);
+            Some(mut partition) => {
+                self.watches.cancel(&mut partition, id);
                 Answered::Nothing
             }
         }
@@ -339,8 +339,8 @@ impl Session {
 
     /// The watches that fired since the last call, and what telling each depends on; `None`: somebody holds the lock for long.
     pub fn fired(&mut self) -> Option<Vec<(u32, Hold)>> {
-        let mut home = self.layer.home()?;
-        Some(self.watches.fired(&self.layer, &mut home))
+        let mut partition = self.layer.partition()?;
+        Some(self.watches.fired(&self.layer, &mut partition))
     }
 
     fn estimated_bytes(

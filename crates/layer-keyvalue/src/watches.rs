@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Hold, Home, WatchId};
+use quartet_engine::{Hold, PartitionGuard, WatchId};
 use quartet_wire_keyvalue::ErrorCode;
 
 use crate::KeyValue;
@@ -41,12 +41,12 @@ impl Watches {
     pub fn add(
         &mut self,
         layer: &KeyValue,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         request: u32,
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<Option<Hold>, ErrorCode> {
-        let (differs, hold) = compare(layer, home, key, value);
+        let (differs, hold) = compare(layer, partition, key, value);
         if differs {
             return Ok(Some(hold));
         }
@@ -59,12 +59,12 @@ impl Watches {
             wake();
         };
         let watched = Watched {
-            watch: home.watch_key(layer.space, key, Arc::new(note)),
+            watch: partition.watch_key(layer.space, key, Arc::new(note)),
             key: key.to_vec(),
             value: value.map(<[u8]>::to_vec),
         };
         if let Some(replaced) = self.by_request.insert(request, watched) {
-            home.unwatch(replaced.watch);
+            partition.unwatch(replaced.watch);
         }
         Ok(None)
     }
@@ -74,16 +74,16 @@ impl Watches {
     }
 
     /// The watches whose values are other ones now, each with what telling that depends on. They are forgotten.
-    pub fn fired(&mut self, layer: &KeyValue, home: &mut Home<'_>) -> Vec<(u32, Hold)> {
+    pub fn fired(&mut self, layer: &KeyValue, partition: &mut PartitionGuard<'_>) -> Vec<(u32, Hold)> {
         let touched = std::mem::take(&mut *self.touched.lock());
         let mut fired = Vec::new();
         for request in touched {
             let Some(watched) = self.by_request.get(&request) else {
                 continue;
             };
-            let (differs, hold) = compare(layer, home, &watched.key, watched.value.as_deref());
+            let (differs, hold) = compare(layer, partition, &watched.key, watched.value.as_deref());
             if differs {
-                home.unwatch(watched.watch);
+                partition.unwatch(watched.watch);
                 self.by_request.remove(&request);
                 fired.push((request, hold));
             }
@@ -91,9 +91,9 @@ impl Watches {
         fired
     }
 
-    pub fn cancel(&mut self, home: &mut Home<'_>, request: u32) {
+    pub fn cancel(&mut self, partition: &mut PartitionGuard<'_>, request: u32) {
         if let Some(watched) = self.by_request.remove(&request) {
-            home.unwatch(watched.watch);
+            partition.unwatch(watched.watch);
         }
     }
 
@@ -108,8 +108,8 @@ impl Watches {
 }
 
 /// Whether the key's value differs from `value`, and what the answer depends on.
-fn compare(layer: &KeyValue, home: &mut Home<'_>, key: &[u8], value: Option<&[u8]>) -> (bool, Hold) {
-    let compared = home.execute(layer.space, |transaction| {
+fn compare(layer: &KeyValue, partition: &mut PartitionGuard<'_>, key: &[u8], value: Option<&[u8]>) -> (bool, Hold) {
+    let compared = partition.execute(layer.space, |transaction| {
         let row = transaction.get(key);
         Ok::<_, std::convert::Infallible>(row.as_ref().map(|row| row.value()) != value)
     });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Home, Space, WatchId};
+use quartet_engine::{PartitionGuard, Space, WatchId};
 use quartet_wire_resp::Protocol;
 
 use crate::acl::Users;
@@ -93,7 +93,7 @@ impl Blocking {
     /// The client waits from now on. `request` is its command as it is to be asked again.
     pub fn add(
         &self,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         space: Space,
         client: &ClientState,
         command: &'static Command,
@@ -117,9 +117,9 @@ impl Blocking {
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
                 let ready = self.ready.clone();
-                let callback = Arc::new(move |full_key: &[u8]| ready.push(Home::layer_key(full_key)));
+                let callback = Arc::new(move |full_key: &[u8]| ready.push(PartitionGuard::layer_key(full_key)));
                 KeyQueue {
-                    watch: home.watch_key(space, row, callback),
+                    watch: partition.watch_key(space, row, callback),
                     clients: BTreeMap::new(),
                 }
             });
@@ -163,7 +163,7 @@ impl Blocking {
     }
 
     /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
-    pub fn remove(&self, home: &mut Home<'_>, client_id: u64) -> Option<Waiter> {
+    pub fn remove(&self, partition: &mut PartitionGuard<'_>, client_id: u64) -> Option<Waiter> {
         let mut queues = self.queues.lock();
         let waiter = queues.waiters.remove(&client_id)?;
         for row in &waiter.rows {
@@ -171,7 +171,7 @@ impl Blocking {
                 queue.clients.remove(&waiter.turn);
                 if queue.clients.is_empty() {
                     let queue = queues.keys.remove(row).expect("the queue that was just found");
-                    home.unwatch(queue.watch);
+                    partition.unwatch(queue.watch);
                 }
             }
         }
@@ -190,8 +190,8 @@ impl Blocking {
     }
 
     /// The connection is gone: nothing is to be given to it.
-    pub fn forget(&self, home: &mut Home<'_>, client_id: u64) {
-        self.remove(home, client_id);
+    pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
+        self.remove(partition, client_id);
     }
 
     pub fn waiting(&self, users: &Users, client_id: u64) -> Option<(&'static Command, Vec<u8>, ClientState)> {

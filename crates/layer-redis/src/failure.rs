@@ -26,7 +26,7 @@ pub enum Failure {
         micros: u64,
     },
     /// The credentials open another logical database: the connection is to go on there, with this request.
-    Elsewhere(Door),
+    SwitchDatabase(DatabaseLogin),
     /// A script takes too long for the thread that runs it: take all back and run it where it may take long.
     Overrun,
 }
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Deferred {
 
 /// A way into a logical database, to be opened with the password.
 #[derive(Debug)]
-pub struct Door {
+pub struct DatabaseLogin {
     pub database: DatabaseId,
     /// What was given as the user's name, which leads here.
     pub name: Vec<u8>,

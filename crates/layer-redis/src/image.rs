@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Frozen, Hold, Home};
+use quartet_engine::{Frozen, Hold, PartitionGuard};
 
 use crate::changes::Changes;
 use crate::commands::scripting::libraries;
@@ -52,9 +52,9 @@ impl Redis {
     }
 
     /// Everything at the latest commit.
-    pub fn image(&self, home: &mut Home<'_>) -> Image {
+    pub fn image(&self, partition: &mut PartitionGuard<'_>) -> Image {
         Image {
-            frozen: home.freeze(self.space),
+            frozen: partition.freeze(self.space),
             changes: Changes::default(),
         }
     }
@@ -213,7 +213,7 @@ mod tests {
         let mut connection = fixture.connect();
         connection.check("SET a 1 => OK\nRPUSH b x y => 2\nPSETEX gone 5 x => OK\nJSON.SET j $ 1 => OK\nSELECT 15 => OK\nHSET h f v => 1");
         fixture.advance_ms(10);
-        let mut image = fixture.layer.image(&mut fixture.layer.engine.home());
+        let mut image = fixture.layer.image(&mut fixture.layer.engine.partition());
         connection.check("SELECT 0 => OK\nSET a 2 => OK\nSET c 3 => OK\nFLUSHALL => OK");
         let mut bytes = Vec::new();
         let mut take = |part: &[u8]| {

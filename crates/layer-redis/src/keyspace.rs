@@ -652,8 +652,8 @@ mod tests {
 
     /// What the two indexes say, as `T` or `F`, deadline and name.
     fn index(fixture: &Fixture) -> Vec<(char, u64, String)> {
-        let mut home = fixture.layer.engine.home();
-        let listed = home.execute(fixture.layer.space, |tx| -> Result<_, ()> {
+        let mut partition = fixture.layer.engine.partition();
+        let listed = partition.execute(fixture.layer.space, |tx| -> Result<_, ()> {
             let mut all = Vec::new();
             for (tag, of_fields) in [('T', false), ('F', true)] {
                 for (_, deadline, name) in due(tx, of_fields, u64::MAX - 1, 100) {
@@ -666,8 +666,8 @@ mod tests {
     }
 
     fn change(fixture: &Fixture, change: impl FnOnce(&mut Keyspace<'_, '_>)) {
-        let mut home = fixture.layer.engine.home();
-        let done = home.execute(fixture.layer.space, |tx| -> Result<(), ()> {
+        let mut partition = fixture.layer.engine.partition();
+        let done = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
             change(&mut Keyspace {
                 tx,
                 db: 0,

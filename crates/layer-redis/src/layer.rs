@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Engine, Space};
 
 use crate::acl::{UserFile, Users};
+use crate::admission_control::{AdmissionControl, Directory};
 use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::channels::Channels;
@@ -15,14 +16,13 @@ use crate::config::{Change, Config, WriteParameters};
 use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
-use crate::gate::{Directory, Gate};
 use crate::latency::LatencyEvents;
-use crate::left_behind::LeftBehind;
 use crate::login_guard::LoginGuard;
 use crate::long_scripts::LongScripts;
 use crate::migration::Targets;
 use crate::outbox::Outbox;
 use crate::pause::Pause;
+use crate::pending_disconnects::PendingDisconnects;
 use crate::random::Random;
 use crate::recency::Recency;
 use crate::replication::{Follower, Replication};
@@ -98,7 +98,7 @@ pub struct Connections {
     pub channels: Channels,
     pub tracking: Tracking,
     /// What closed connections leave to be done once a long script has given the lock back.
-    pub left_behind: LeftBehind,
+    pub pending_disconnects: PendingDisconnects,
 }
 
 /// Who may do what, and how one comes in.
@@ -107,7 +107,7 @@ pub struct Access {
     /// Where users are kept beyond this process, if anywhere.
     pub user_file: Option<Box<dyn UserFile>>,
     /// Judges and counts the commands; none around the default database.
-    pub gate: Option<Arc<dyn Gate>>,
+    pub admission_control: Option<Arc<dyn AdmissionControl>>,
     /// What stands before the names of this database's users in a token: `NAME/`, and nothing in the default database.
     pub realm: Vec<u8>,
     /// Knows which password opens which logical database; none if there is only this one.
@@ -236,7 +236,7 @@ impl Redis {
     /// Memory in use: what the process began with, the rows, and what peers' bytes take. Of a database that is one of
     /// several, what it holds.
     pub fn used_bytes(&self) -> u64 {
-        match self.access.gate {
+        match self.access.admission_control {
             None => self.process.identity.startup_bytes + self.engine.memory().counted_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
@@ -244,7 +244,7 @@ impl Redis {
 
     /// The same without the rows that only a snapshot holds.
     pub fn live_bytes(&self) -> u64 {
-        match self.access.gate {
+        match self.access.admission_control {
             None => self.process.identity.startup_bytes + self.engine.live_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
         }
@@ -273,7 +273,7 @@ impl Redis {
 
     /// A database that is one of several loses nothing because others need room: it is refused instead.
     fn evicts_for_the_process(&self) -> bool {
-        self.eviction_policy().evicts() && self.access.gate.is_none()
+        self.eviction_policy().evicts() && self.access.admission_control.is_none()
     }
 
     fn exceeds_what_the_process_may_take(&self) -> bool {

@@ -10,6 +10,7 @@
 //! its mailbox). Time arrives with the transaction.
 
 pub mod acl;
+pub mod admission_control;
 pub mod after;
 pub mod blocking;
 pub mod changes;
@@ -31,7 +32,6 @@ pub mod facts;
 pub mod failure;
 mod feed;
 pub mod found_expired;
-pub mod gate;
 pub mod glob;
 pub mod image;
 mod invariants;
@@ -39,7 +39,6 @@ pub mod key_flags;
 pub mod keyspace;
 pub mod latency;
 pub mod layer;
-pub mod left_behind;
 pub mod login_guard;
 pub mod long_double;
 pub mod long_scripts;
@@ -50,6 +49,7 @@ pub mod outbox;
 pub mod packed;
 pub mod parse;
 pub mod pause;
+pub mod pending_disconnects;
 pub mod random;
 pub mod rdb;
 pub mod recency;

@@ -251,11 +251,11 @@ impl Replication {
     }
 
     /// What follows the replica's position; waits a little if there is nothing.
-    pub fn give(&self, follower: &Follower, patience: Duration) -> Given {
+    pub fn give(&self, follower: &Follower, timeout: Duration) -> Given {
         let mut feed = self.feed.lock();
         let position = follower.position.load(Ordering::Relaxed);
         if position == feed.end {
-            self.arrived.wait_for(&mut feed, patience);
+            self.arrived.wait_for(&mut feed, timeout);
         }
         if position < feed.start {
             return Given::Lost;

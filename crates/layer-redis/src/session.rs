@@ -9,7 +9,7 @@ mod while_busy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Hold, Home};
+use quartet_engine::{Busy, Hold, PartitionGuard};
 use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
 
@@ -22,11 +22,11 @@ use crate::errors;
 use crate::execution::call::call;
 use crate::execution::long_run::LongRun;
 use crate::execution::monitor::tell_monitors;
-use crate::failure::{Deferred, Door, Failure};
+use crate::failure::{DatabaseLogin, Deferred, Failure};
 use crate::layer::Redis;
-use crate::left_behind::Abandoned;
 use crate::login_guard::peer_of;
 use crate::migration::{Broken, Migration};
+use crate::pending_disconnects::Abandoned;
 use crate::subscriptions::changes_subscriptions;
 
 /// What a call of [`Session::receive`] did.
@@ -62,7 +62,7 @@ pub struct Session {
     /// The next request shows a password after wrong ones, and waits until this time.
     held_until_ms: Option<u64>,
     /// The request that is next goes on in another logical database.
-    door: Option<Door>,
+    database_login: Option<DatabaseLogin>,
 }
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
@@ -96,7 +96,7 @@ impl Session {
             blocked: false,
             paused_until_ms: None,
             held_until_ms: None,
-            door: None,
+            database_login: None,
         }
     }
 
@@ -141,12 +141,12 @@ impl Session {
     pub fn receive(&mut self, input: &[u8], out: &mut Vec<u8>) -> Received {
         let start = out.len();
         let mut received = self.receive_here(input, out);
-        while let Some(door) = self.door.take() {
+        while let Some(database_login) = self.database_login.take() {
             let rest = &input[received.consumed..];
-            match self.go_through(door, out) {
+            match self.log_in_to(database_login, out) {
                 Ok(true) => {}
                 Ok(false) => {
-                    // The request is answered: the door stays shut.
+                    // The request is answered: the connection stays where it is.
                     received.consumed += self.first_request_bytes(rest);
                     break;
                 }
@@ -163,8 +163,8 @@ impl Session {
             received.after = there.after;
             received.is_busy = there.is_busy;
         }
-        if let Some(gate) = &self.layer.access.gate {
-            gate.transferred(received.consumed, out.len().saturating_sub(start));
+        if let Some(admission_control) = &self.layer.access.admission_control {
+            admission_control.transferred(received.consumed, out.len().saturating_sub(start));
         }
         received
     }
@@ -173,7 +173,7 @@ impl Session {
         self.resume_if_over();
         let layer = self.layer.clone();
         let mut received = Received::default();
-        let mut home: Option<Home<'_>> = None;
+        let mut partition: Option<PartitionGuard<'_>> = None;
         let (replies_start, mut first_done_micros) = (out.len(), None);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
@@ -193,24 +193,26 @@ impl Session {
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
                     let parser = std::mem::take(&mut self.parser);
-                    if home.is_none() {
-                        home = layer.home_in_time().ok();
+                    if partition.is_none() {
+                        partition = layer.partition_in_time().ok();
                     }
-                    if home.is_none() && !layer.scripting.long_scripts.is_busy() {
+                    if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
                         self.parser = parser;
                         break;
                     }
                     let arguments = parser.arguments(rest);
-                    if layer.connections.pause.is_set() && self.pause(&layer, home.as_mut(), arguments, consumed) {
+                    if layer.connections.pause.is_set() && self.pause(&layer, partition.as_mut(), arguments, consumed) {
                         break;
                     }
-                    match &mut home {
-                        Some(home) => self.request(home, &layer, arguments, &rest[..consumed], out, &mut received),
+                    match &mut partition {
+                        Some(partition) => {
+                            self.request(partition, &layer, arguments, &rest[..consumed], out, &mut received)
+                        }
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     }
                     self.parser = parser;
-                    if self.door.is_some() || self.held_until_ms.is_some() {
+                    if self.database_login.is_some() || self.held_until_ms.is_some() {
                         break;
                     }
                     received.consumed += consumed;
@@ -225,31 +227,41 @@ impl Session {
             }
         }
         received.close |= self.client.close_after_reply;
-        received.version = home.as_ref().map_or(Version::ZERO, Home::last_version);
+        received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
         received
     }
 
     /// Goes on in another logical database, if the password is right and there is room. False: the request is answered.
-    fn go_through(&mut self, door: Door, out: &mut Vec<u8>) -> Result<bool, Busy> {
+    fn log_in_to(&mut self, database_login: DatabaseLogin, out: &mut Vec<u8>) -> Result<bool, Busy> {
         let here = self.layer.clone();
         let there = match &here.access.directory {
-            Some(directory) => directory.open(door.database)?,
+            Some(directory) => directory.open(database_login.database)?,
             None => None,
         };
         let Some(there) = there else {
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return Ok(false);
         };
-        if there.access.users.authenticate(&door.user, &door.password).is_none() {
+        if there
+            .access
+            .users
+            .authenticate(&database_login.user, &database_login.password)
+            .is_none()
+        {
             let peer = peer_of(&self.client.shared.address);
             here.access
                 .login_guard
-                .failed(peer, &door.name, here.engine.now_micros());
+                .failed(peer, &database_login.name, here.engine.now_micros());
             self.error(&here, errors::WRONG_PASSWORD, out.len(), out);
             return Ok(false);
         }
         let open = there.connections.clients.count();
-        if let Some(Err(refusal)) = there.access.gate.as_ref().map(|gate| gate.check_connections(open)) {
+        if let Some(Err(refusal)) = there
+            .access
+            .admission_control
+            .as_ref()
+            .map(|admission_control| admission_control.check_connections(open))
+        {
             self.error(&here, &refusal, out.len(), out);
             return Ok(false);
         }
@@ -280,8 +292,8 @@ impl Session {
         self.resume_if_over();
         let start = out.len();
         let taken = self.client.shared.take_mail(out, bytes_max);
-        if let Some(gate) = &self.layer.access.gate {
-            gate.transferred(0, out.len() - start);
+        if let Some(admission_control) = &self.layer.access.admission_control {
+            admission_control.transferred(0, out.len() - start);
         }
         if taken.unblocked {
             self.blocked = false;
@@ -298,11 +310,11 @@ impl Session {
         if self.held_until_ms.take().is_some() {
             return;
         }
-        let Ok(mut home) = self.layer.home_in_time() else {
+        let Ok(mut partition) = self.layer.partition_in_time() else {
             self.deadline_ms = Some(self.layer.engine.now_micros() / 1000 + BUSY_RETRY_MS);
             return;
         };
-        self.layer.end_wait(&mut home, self.client.shared.id, None);
+        self.layer.end_wait(&mut partition, self.client.shared.id, None);
         self.deadline_ms = None;
     }
 
@@ -370,7 +382,7 @@ impl Session {
 
     fn request(
         &mut self,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         layer: &Redis,
         arguments: Arguments<'_>,
         raw: &[u8],
@@ -379,12 +391,12 @@ impl Session {
     ) {
         layer.trim_tracking();
         if layer.should_evict() {
-            layer.make_room(home);
+            layer.make_room(partition);
             layer.send_outbox();
         }
         self.fetch_own_mail(out, received);
         let replies_start = out.len();
-        let outcome = self.dispatch(home, layer, arguments, raw, out);
+        let outcome = self.dispatch(partition, layer, arguments, raw, out);
         match outcome {
             Ok(hold) => received.hold = received.hold.max(hold),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
@@ -409,9 +421,9 @@ impl Session {
             }
             Err(Failure::Block(_)) => {}
             Err(Failure::Kept { .. }) => unreachable!("a call has answered it"),
-            Err(Failure::Elsewhere(door)) => {
+            Err(Failure::SwitchDatabase(database_login)) => {
                 out.truncate(replies_start);
-                self.door = Some(door);
+                self.database_login = Some(database_login);
                 return;
             }
             Err(Failure::TooSoon { micros }) => {
@@ -440,9 +452,9 @@ impl Session {
         layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
         self.mute(replies_start, keeps_pushes, out);
         self.client.forget_caching_behind(&arguments[0]);
-        layer.expire_found(home);
+        layer.expire_found(partition);
         layer.send_outbox();
-        layer.serve_blocked(home);
+        layer.serve_blocked(partition);
         self.fetch_own_mail(out, received);
     }
 
@@ -521,30 +533,30 @@ impl Session {
 
     fn dispatch(
         &mut self,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         layer: &Redis,
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
         let admitted = self.admit(layer, arguments, raw.len()).and_then(|command| {
-            layer.pass_gate(command, raw.len(), home.now_micros())?;
+            layer.pass_gate(command, raw.len(), partition.now_micros())?;
             Ok(command)
         });
         let command = match admitted {
             Ok(command) => command,
-            Err(refused) => return Err(self.refuse(home, arguments, refused)),
+            Err(refused) => return Err(self.refuse(partition, arguments, refused)),
         };
         if self.client.multi.is_some() && !transactions::runs_inside_multi(command) {
-            return self.enqueue(home, layer, command, arguments, raw, out);
+            return self.enqueue(partition, layer, command, arguments, raw, out);
         }
         // EXEC is shown behind the commands that it runs.
         let is_exec = command.name == "exec";
-        let now_micros = home.now_micros();
+        let now_micros = partition.now_micros();
         if !is_exec {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
-        let outcome = call(home, layer, &mut self.client, command, arguments, None, out);
+        let outcome = call(partition, layer, &mut self.client, command, arguments, None, out);
         if is_exec {
             tell_monitors(layer, &self.client, command, now_micros, arguments);
         }
@@ -553,7 +565,7 @@ impl Session {
                 self.blocked = true;
                 self.deadline_ms = block.deadline_ms;
                 let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
-                layer.wait(home, &self.client, command, request, block);
+                layer.wait(partition, &self.client, command, request, block);
                 Ok(Hold::ZERO)
             }
             outcome => outcome,
@@ -562,14 +574,14 @@ impl Session {
 
     fn enqueue(
         &mut self,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         layer: &Redis,
         command: &'static Command,
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Hold, Failure> {
-        let writes = self.may_write(layer, Some(home), command, arguments);
+        let writes = self.may_write(layer, Some(partition), command, arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
             queue.refused = true;

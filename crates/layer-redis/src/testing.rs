@@ -7,7 +7,7 @@ use quartet_env::{FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::{Value, decode, encode_command};
 
-use crate::gate::{Admission, Gate};
+use crate::admission_control::{Admission, AdmissionControl};
 use crate::layer::{Identity, Redis};
 use crate::session::Session;
 
@@ -17,9 +17,9 @@ pub struct Fixture {
 }
 
 /// Lets everything through and counts nothing.
-struct OpenGate;
+struct NoAdmissionControl;
 
-impl Gate for OpenGate {
+impl AdmissionControl for NoAdmissionControl {
     fn admit(&self, _: &Admission) -> Result<(), String> {
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Fixture {
     pub fn of_several() -> Fixture {
         let mut fixture = Fixture::new();
         let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
-        layer.access.gate = Some(Arc::new(OpenGate));
+        layer.access.admission_control = Some(Arc::new(NoAdmissionControl));
         fixture
     }
 

@@ -295,7 +295,7 @@ pub mod tests {
         };
         for number in 0..ROWS {
             let set: Result<_, ExecuteError<()>> = engine
-                .home()
+                .partition()
                 .execute(space, |tx| Ok(tx.set(&number.to_be_bytes(), &[7; 500])));
             engine.wait_durable(set.unwrap().1);
             if number == ROWS / 3 {

@@ -23,15 +23,15 @@ pub struct HealthcheckArguments {
 
 pub fn healthcheck(arguments: &HealthcheckArguments) -> Result<()> {
     let address = reachable(arguments.listen_http);
-    let patience = Duration::from_secs(arguments.seconds.max(1));
-    let status = status_line(address, patience).with_context(|| format!("no answer from {address}"))?;
+    let timeout = Duration::from_secs(arguments.seconds.max(1));
+    let status = status_line(address, timeout).with_context(|| format!("no answer from {address}"))?;
     ensure!(status.contains(" 200 "), "not ready: {status}");
     Ok(())
 }
 
-fn status_line(address: SocketAddr, patience: Duration) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
+fn status_line(address: SocketAddr, timeout: Duration) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     write!(
         stream,
         "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"

@@ -247,7 +247,7 @@ mod tests {
             layer: LayerId::Redis,
             durability: Durability::Always,
         };
-        let planted: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| {
+        let planted: Result<_, ExecuteError<()>> = engine.partition().execute(space, |tx| {
             tx.set(b"E0123456789element", b"");
             tx.set(b"T\0\0\0\0\0\0\0\x01\0nobody", b"");
             Ok(())

@@ -90,8 +90,8 @@ impl Connection {
     }
 
     /// Whether the socket has more: reads it, waiting no longer than `patience`. False if nothing came.
-    pub fn read_more(&mut self, patience: Duration) -> Result<bool> {
-        self.socket.set_read_timeout(Some(patience)).map_err(link)?;
+    pub fn read_more(&mut self, timeout: Duration) -> Result<bool> {
+        self.socket.set_read_timeout(Some(timeout)).map_err(link)?;
         let read = self.fill();
         self.socket.set_read_timeout(Some(SILENCE_MAX)).map_err(link)?;
         read

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use quartet_engine::{Engine, Hold};
 use tokio::sync::Notify;
 
-use crate::neighbours::Neighbours;
+use crate::thread_turns::ThreadTurns;
 
 #[derive(Clone)]
 pub struct DurableWaiters {
@@ -22,7 +22,7 @@ pub struct DurableWaiters {
     task: Arc<tokio::task::JoinHandle<()>>,
     /// The partition's lock was released after somebody had waited for it in vain.
     released: Arc<Notify>,
-    neighbours: Neighbours,
+    thread_turns: ThreadTurns,
 }
 
 /// How long the engine's word that the lock is free is waited for.
@@ -36,7 +36,7 @@ struct Waiting {
 
 impl DurableWaiters {
     /// Registers the current thread with the engine. Call on its runtime.
-    pub fn start(engine: Arc<Engine>, neighbours: Neighbours) -> DurableWaiters {
+    pub fn start(engine: Arc<Engine>, thread_turns: ThreadTurns) -> DurableWaiters {
         let moved = Arc::new(Notify::new());
         let notify = moved.clone();
         engine.on_durable(Arc::new(move || notify.notify_one()));
@@ -50,13 +50,13 @@ impl DurableWaiters {
             waiting,
             task: Arc::new(task),
             released,
-            neighbours,
+            thread_turns,
         }
     }
 
     /// The connection whose turn it is has this thread to itself.
     pub fn is_alone(&self) -> bool {
-        self.neighbours.is_alone()
+        self.thread_turns.is_alone()
     }
 
     /// Completes once `hold` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
@@ -94,7 +94,7 @@ impl DurableWaiters {
             let heard = tokio::time::timeout(LOOK_AGAIN, released).await;
             if heard.is_err() {
                 // If the lock is free, this makes it known.
-                drop(self.engine.home_in_time());
+                drop(self.engine.partition_in_time());
             }
         }
     }

@@ -11,12 +11,12 @@ use quartet_model::DatabaseId;
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
 use crate::http_connection::{
-    Answer, Credential, Followed, Follower, Following, Head, HeadShows, HttpLayer, Soon, Wake,
+    Answer, Credential, Dispatch, Follower, Following, Head, HeadShows, HttpLayer, ResponseStream, Wake,
 };
 use crate::settings::Credentials;
 use crate::slow_requests::shape_of_json;
-use crate::tenants::turns::Player;
-use crate::tenants::{Entered, Tenants, gate};
+use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::{Entered, Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};
 
 /// The secret that every local setup of FaunaDB uses.
@@ -89,7 +89,7 @@ impl FaunaHttp {
 
     fn admit(&self, inside: &Option<Inside>, sent_bytes: usize) -> Result<(), Exceeded> {
         match inside {
-            Some(inside) => gate::admit(&inside.database, sent_bytes, self.layer.engine.now_micros()),
+            Some(inside) => admission_control::admit(&inside.database, sent_bytes, self.layer.engine.now_micros()),
             None => Ok(()),
         }
     }
@@ -117,9 +117,9 @@ impl FaunaHttp {
         maker.slow_requests.note(micros, ("fauna", "query"), database, shape);
     }
 
-    fn player(&self, inside: &Option<Inside>) -> Player {
+    fn scheduler_handle(&self, inside: &Option<Inside>) -> SchedulerHandle {
         let database = inside.as_ref().map(|inside| inside.database.clone());
-        Player::new(self.tenants.clone(), database)
+        SchedulerHandle::new(self.tenants.clone(), database)
     }
 }
 
@@ -226,13 +226,13 @@ impl HttpLayer for FaunaHttp {
         with_request(head, b"", |request| layer.refuse_stranger(request)).map(whole)
     }
 
-    /// What `answer_soon` left: it has been admitted there.
+    /// What `dispatch` left: it has been admitted there.
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let Ok(inside) = self.enter(head) else {
             return self.answer_busy(head);
         };
         let layer = self.layer(&inside);
-        self.player(&inside).answer(|| {
+        self.scheduler_handle(&inside).answer(|| {
             let started_micros = self.layer.engine.now_micros();
             let sent = body.unwrap_or_default();
             let reply = with_request(head, sent, |request| match body {
@@ -245,35 +245,35 @@ impl HttpLayer for FaunaHttp {
         })
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         // What is left to `answer` and `follow` has come through here.
         if let Some(refusal) = self.refused_page(head) {
-            return Soon::Answered(refusal);
+            return Dispatch::Answered(refusal);
         }
         let Some(sent) = body else {
-            return Soon::Answered(self.answer(head, None));
+            return Dispatch::Answered(self.answer(head, None));
         };
         if self.layer.engine.is_busy() {
-            return Soon::Busy;
+            return Dispatch::Busy;
         }
         let Ok(inside) = self.enter(head) else {
-            return Soon::Busy;
+            return Dispatch::Busy;
         };
         let layer = self.layer(&inside);
-        self.player(&inside).answer_soon(|| {
+        self.scheduler_handle(&inside).dispatch(|| {
             let started_micros = self.layer.engine.now_micros();
             let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
-                Ok(()) => layer.answer_soon(request),
-                Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(gate::text(exceeded)))),
+                Ok(()) => layer.dispatch(request),
+                Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
             });
             match reply {
                 Ok(reply) => {
                     inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
                     self.note_duration(head, sent, &inside, started_micros);
-                    Soon::Answered(whole(reply))
+                    Dispatch::Answered(whole(reply))
                 }
-                Err(Unanswered::TakesLong) => Soon::Later,
-                Err(Unanswered::Busy) => Soon::Busy,
+                Err(Unanswered::TakesLong) => Dispatch::Later,
+                Err(Unanswered::Busy) => Dispatch::Busy,
             }
         })
     }
@@ -284,11 +284,11 @@ impl HttpLayer for FaunaHttp {
         }))
     }
 
-    fn long_turn(&self, head: &Head<'_>) -> Option<Player> {
-        Some(Player::new(self.tenants.clone(), self.database_of(head)))
+    fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {
+        Some(SchedulerHandle::new(self.tenants.clone(), self.database_of(head)))
     }
 
-    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {
         let Ok(inside) = self.enter(head) else {
             return Some(Err(self.answer_busy(head)));
         };

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::changes::{self, Changes};
-use crate::http_connection::{Answer, Followed, Head, HeadShows, HttpLayer, Soon, Wake};
+use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::metrics;
 use crate::rest::{self, Rest};
 use crate::settings::{Credentials, Settings};
@@ -84,13 +84,15 @@ impl HttpLayer for HttpPages {
         }
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         match self.page(head) {
-            Some(page) => Soon::Answered(page),
+            Some(page) => Dispatch::Answered(page),
             // A change waits for the lock and for the log.
-            None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => Soon::Busy,
-            None if Admin::answers(head.path()) || head.path() == changes::PATH => Soon::Later,
-            None => self.rest.answer_soon(head, body),
+            None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => {
+                Dispatch::Busy
+            }
+            None if Admin::answers(head.path()) || head.path() == changes::PATH => Dispatch::Later,
+            None => self.rest.dispatch(head, body),
         }
     }
 
@@ -102,7 +104,7 @@ impl HttpLayer for HttpPages {
         rest::answer_busy()
     }
 
-    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {
         match head.path() {
             changes::PATH => Some(self.changes.follow(head, &self.admin, wake)),
             _ => self.rest.follow(head, wake),

@@ -39,7 +39,7 @@ use crate::kept_input::KeptInput;
 use crate::pace::Pace;
 use crate::resp_connection::OUTPUT_BYTES_PER_SECOND_MIN;
 use crate::stranger_bytes::StrangerBytes;
-use crate::tenants::turns::Player;
+use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{Speaks, Tls, TlsEntrance, Transport};
 
 /// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
@@ -59,16 +59,16 @@ pub trait HttpLayer: Send + Sync + 'static {
     }
 
     /// As `answer`, but no longer than an I/O thread may take.
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
-        Soon::Answered(self.answer(head, body))
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        Dispatch::Answered(self.answer(head, body))
     }
 
-    /// The answer to a request that `answer_soon` has found the partition busy for as long as a client is kept waiting: an error
+    /// The answer to a request that `dispatch` has found the partition busy for as long as a client is kept waiting: an error
     /// after which clients of the protocol try again.
     fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
     /// Who is to have the turn in which `follow` or `answer` takes long.
-    fn long_turn(&self, _head: &Head<'_>) -> Option<Player> {
+    fn long_turn(&self, _head: &Head<'_>) -> Option<SchedulerHandle> {
         None
     }
 
@@ -80,8 +80,8 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// Work in the background, a little at a time; called every tenth of a second from a thread of its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on, of those that `answer_soon` left. `None`: it is one for `answer`.
-    fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
+    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for `answer`.
+    fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
         None
     }
 }
@@ -97,14 +97,14 @@ pub enum HeadShows {
 }
 
 /// What an I/O thread could do for a request.
-pub enum Soon {
+pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
     /// Nothing: something keeps the partition's lock, and it is to be tried again once that is free.
     Busy,
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
-    Unfinished(Option<Player>, Work),
+    Unfinished(Option<SchedulerHandle>, Work),
 }
 
 pub type Work = Box<dyn FnOnce() -> Answer + Send>;
@@ -113,7 +113,7 @@ pub type Work = Box<dyn FnOnce() -> Answer + Send>;
 pub type Wake = Arc<Notify>;
 
 /// Status and headers of an answer that goes on, and what goes on; or a refusal.
-pub type Followed = Result<(u16, Headers, Box<dyn Follower>), Answer>;
+pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
 
 /// An answer that goes on until either side ends it.
 pub trait Follower: Send {
@@ -136,19 +136,19 @@ pub enum Following {
 /// keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
 /// How long a request waits for something that keeps the partition's lock.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a head may take from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How slowly a body may come.
 const BODY_PACE: Pace = Pace {
-    patience: Duration::from_secs(20),
+    timeout: Duration::from_secs(20),
     bytes_per_second: 32 << 10,
 };
 /// How slowly an answer may be taken.
 const ANSWER_PACE: Pace = Pace {
-    patience: Duration::from_secs(60),
+    timeout: Duration::from_secs(60),
     bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
 };
 /// A body up to this size is read before anything is known of who sends it: the answer may have to look at it.
@@ -324,7 +324,7 @@ const NO_PLACE: &[u8] =
 /// What is left to be done for a request, on a thread that may wait.
 enum Long {
     Everything(Kept),
-    Rest(Option<Player>, Work),
+    Rest(Option<SchedulerHandle>, Work),
 }
 
 /// How long the partition has been busy for one request.
@@ -334,22 +334,22 @@ struct BusySince(Option<Instant>);
 impl BusySince {
     /// True once a request that found the partition busy is to be refused.
     fn is_too_long(&mut self) -> bool {
-        self.0.get_or_insert_with(Instant::now).elapsed() >= BUSY_PATIENCE
+        self.0.get_or_insert_with(Instant::now).elapsed() >= BUSY_TIMEOUT
     }
 }
 
 impl Long {
-    fn player(&self, layer: &dyn HttpLayer) -> Option<Player> {
+    fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<SchedulerHandle> {
         match self {
             Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
-            Long::Rest(player, _) => player.clone(),
+            Long::Rest(scheduler_handle, _) => scheduler_handle.clone(),
         }
     }
 }
 
-async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> Followed {
-    let turn = match long.player(layer.as_ref()) {
-        Some(player) => Some(player.begin_long().await),
+async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> ResponseStream {
+    let turn = match long.scheduler_handle(layer.as_ref()) {
+        Some(scheduler_handle) => Some(scheduler_handle.begin_long().await),
         None => None,
     };
     let taken = move || {

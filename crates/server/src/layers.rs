@@ -9,8 +9,8 @@ use quartet_engine::{Busy, Durability, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_keyvalue::KeyValue;
+use quartet_layer_redis::admission_control::Directory;
 use quartet_layer_redis::client_memory::ClientMemory;
-use quartet_layer_redis::gate::Directory;
 use quartet_layer_redis::login_guard::LoginGuard;
 use quartet_layer_redis::long_scripts::LongScripts;
 use quartet_layer_redis::{Identity, Redis};
@@ -26,7 +26,7 @@ use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::slow_requests::SlowRequests;
 use crate::stop_request::StopRequest;
-use crate::tenants::gate::{RedisGate, has_no_room};
+use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
 use crate::tenants::users::UsersInDatabase;
 use crate::tls::{ClientCertificates, Tls, TlsFiles};
 use crate::users::UsersInDirectory;
@@ -102,7 +102,7 @@ impl LayerMaker {
         Ok(layer)
     }
 
-    /// The layer of another database, behind its gate.
+    /// The layer of another database, behind its admission control.
     pub fn redis_of(&self, database: &Arc<Database>, directory: Box<dyn Directory>) -> Result<Redis, Busy> {
         let identity = Identity {
             startup_bytes: 0,
@@ -113,7 +113,10 @@ impl LayerMaker {
         let mut layer = self.redis(database.space(LayerId::Redis), identity);
         layer.access.directory = Some(directory);
         layer.access.realm = format!("{}/", database.definition().name).into();
-        layer.access.gate = Some(Arc::new(RedisGate::new(database.clone(), self.engine.clone())));
+        layer.access.admission_control = Some(Arc::new(RedisAdmissionControl::new(
+            database.clone(),
+            self.engine.clone(),
+        )));
         let kept = UsersInDatabase::new(self.engine.clone(), database.space(LayerId::System));
         let has_users = kept.has_users()?;
         layer.access.user_file = Some(Box::new(kept));

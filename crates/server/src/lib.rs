@@ -6,10 +6,10 @@
 
 mod admin;
 mod arrival;
-mod bell;
 mod changes;
 mod compression;
 mod connection_limit;
+mod connection_waker;
 mod console;
 mod cycles;
 mod dealer;
@@ -27,7 +27,6 @@ mod layers;
 mod memory;
 mod metrics;
 mod migration;
-mod neighbours;
 mod pace;
 mod port_owner;
 mod rdb_file;
@@ -42,6 +41,7 @@ mod slow_requests;
 mod stop_request;
 mod stranger_bytes;
 mod tenants;
+mod thread_turns;
 mod tls;
 mod users;
 mod web_pages;
@@ -74,8 +74,8 @@ pub use stop_request::StopRequest;
 pub use tls::{ClientCertificates, TlsFiles};
 
 use crate::arrival::Arrival;
-use crate::bell::Porter;
 use crate::connection_limit::ConnectionLimit;
+use crate::connection_waker::ThreadWaker;
 use crate::console::{Console, Layers};
 use crate::cycles::Cycle;
 use crate::dealer::Dealer;
@@ -84,16 +84,16 @@ use crate::dynamodb::DynamoDbHttp;
 use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
 use crate::http_connection::{HttpEntrance, HttpLayer};
-use crate::keyvalue::{KeyValueDoor, KeyValueEntrance};
+use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
-use crate::neighbours::Neighbours;
 use crate::resp_connection::Takes;
 use crate::sentinel::{Sentinel, SentinelEntrance};
 use crate::slow_requests::SlowRequests;
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
+use crate::thread_turns::ThreadTurns;
 use crate::tls::Tls;
 
 /// How often expired keys are removed.
@@ -136,7 +136,7 @@ struct Worker {
     /// The listeners, on the thread that accepts for all.
     listening: Option<Listening>,
     /// Wakes the connections of this thread.
-    porter: Arc<Porter>,
+    thread_waker: Arc<ThreadWaker>,
     connections: mpsc::UnboundedReceiver<resp_connection::Accepted>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
 }
@@ -144,9 +144,9 @@ struct Worker {
 /// The listeners whose connections the I/O threads serve, and the way to those threads.
 struct Listening {
     redis: Vec<(TcpListener, Takes)>,
-    desks: Vec<resp_connection::Desk>,
+    inboxes: Vec<resp_connection::Inbox>,
     http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
-    keyvalue: Option<(TcpListener, Arc<KeyValueDoor>)>,
+    keyvalue: Option<(TcpListener, Arc<KeyValueEndpoint>)>,
     sentinel: Option<(TcpListener, Arc<Sentinel>)>,
     limit: Arc<ConnectionLimit>,
     stranger_bytes: Arc<StrangerBytes>,
@@ -253,14 +253,14 @@ impl Server {
             fauna = Some(layer.clone());
             http.push((listener, layer));
         }
-        let door = Arc::new(KeyValueDoor::new(tenants.clone()));
+        let database_login = Arc::new(KeyValueEndpoint::new(tenants.clone()));
         let mut keyvalue = None;
         if let Some(address) = settings.keyvalue.address() {
             let listener = listen(address, "keyvalue")?;
             server.keyvalue_address = Some(listener.local_addr()?);
             let cluster = settings.cluster_string(listener.local_addr()?);
             server.listeners.push(("keyvalue", cluster));
-            keyvalue = Some((listener, door.clone()));
+            keyvalue = Some((listener, database_login.clone()));
         }
         let mut sentinel = None;
         if let Some(address) = settings.sentinel.address() {
@@ -303,11 +303,11 @@ impl Server {
             limit,
             stranger_bytes,
             tls: tls.clone(),
-            desks: Vec::new(),
+            inboxes: Vec::new(),
             threads: Vec::new(),
         };
         server.serve(listening, layer.clone(), &settings, &stopped)?;
-        let mut cycles = cycles(layer, tenants, http_layers, door);
+        let mut cycles = cycles(layer, tenants, http_layers, database_login);
         cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
             tls.reload_if_changed()
         }));
@@ -329,23 +329,26 @@ impl Server {
         let (mut receivers, mut arrivals) = (Vec::new(), Vec::new());
         for _ in 0..settings.io_threads() {
             let (connections, receiver) = mpsc::unbounded_channel();
-            let porter = Arc::<Porter>::default();
-            receivers.push((receiver, porter.clone()));
-            listening.desks.push(resp_connection::Desk { connections, porter });
+            let thread_waker = Arc::<ThreadWaker>::default();
+            receivers.push((receiver, thread_waker.clone()));
+            listening.inboxes.push(resp_connection::Inbox {
+                connections,
+                thread_waker,
+            });
             let (sender, receiver) = mpsc::unbounded_channel();
             listening.threads.push(sender);
             arrivals.push(receiver);
         }
         let mut listening = Some(listening);
         let receivers = receivers.into_iter().zip(arrivals);
-        for (index, ((connections, porter), arrivals)) in receivers.enumerate() {
+        for (index, ((connections, thread_waker), arrivals)) in receivers.enumerate() {
             let worker = Worker {
                 layer: layer.clone(),
                 tenants: self.tenants.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
                 listening: listening.take(),
-                porter,
+                thread_waker,
                 connections,
                 arrivals,
             };
@@ -431,10 +434,10 @@ impl Server {
 impl Worker {
     async fn run(mut self) {
         quartet_engine::serve_on_this_thread();
-        let neighbours = Neighbours::default();
-        let waiters = DurableWaiters::start(self.layer.engine.clone(), neighbours.clone());
-        let porter = self.porter.clone();
-        let porter = tokio::task::spawn(async move { porter.serve().await });
+        let thread_turns = ThreadTurns::default();
+        let waiters = DurableWaiters::start(self.layer.engine.clone(), thread_turns.clone());
+        let thread_waker = self.thread_waker.clone();
+        let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
         let purges = self.tenants.maker.purges.subscribe();
         let purging = tokio::task::spawn(memory::purge_when_asked(self.settings.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
@@ -446,19 +449,19 @@ impl Worker {
                 Some(accepted) = self.connections.recv() => {
                     let (layer, tenants, settings) = (self.layer.clone(), self.tenants.clone(), self.settings.clone());
                     let serving = resp_connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
-                    tasks.spawn(neighbours.with(serving));
+                    tasks.spawn(thread_turns.with(serving));
                 }
                 Some(arrival) = self.arrivals.recv() => {
                     let (waiters, stop) = (waiters.clone(), self.stop.clone());
                     match arrival {
                         Arrival::Http(accepted) => {
-                            tasks.spawn(neighbours.with(http_connection::serve(accepted, waiters, stop)))
+                            tasks.spawn(thread_turns.with(http_connection::serve(accepted, waiters, stop)))
                         }
                         Arrival::Sentinel(accepted) => {
-                            tasks.spawn(neighbours.with(sentinel::serve(accepted, stop)))
+                            tasks.spawn(thread_turns.with(sentinel::serve(accepted, stop)))
                         }
                         Arrival::KeyValue(accepted) => {
-                            tasks.spawn(neighbours.with(keyvalue::serve(accepted, waiters, stop)))
+                            tasks.spawn(thread_turns.with(keyvalue::serve(accepted, waiters, stop)))
                         }
                     };
                 }
@@ -467,7 +470,7 @@ impl Worker {
                 else => break,
             }
         }
-        porter.abort();
+        thread_waker.abort();
         purging.abort();
         waiters.stop();
     }
@@ -480,7 +483,7 @@ impl Worker {
                 listening.limit.clone(),
                 listening.stranger_bytes.clone(),
                 (listening.tls.clone(), takes),
-                listening.desks.clone(),
+                listening.inboxes.clone(),
             );
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
@@ -499,9 +502,9 @@ impl Worker {
             };
             tasks.spawn(dealer.accept(listener, self.stop.clone()));
         }
-        if let Some((listener, door)) = listening.keyvalue {
+        if let Some((listener, database_login)) = listening.keyvalue {
             let entrance = KeyValueEntrance {
-                door,
+                database_login,
                 tls: listening.tls.clone(),
                 limit: listening.limit.clone(),
             };
@@ -532,7 +535,7 @@ fn cycles(
     layer: Arc<Redis>,
     tenants: Arc<Tenants>,
     http_layers: Vec<Arc<dyn HttpLayer>>,
-    door: Arc<KeyValueDoor>,
+    database_login: Arc<KeyValueEndpoint>,
 ) -> Vec<Cycle> {
     let (idle, used) = ((layer.clone(), tenants.clone()), tenants.clone());
     let evicting = idle.clone();
@@ -540,7 +543,7 @@ fn cycles(
         Cycle::new("expiry", EXPIRY_CYCLE, move || {
             layer.expire_due();
             http_layers.iter().for_each(|layer| layer.maintain());
-            door.maintain();
+            database_login.maintain();
             tenants.maintain();
         }),
         Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {

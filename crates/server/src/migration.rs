@@ -90,7 +90,7 @@ async fn serve(mut given: mpsc::UnboundedReceiver<Job>) {
 async fn talk(migration: &Migration, turns: &Semaphore) -> Conversation {
     let mut replies = Vec::new();
     let pace = Pace {
-        patience: Duration::from_millis(migration.timeout_ms),
+        timeout: Duration::from_millis(migration.timeout_ms),
         bytes_per_second: BYTES_PER_SECOND,
     };
     let deadline = pace.deadline(tokio::time::Instant::now(), migration.requests.len() as u64);

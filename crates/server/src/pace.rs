@@ -1,7 +1,7 @@
 //! How slowly bytes may move before a transfer is given up.
 //!
 //! A timer that begins again with each byte bounds nothing: a peer that sends or takes one byte a minute keeps its
-//! connection, and what is buffered for it, for ever. So a transfer has some patience as a whole, and more of it only for
+//! connection, and what is buffered for it, for ever. So a transfer has some time as a whole, and more of it only for
 //! bytes that have moved.
 
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-/// `patience` to begin with, and a second more for each `bytes_per_second` bytes that have moved.
+/// `timeout` to begin with, and a second more for each `bytes_per_second` bytes that have moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    pub patience: Duration,
+    pub timeout: Duration,
     pub bytes_per_second: u64,
 }
 
@@ -21,23 +21,23 @@ impl Pace {
     /// Until when a transfer that began at `started` may wait for the next byte.
     pub fn deadline(&self, started: Instant, moved_bytes: u64) -> Instant {
         let earned_ms = moved_bytes.saturating_mul(1000) / self.bytes_per_second;
-        started + self.patience + Duration::from_millis(earned_ms)
+        started + self.timeout + Duration::from_millis(earned_ms)
     }
 
-    /// Writes all of `bytes`, at this pace and without a pause longer than its patience.
+    /// Writes all of `bytes`, at this pace and without a pause longer than its timeout.
     pub async fn write_all(&self, socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
         let started = Instant::now();
         let whole = bytes.len();
         while !bytes.is_empty() {
             let moved_bytes = (whole - bytes.len()) as u64;
-            let deadline = self.deadline(started, moved_bytes).min(Instant::now() + self.patience);
+            let deadline = self.deadline(started, moved_bytes).min(Instant::now() + self.timeout);
             match timeout_at(deadline, socket.write(bytes)).await?? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 count => bytes = &bytes[count..],
             }
         }
         // What encrypts keeps bytes of its own.
-        let deadline = self.deadline(started, whole as u64).min(Instant::now() + self.patience);
+        let deadline = self.deadline(started, whole as u64).min(Instant::now() + self.timeout);
         timeout_at(deadline, socket.flush()).await?
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     const PACE: Pace = Pace {
-        patience: Duration::from_secs(60),
+        timeout: Duration::from_secs(60),
         bytes_per_second: 1000,
     };
 

@@ -59,7 +59,7 @@ impl quartet_layer_redis::layer::RdbFile for RdbFile {
 
 impl RdbFile {
     fn write_now(&self, layer: &Redis) -> io::Result<Written> {
-        let mut image = layer.image(&mut layer.engine.home());
+        let mut image = layer.image(&mut layer.engine.partition());
         // A file must not show what a crash takes back.
         if !layer.engine.wait_durable(image.hold()) {
             return Err(io::Error::other("the log failed"));

@@ -63,7 +63,7 @@ impl Serving {
 
     /// From here on the stream holds what happens. The image is of the same moment.
     fn attach(&self) -> Option<(Arc<Follower>, Option<Image>)> {
-        let mut home = self.layer.engine.home();
+        let mut partition = self.layer.engine.partition();
         let id = &self.layer.process.identity.run_id;
         let from = self.request.position.as_ref().filter(|(asked, _)| asked == id);
         let replica = Attachment {
@@ -76,7 +76,7 @@ impl Serving {
         let from = from.and_then(|(_, next)| next.checked_sub(1));
         let (follower, goes_on) = self.layer.replication.attach(replica, from, limits)?;
         self.layer.decide_on_changes();
-        let image = (!goes_on).then(|| self.layer.image(&mut home));
+        let image = (!goes_on).then(|| self.layer.image(&mut partition));
         Some((follower, image))
     }
 

@@ -27,8 +27,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::bell::{Bell, Porter};
 use crate::connection_limit::{ACCEPT_RETRY, AcceptErrors, ConnectionLimit, Permit, Place};
+use crate::connection_waker::{ConnectionWaker, ThreadWaker};
 use crate::durability::DurableWaiters;
 use crate::pace::Pace;
 use crate::rdb_file;
@@ -36,7 +36,7 @@ use crate::replicas::Serving;
 use crate::settings::Settings;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tenants::Tenants;
-use crate::tenants::turns::Player;
+use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 
 /// What a connection's buffers shrink back to once they are empty.
@@ -44,7 +44,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 
-/// A peer that takes its replies more slowly is cut off, once its patience for a stall is over.
+/// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// How long a migration waits for a script that keeps the lock before it looks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
@@ -68,9 +68,9 @@ pub fn tidy(layer: &Redis) {
 
 /// Where connections for one I/O thread are handed in, and who wakes them there.
 #[derive(Clone)]
-pub struct Desk {
+pub struct Inbox {
     pub connections: mpsc::UnboundedSender<Accepted>,
-    pub porter: Arc<Porter>,
+    pub thread_waker: Arc<ThreadWaker>,
 }
 
 /// Accepts connections and deals them out to the I/O threads in turn.
@@ -81,7 +81,7 @@ pub struct Dealer {
     stranger_bytes: Arc<StrangerBytes>,
     tls: Arc<Tls>,
     takes: Takes,
-    threads: Vec<Desk>,
+    threads: Vec<Inbox>,
     next: usize,
 }
 
@@ -100,7 +100,7 @@ impl Dealer {
         limit: Arc<ConnectionLimit>,
         stranger_bytes: Arc<StrangerBytes>,
         (tls, takes): (Arc<Tls>, Takes),
-        threads: Vec<Desk>,
+        threads: Vec<Inbox>,
     ) -> Dealer {
         Dealer {
             layer,
@@ -162,14 +162,14 @@ impl Dealer {
             }
             return Ok(());
         };
-        let desk = &self.threads[self.next % self.threads.len()];
+        let inbox = &self.threads[self.next % self.threads.len()];
         self.next += 1;
         let peer = socket.peer_addr()?.ip();
         let stranger_input = self.stranger_bytes.input(peer);
         let tls = (self.tls.entrance(Speaks::Other, peer), self.takes);
-        let accepted = accepted(socket, layer, permit, (stranger_input, tls), desk.porter.clone())?;
+        let accepted = accepted(socket, layer, permit, (stranger_input, tls), inbox.thread_waker.clone())?;
         // A thread that is gone is one that was stopped.
-        let _ = desk.connections.send(accepted);
+        let _ = inbox.connections.send(accepted);
         Ok(())
     }
 }
@@ -179,7 +179,7 @@ impl Dealer {
 pub struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
-    bell: Arc<Bell>,
+    connection_waker: Arc<ConnectionWaker>,
     permit: Permit,
     stranger_input: StrangerInput,
     tls: Option<TlsEntrance>,
@@ -191,18 +191,18 @@ fn accepted(
     layer: &Redis,
     permit: Permit,
     (stranger_input, (tls, takes)): (StrangerInput, (Option<TlsEntrance>, Takes)),
-    porter: Arc<Porter>,
+    thread_waker: Arc<ThreadWaker>,
 ) -> io::Result<Accepted> {
     socket.set_nodelay(true)?;
     let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
     let socket = socket.into_std()?;
-    let bell = Arc::new(Bell::of(porter));
-    let ring = bell.clone();
+    let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
+    let waker = connection_waker.clone();
     let now_micros = layer.engine.now_micros();
     let client = layer
         .connections
         .clients
-        .connect(address, local, now_micros, Arc::new(move || ring.ring()));
+        .connect(address, local, now_micros, Arc::new(move || waker.signal()));
     if !layer.access.users.are_all_welcome() {
         let client = client.clone();
         permit.is_of_stranger(move || client.kill());
@@ -210,7 +210,7 @@ fn accepted(
     Ok(Accepted {
         socket,
         client,
-        bell,
+        connection_waker,
         permit,
         stranger_input,
         tls,
@@ -228,13 +228,21 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     // A peer that goes away is no event; everything else was answered on the wire.
-    let _ = serve_opened(accepted, layer, Player::new(tenants, None), settings, waiters, stop).await;
+    let _ = serve_opened(
+        accepted,
+        layer,
+        SchedulerHandle::new(tenants, None),
+        settings,
+        waiters,
+        stop,
+    )
+    .await;
 }
 
 async fn serve_opened(
     accepted: Accepted,
     layer: Arc<Redis>,
-    player: Player,
+    scheduler_handle: SchedulerHandle,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
@@ -244,11 +252,11 @@ async fn serve_opened(
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
         layer,
-        player,
+        scheduler_handle,
         settings,
         waiters,
         stop,
-        bell: accepted.bell,
+        connection_waker: accepted.connection_waker,
         permit: accepted.permit,
         stranger_input: accepted.stranger_input,
         input: Vec::new(),
@@ -326,11 +334,11 @@ struct Connection {
     session: Session,
     /// Of the logical database that the connection is in.
     layer: Arc<Redis>,
-    player: Player,
+    scheduler_handle: SchedulerHandle,
     settings: Arc<Settings>,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
-    bell: Arc<Bell>,
+    connection_waker: Arc<ConnectionWaker>,
     permit: Permit,
     /// What it keeps of the peer's before the peer has authenticated.
     stranger_input: StrangerInput,
@@ -373,7 +381,7 @@ impl Connection {
             if let Poll::Ready(opened) = opening.as_mut().poll(context) {
                 return Poll::Ready(opened);
             }
-            while self.bell.poll_rung(context).is_ready() {
+            while self.connection_waker.poll_signalled(context).is_ready() {
                 if self.session.client().killed.load(Ordering::SeqCst) || *self.stop.borrow() {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
@@ -446,14 +454,14 @@ impl Connection {
                 socket.read_buf(input).await.map(Event::Input)
             }
         });
-        let bell = &self.bell;
+        let connection_waker = &self.connection_waker;
         let mut sleep = pin!(deadline.map(tokio::time::sleep_until));
         // Once for every request, so nothing is registered that is not needed: most connections have no deadline.
         poll_fn(|context| {
             if may_read && let Poll::Ready(arrived) = arrival.as_mut().poll(context) {
                 return Poll::Ready(arrived);
             }
-            if bell.poll_rung(context).is_ready() {
+            if connection_waker.poll_signalled(context).is_ready() {
                 return Poll::Ready(Ok(Event::Rung));
             }
             let sleep = sleep.as_mut().as_pin_mut();
@@ -555,19 +563,19 @@ impl Connection {
         self.hold = self.hold.max(hold);
         if self.session.client().has_mail() {
             // The rest is for when this is sent.
-            self.bell.ring();
+            self.connection_waker.signal();
         }
     }
 
     /// Executes every whole request that has arrived. True if the connection is to be closed.
     async fn execute(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
         loop {
-            if let Some(pause) = self.player.pause() {
+            if let Some(pause) = self.scheduler_handle.pause() {
                 tokio::time::sleep(pause).await;
             }
-            let turn = self.player.begin();
+            let turn = self.scheduler_handle.begin();
             let received = self.session.receive(&self.input[self.consumed..], &mut self.output);
-            self.player.end(turn);
+            self.scheduler_handle.end(turn);
             if received.moved {
                 self.follow_session();
             }
@@ -607,8 +615,12 @@ impl Connection {
     /// The session went on in another logical database.
     fn follow_session(&mut self) {
         self.layer = self.session.layer().clone();
-        let database = self.player.tenants().catalogue.numbered(self.layer.space.database);
-        self.player.moved(database);
+        let database = self
+            .scheduler_handle
+            .tenants()
+            .catalogue
+            .numbered(self.layer.space.database);
+        self.scheduler_handle.moved(database);
     }
 
     /// Drops what was executed from the input, and gives back what an unusually large request took.
@@ -658,14 +670,14 @@ impl Connection {
     /// meanwhile, perhaps because too much is waiting for it.
     async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
         let pace = Pace {
-            patience: self.stall_timeout(),
+            timeout: self.stall_timeout(),
             bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
         };
-        let (bell, client) = (&self.bell, self.session.client());
-        let mut rung = false;
+        let (connection_waker, client) = (&self.connection_waker, self.session.client());
+        let mut signalled = false;
         let killed = poll_fn(|context| {
-            while bell.poll_rung(context).is_ready() {
-                rung = true;
+            while connection_waker.poll_signalled(context).is_ready() {
+                signalled = true;
                 if client.killed.load(Ordering::SeqCst) {
                     return Poll::Ready(());
                 }
@@ -677,8 +689,8 @@ impl Connection {
             () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         // What was left meanwhile is still to be fetched.
-        if rung {
-            self.bell.ring();
+        if signalled {
+            self.connection_waker.signal();
         }
         written
     }
@@ -716,8 +728,8 @@ impl Connection {
             }
             After::Deferred(Deferred::Shutdown) => (self.layer.process.shutdown)(),
             After::LongRun(mut run) => {
-                let long_turn = self.player.begin_long().await;
-                let turn = self.player.begin();
+                let long_turn = self.scheduler_handle.begin_long().await;
+                let turn = self.scheduler_handle.begin();
                 let done = tokio::task::spawn_blocking(move || {
                     run.run();
                     run
@@ -726,7 +738,7 @@ impl Connection {
                     let hold = self.session.take_back(*run, &mut self.output);
                     self.hold = self.hold.max(hold);
                 }
-                self.player.end(turn);
+                self.scheduler_handle.end(turn);
                 drop(long_turn);
             }
             After::Sleep { micros } => tokio::time::sleep(Duration::from_micros(micros)).await,
@@ -745,7 +757,7 @@ impl Connection {
     /// What another server is sent can not be taken back, so it waits until it is durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
         self.waiters.durable(self.hold).await;
-        let (mut stop, tenants) = (self.stop.clone(), self.player.tenants().clone());
+        let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
         let migrations = &tenants.maker.migrations;
         let (replies, broken) = tokio::select! {
             conversation = migrations.talk(migration.clone()) => conversation,

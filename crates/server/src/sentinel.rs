@@ -28,7 +28,7 @@ const OUTPUT_BYTES: usize = 64 << 10;
 const CHANNELS_MAX: usize = 64;
 /// How slowly answers may be taken.
 const PACE: Pace = Pace {
-    patience: std::time::Duration::from_secs(10),
+    timeout: std::time::Duration::from_secs(10),
     bytes_per_second: 16 << 10,
 };
 

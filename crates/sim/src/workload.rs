@@ -86,15 +86,18 @@ impl World {
 
     /// One transaction at the latest state that makes these writes.
     fn write_at_once(&mut self, writes: Vec<Write>) -> Result<(), Violation> {
-        let executed = self.engine().home().execute(self.space, |tx| -> Result<Version, ()> {
-            for (key, value) in &writes {
-                match value {
-                    Some(value) => drop(tx.set(key, value)),
-                    None => drop(tx.clear(key)),
+        let executed = self
+            .engine()
+            .partition()
+            .execute(self.space, |tx| -> Result<Version, ()> {
+                for (key, value) in &writes {
+                    match value {
+                        Some(value) => drop(tx.set(key, value)),
+                        None => drop(tx.clear(key)),
+                    }
                 }
-            }
-            Ok(stamp_last(tx))
-        });
+                Ok(stamp_last(tx))
+            });
         match executed {
             Ok((version, hold)) => self.committed(version, hold, writes),
             // The disk is full; it has changed nothing.
@@ -128,7 +131,7 @@ impl World {
 
     fn read_register(&mut self) -> Result<(), Violation> {
         let key = register(self.random.below(REGISTERS));
-        let read = self.engine().home().execute(self.space, |tx| -> Result<_, ()> {
+        let read = self.engine().partition().execute(self.space, |tx| -> Result<_, ()> {
             Ok(tx.get(&key).map(|row| row.value().to_vec()))
         });
         let (value, hold) = read.map_err(|error| Violation::Refused(format!("{error:?}")))?;
@@ -162,7 +165,7 @@ impl World {
             let mut read = |number| {
                 let key = account(number);
                 let value = match planted {
-                    Some(Planted::UncertifiedReads) => tx.get_unjudged(&key),
+                    Some(Planted::UncertifiedReads) => tx.snapshot_get(&key),
                     _ => tx.get(&key),
                 };
                 balance(value.as_deref())

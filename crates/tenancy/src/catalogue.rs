@@ -326,7 +326,7 @@ impl Catalogue {
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
         for layer in LAYERS {
-            let cleared = self.engine.home_in_time()?.execute(database.space(layer), |tx| {
+            let cleared = self.engine.partition_in_time()?.execute(database.space(layer), |tx| {
                 tx.clear_all();
                 Ok(())
             });
@@ -354,12 +354,12 @@ impl Catalogue {
         } else {
             Durability::Interval
         };
-        let Ok(mut home) = self.engine.home_in_time() else {
+        let Ok(mut partition) = self.engine.partition_in_time() else {
             // They are written down next time.
             used.iter().for_each(|database| database.meter.put_changed_back());
             return;
         };
-        let written = home.execute(space(durability), |tx| {
+        let written = partition.execute(space(durability), |tx| {
             for database in &used {
                 tx.set(&row(b'U', database.id.0), &json(&database.meter.usage(now_micros)));
             }
@@ -392,12 +392,15 @@ impl Catalogue {
 
     /// Runs `body` as a transaction and waits until it is durable.
     fn write(&self, body: impl FnOnce(&mut Transaction<'_>)) -> Result<(), CatalogueError> {
-        let written = self.engine.home_in_time()?.execute(space(Durability::Always), |tx| {
-            // Small and few, and without one no database could be deleted on a full disk.
-            tx.deletes();
-            body(tx);
-            Ok(())
-        });
+        let written = self
+            .engine
+            .partition_in_time()?
+            .execute(space(Durability::Always), |tx| {
+                // Small and few, and without one no database could be deleted on a full disk.
+                tx.deletes();
+                body(tx);
+                Ok(())
+            });
         let hold = outcome(written)?;
         if self.engine.wait_durable(hold) {
             Ok(())
@@ -580,7 +583,7 @@ mod tests {
             layer: LayerId::Redis,
             durability: Durability::Always,
         };
-        let written = catalogue.engine.home().execute(stray, |tx| {
+        let written = catalogue.engine.partition().execute(stray, |tx| {
             tx.set(b"key", b"value");
             Ok(())
         });
@@ -610,7 +613,7 @@ mod tests {
         let disk = Arc::new(FaultyDisk::new());
         let catalogue = open(&disk);
         let (shop, secrets) = catalogue.create(definition("shop")).unwrap();
-        let written = catalogue.engine.home().execute(shop.space(LayerId::Redis), |tx| {
+        let written = catalogue.engine.partition().execute(shop.space(LayerId::Redis), |tx| {
             tx.set(b"key", b"value");
             Ok(())
         });
@@ -623,7 +626,7 @@ mod tests {
         let unfinished = catalogue.unfinished();
         assert_eq!(unfinished.len(), 1);
         catalogue.forget(&unfinished[0]).unwrap();
-        catalogue.engine.home().free_cleared();
+        catalogue.engine.partition().free_cleared();
         assert_eq!(catalogue.engine.stored_bytes(unfinished[0].id), 0);
         assert!(catalogue.named("shop").is_none());
         let (again, _) = catalogue.create(definition("shop")).unwrap();

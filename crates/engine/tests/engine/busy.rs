@@ -20,11 +20,11 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
         count.fetch_add(1, Ordering::SeqCst);
     }));
     assert!(!engine.is_busy());
-    let home = engine.home();
+    let partition = engine.partition();
     scope(|threads| {
         let serving = threads.spawn(|| {
             let _brief = BriefWaits::begin();
-            assert_eq!(engine.home_in_time().err(), Some(Busy));
+            assert_eq!(engine.partition_in_time().err(), Some(Busy));
             assert_eq!(engine.reader(ALWAYS).err(), Some(Busy));
             let ran = engine.run(ALWAYS, 1, |_| Ok::<(), ()>(()));
             assert_eq!(ran, Err(RunError::Busy));
@@ -34,11 +34,11 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     });
     assert!(engine.is_busy());
     assert_eq!(freed.load(Ordering::SeqCst), 0);
-    drop(home);
+    drop(partition);
     assert!(!engine.is_busy());
     assert_eq!(freed.load(Ordering::SeqCst), 1);
     let _brief = BriefWaits::begin();
-    assert!(engine.home_in_time().is_ok());
+    assert!(engine.partition_in_time().is_ok());
     assert_eq!(freed.load(Ordering::SeqCst), 1, "nobody had waited");
 }
 
@@ -53,7 +53,7 @@ fn an_optimistic_transaction_gives_up_at_its_commit() {
         let ran = engine.run(ALWAYS, 1, |transaction| {
             transaction.set(b"k", b"v");
             threads.spawn(|| {
-                let _home = engine.home_for_long();
+                let _home = engine.partition_for_long();
                 is_taken.wait();
                 may_go.wait();
             });
@@ -78,13 +78,13 @@ fn what_was_committed_before_becomes_durable_while_the_lock_is_kept() {
     let engine = world.open();
     for round in 0..20u8 {
         let hold = set(&engine, ALWAYS, &[round], b"v");
-        let mut home = engine.home_for_long();
+        let mut partition = engine.partition_for_long();
         assert!(engine.wait_durable(hold));
-        let written = home.execute(ALWAYS, |tx| -> Result<(), ()> {
+        let written = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
             tx.set(&[round, 0], b"w");
             Ok(())
         });
-        drop(home);
+        drop(partition);
         assert!(engine.wait_durable(written.unwrap().1));
     }
     let rows = execute(&engine, ALWAYS, |tx| tx.count(&[], &[0xff])).0;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Engine, ExecuteError, Hold, Home};
+use quartet_engine::{Engine, ExecuteError, Hold, PartitionGuard};
 use quartet_env::{Fault, Operation};
 use quartet_model::Version;
 
@@ -22,12 +22,12 @@ fn world() -> World {
 /// Under one hold of the lock, `count` transactions that each fill an epoch. Also the epochs in the log before it ends.
 fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
     let mut hold = Version::ZERO;
-    let mut home = engine.home();
+    let mut partition = engine.partition();
     for number in 0..count {
         // A failure that hits the making of the next segment refuses one transaction, as a full disk does.
         hold = loop {
             let set: Result<_, ExecuteError<()>> =
-                home.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
+                partition.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
             if !matches!(set, Err(ExecuteError::DiskFull(_))) {
                 break set.unwrap().1;
             }
@@ -53,8 +53,8 @@ fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
 #[test]
 fn nobody_comes_between_the_transactions_of_one_hold() {
     let engine = world().open();
-    let seen_by_holder = |home: &mut Home<'_>| {
-        let seen: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| {
+    let seen_by_holder = |partition: &mut PartitionGuard<'_>| {
+        let seen: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| {
             tx.set(b"filler", &[1; EPOCH_BYTES]);
             Ok(tx.get(b"intruder"))
         });
@@ -67,14 +67,14 @@ fn nobody_comes_between_the_transactions_of_one_hold() {
             })
         });
         for _ in 0..10 {
-            let mut home = engine.home();
-            let first = seen_by_holder(&mut home);
-            assert!((0..20).all(|_| seen_by_holder(&mut home) == first));
+            let mut partition = engine.partition();
+            let first = seen_by_holder(&mut partition);
+            assert!((0..20).all(|_| seen_by_holder(&mut partition) == first));
         }
         intruder.join().unwrap();
     });
-    let mut home = engine.home();
-    assert_eq!(seen_by_holder(&mut home).unwrap().value(), 299u64.to_be_bytes());
+    let mut partition = engine.partition();
+    assert_eq!(seen_by_holder(&mut partition).unwrap().value(), 299u64.to_be_bytes());
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn fill(world: &World) {
 }
 
 fn attempt(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<Hold, ExecuteError<()>> {
-    let executed = engine.home().execute(ALWAYS, |tx| {
+    let executed = engine.partition().execute(ALWAYS, |tx| {
         body(tx);
         Ok(())
     });

@@ -17,15 +17,15 @@ use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
 #[test]
 fn an_error_waits_for_what_it_read() {
     let engine = World::default().open();
-    let mut home = engine.home();
-    let written: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| Ok(tx.set(b"k", b"v")));
+    let mut partition = engine.partition();
+    let written: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| Ok(tx.set(b"k", b"v")));
     let (_, hold) = written.unwrap();
-    let read = home.execute(ALWAYS, |tx| {
+    let read = partition.execute(ALWAYS, |tx| {
         tx.get(b"k");
         Err::<(), _>("wrong type")
     });
     assert_eq!(read, Err(ExecuteError::Layer("wrong type", hold)));
-    let overwritten = home.execute(ALWAYS, |tx| {
+    let overwritten = partition.execute(ALWAYS, |tx| {
         tx.set(b"k", b"w");
         Err::<(), _>("no")
     });
@@ -34,7 +34,7 @@ fn an_error_waits_for_what_it_read() {
         Err(ExecuteError::Layer("no", hold)),
         "its own version is taken back"
     );
-    drop(home);
+    drop(partition);
     assert!(engine.wait_durable(hold));
     let failed = engine.run(ALWAYS, 1, |tx| tx.get(b"k").map_or(Ok(()), |_| Err("seen")));
     assert_eq!(failed, Err(RunError::Layer("seen", Version::ZERO)));
@@ -74,7 +74,7 @@ fn a_version_that_was_told_is_not_given_again() {
     engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
     world.clock.set(9_000);
     execute(&engine, ALWAYS, |tx| tx.unique_id());
-    let failed: Result<((), _), _> = engine.home().execute(ALWAYS, |tx| {
+    let failed: Result<((), _), _> = engine.partition().execute(ALWAYS, |tx| {
         tx.set(b"k", b"taken back");
         Err(())
     });
@@ -103,7 +103,7 @@ fn a_version_that_was_told_is_not_given_again() {
 fn a_failed_transaction_does_not_wait_for_itself() {
     let engine = World::default().open();
     engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
-    let failed = engine.home().execute(ALWAYS, |tx| {
+    let failed = engine.partition().execute(ALWAYS, |tx| {
         tx.set(b"k", b"w");
         tx.get(b"k");
         Err::<(), _>(())
@@ -122,10 +122,10 @@ fn gaps_are_waited_for_whoever_made_them() {
     engine.wait_durable(set(&engine, ALWAYS, b"k", b"v"));
     engine.wait_durable(set(&engine, ALWAYS, b"l", b"v"));
     set(&engine, OTHER_RELAXED, b"x", b"v");
-    let mut home = engine.home();
+    let mut partition = engine.partition();
     let mut run = |space, key: &[u8], clear: bool| {
         let outcome: Result<_, ExecuteError<()>> =
-            home.execute(space, |tx| Ok(if clear { tx.clear(key) } else { tx.get(key) }));
+            partition.execute(space, |tx| Ok(if clear { tx.clear(key) } else { tx.get(key) }));
         outcome.unwrap().1
     };
     let cleared = run(ALWAYS, b"k", true);
@@ -133,7 +133,7 @@ fn gaps_are_waited_for_whoever_made_them() {
     assert_eq!(run(ALWAYS, b"k", false), cleared);
     run(RELAXED, b"l", true);
     assert!(run(ALWAYS, b"l", false) > cleared);
-    let empty: Result<_, ExecuteError<()>> = home.execute(ALWAYS, |tx| Ok(tx.clear_range(b"k", b"m")));
+    let empty: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| Ok(tx.clear_range(b"k", b"m")));
     assert!(empty.unwrap().1 > cleared, "a range found empty is a gap too");
 }
 
@@ -188,7 +188,7 @@ fn touching_alone_tells_the_watchers() {
     let callback = Arc::new(move |_: &[u8]| {
         counter.fetch_add(1, Ordering::SeqCst);
     });
-    engine.home().watch_key(ALWAYS, b"k", callback);
+    engine.partition().watch_key(ALWAYS, b"k", callback);
     execute(&engine, ALWAYS, |tx| tx.touch(b"k"));
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }

@@ -151,13 +151,13 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
         }
     };
     assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
-    let mut home = engine.home();
-    let refused = home.execute(ALWAYS, |tx| -> Result<(), ()> {
+    let mut partition = engine.partition();
+    let refused = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
         tx.set(b"never", b"3");
         Ok(())
     });
     assert!(matches!(refused, Err(ExecuteError::NotHome)));
-    drop(home);
+    drop(partition);
     let run = engine.run(ALWAYS, 1, |tx| -> Result<_, ()> { Ok(tx.get(b"before")) });
     assert_eq!(run, Err(RunError::NotHome));
     // What was committed and never confirmed is gone, also for whoever reads without a transaction.

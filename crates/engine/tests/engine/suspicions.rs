@@ -33,7 +33,7 @@ fn random_write(tx: &mut Transaction<'_>, random: &mut Random) {
 fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Hold> {
     let space = if random.below(3) == 0 { RELAXED } else { ALWAYS };
     let fails = random.below(5) == 0;
-    let outcome = engine.home().execute(space, |tx| {
+    let outcome = engine.partition().execute(space, |tx| {
         for _ in 0..=random.below(3) {
             random_write(tx, random);
         }
@@ -160,7 +160,7 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hol
     let point = (start.clone(), [start.as_slice(), &[0]].concat());
     let (kind, fails) = (random.below(6), random.below(4) == 0);
     let mut looked_at = range.clone();
-    let outcome = engine.home().execute(ALWAYS, |tx| {
+    let outcome = engine.partition().execute(ALWAYS, |tx| {
         match kind {
             0 => drop(tx.count(start, end)),
             1 => drop(tx.nth(start, end, 0)),
@@ -268,7 +268,7 @@ fn a_failed_transaction_leaves_no_trace() {
             )
         };
         let before = trace(&engine);
-        let failed: Result<((), _), _> = engine.home().execute(ALWAYS, |tx| {
+        let failed: Result<((), _), _> = engine.partition().execute(ALWAYS, |tx| {
             tx.unique_id();
             (0..8).for_each(|_| random_write(tx, &mut random));
             tx.commit_version();
@@ -293,7 +293,7 @@ fn no_watch_is_lost() {
             let callback = Arc::new(move |full: &[u8]| {
                 told.lock().unwrap().insert(full[SPACE_BYTES..].to_vec());
             });
-            engine.home().watch_key(ALWAYS, &[key], callback);
+            engine.partition().watch_key(ALWAYS, &[key], callback);
         }
         for step in 0..100 {
             let before: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS).unwrap(), &everything())
@@ -346,23 +346,23 @@ fn a_panicking_watcher_takes_no_evidence_with_it() {
     }
     engine.wait_durable(engine.snapshot().2);
     engine
-        .home()
+        .partition()
         .watch_key(ALWAYS, b"a", Arc::new(|_: &[u8]| panic!("a bug in a layer")));
-    let mut home = engine.home();
+    let mut partition = engine.partition();
     let clear_both = |tx: &mut Transaction<'_>| {
         tx.clear(b"a");
         tx.clear(b"b");
         Ok::<_, ()>(())
     };
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| home.execute(ALWAYS, clear_both)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| partition.execute(ALWAYS, clear_both)));
     assert!(panicked.is_err());
     for key in [b"a", b"b"] {
-        let hold = read_hold(&mut home, ALWAYS, key);
+        let hold = read_hold(&mut partition, ALWAYS, key);
         assert!(hold > Version::ZERO, "the gap at {key:?} is not durable");
     }
 }
 
-fn read_hold(home: &mut quartet_engine::Home<'_>, space: Space, key: &[u8]) -> Hold {
-    let read: Result<_, ExecuteError<()>> = home.execute(space, |tx| Ok(tx.get(key)));
+fn read_hold(partition: &mut quartet_engine::PartitionGuard<'_>, space: Space, key: &[u8]) -> Hold {
+    let read: Result<_, ExecuteError<()>> = partition.execute(space, |tx| Ok(tx.get(key)));
     read.unwrap().1
 }

@@ -19,22 +19,22 @@ fn listener(told: &Told) -> Callback {
 fn each_change_is_told_once_in_order_unless_rolled_back() {
     let engine = World::default().open();
     let told = Told::default();
-    let mut home = engine.home();
-    let id = home.watch_key(ALWAYS, b"a", listener(&told));
-    home.watch_range(ALWAYS, &KeyRange::new("b", "d"), listener(&told));
-    drop(home);
+    let mut partition = engine.partition();
+    let id = partition.watch_key(ALWAYS, b"a", listener(&told));
+    partition.watch_range(ALWAYS, &KeyRange::new("b", "d"), listener(&told));
+    drop(partition);
     execute(&engine, ALWAYS, |tx| {
         tx.set(b"c", b"1");
         tx.set(b"a", b"1");
         tx.clear(b"c");
         tx.clear(b"absent");
     });
-    let failed = engine.home().execute(ALWAYS, |tx| {
+    let failed = engine.partition().execute(ALWAYS, |tx| {
         tx.set(b"a", b"2");
         Err::<(), _>(())
     });
     assert!(matches!(failed, Err(ExecuteError::Layer((), _))));
-    engine.home().unwatch(id);
+    engine.partition().unwatch(id);
     set(&engine, ALWAYS, b"a", b"3");
     assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
 }
@@ -46,11 +46,11 @@ fn a_cleared_range_tells_only_of_what_was_there() {
     let engine = World::default().open();
     let told = Told::default();
     set(&engine, ALWAYS, b"k", b"v");
-    let mut home = engine.home();
-    home.watch_key(ALWAYS, b"k", listener(&told));
-    home.watch_key(ALWAYS, b"absent", listener(&told));
-    home.watch_range(ALWAYS, &KeyRange::new("x", "y"), listener(&told));
-    drop(home);
+    let mut partition = engine.partition();
+    partition.watch_key(ALWAYS, b"k", listener(&told));
+    partition.watch_key(ALWAYS, b"absent", listener(&told));
+    partition.watch_range(ALWAYS, &KeyRange::new("x", "y"), listener(&told));
+    drop(partition);
     execute(&engine, ALWAYS, |tx| tx.clear_range(b"", b"z"));
     assert_eq!(*told.lock().unwrap(), [b"k"]);
 }

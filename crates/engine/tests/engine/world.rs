@@ -88,7 +88,7 @@ impl World {
 /// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is tried again.
 pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Hold) {
     loop {
-        let outcome: Result<_, ExecuteError<()>> = engine.home().execute(space, |tx| Ok(body(tx)));
+        let outcome: Result<_, ExecuteError<()>> = engine.partition().execute(space, |tx| Ok(body(tx)));
         if !matches!(outcome, Err(ExecuteError::DiskFull(_))) {
             return outcome.unwrap();
         }

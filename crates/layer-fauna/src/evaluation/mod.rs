@@ -5,11 +5,11 @@
 
 pub mod authorization;
 pub mod combinations;
+pub mod deadline;
 pub mod definitions;
 pub mod functions;
 pub mod histories;
 pub mod pages;
-pub mod patience;
 pub mod permitted;
 pub mod sets;
 pub mod surroundings;
@@ -17,7 +17,7 @@ pub mod surroundings;
 use std::sync::Arc;
 
 use crate::evaluation::authorization::Authorization;
-use crate::evaluation::patience::Patience;
+use crate::evaluation::deadline::Deadline;
 use crate::evaluation::surroundings::Surroundings;
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Error, Errors, Result, Within, wrong_type};
@@ -74,7 +74,7 @@ pub struct Evaluation<'a> {
     pub names_given: Vec<(Native, Arc<str>)>,
     pub now_micros: u64,
     pub cost: Cost,
-    pub patience: Patience,
+    pub deadline: Deadline,
     /// The version of the API that the query speaks.
     pub version: ApiVersion,
     /// What ended the query before its time.
@@ -157,7 +157,7 @@ impl<'a> Evaluation<'a> {
             names_given: Vec::new(),
             now_micros,
             cost: Cost::default(),
-            patience: Patience::unlimited(),
+            deadline: Deadline::unlimited(),
             version: ApiVersion::V4,
             interrupted: None,
             next_look: 0,

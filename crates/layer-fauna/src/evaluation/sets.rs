@@ -278,7 +278,7 @@ impl Evaluation<'_> {
         };
         match index.serialized {
             true => self.view.scan(&start, &end, backwards, &mut visit),
-            false => self.view.scan_unjudged(&start, &end, backwards, &mut visit),
+            false => self.view.snapshot_scan(&start, &end, backwards, &mut visit),
         }
         self.cost.bytes_read += bytes as u64;
         match bytes <= ENTRIES_BYTES_MAX {

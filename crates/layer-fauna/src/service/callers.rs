@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
-use crate::evaluation::patience::Patience;
+use crate::evaluation::deadline::Deadline;
 use crate::evaluation::surroundings::Surroundings;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::parse;
@@ -98,7 +98,7 @@ impl Fauna {
         &'v self,
         mut view: View<'v>,
         caller: &Caller,
-        patience: Patience,
+        deadline: Deadline,
         at: Option<Timestamp>,
     ) -> Result<Evaluation<'v>> {
         let schema = self.schema(&mut view, caller.database);
@@ -109,7 +109,7 @@ impl Fauna {
             schema,
             Authorization::of(Rights::Client),
         );
-        evaluation.patience = patience;
+        evaluation.deadline = deadline;
         (evaluation.at, evaluation.present) = (at, at);
         let authorization = self.authorization(&mut evaluation, caller)?;
         evaluation.authorization = authorization;
@@ -194,11 +194,11 @@ impl Fauna {
                 if *row.get(16..48)? != secrets::hash(secret) || !self.is_alive(view, &row, Native::Keys, id) {
                     return None;
                 }
-                let (home, database) = (rows::number_at(&row, 0), rows::number_at(&row, 8));
+                let (partition, database) = (rows::number_at(&row, 0), rows::number_at(&row, 8));
                 let role =
                     crate::storage::codec::Decoder::new(row.get(48..)?, &crate::evaluation::definitions::NoNames)
                         .value()?;
-                let own = (home == database).then(|| Ref::new(Target::Numbered(Native::Keys, id as i64)));
+                let own = (partition == database).then(|| Ref::new(Target::Numbered(Native::Keys, id as i64)));
                 Some(Caller {
                     database: DatabaseNumber(database),
                     grant: Grant::Role(role, own),
@@ -219,8 +219,8 @@ impl Fauna {
 
     /// The document of a key or a token is there and has not expired.
     fn is_alive(&self, view: &mut View<'_>, row: &[u8], native: Native, id: u64) -> bool {
-        let home = DatabaseNumber(rows::number_at(row, 0));
-        let document = view.get_latest(&rows::document(home, native as u64, id).0);
+        let partition = DatabaseNumber(rows::number_at(row, 0));
+        let document = view.get_latest(&rows::document(partition, native as u64, id).0);
         let now = view.now_micros();
         document.is_some_and(|row| !crate::storage::indexes::is_expired(&row, now))
     }

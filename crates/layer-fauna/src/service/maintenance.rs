@@ -61,8 +61,8 @@ impl Fauna {
             Ok(())
         };
         // Effects of a range clear are small whatever it clears.
-        match self.engine.home_in_time() {
-            Ok(mut home) => home.execute(self.space, clear).is_ok(),
+        match self.engine.partition_in_time() {
+            Ok(mut partition) => partition.execute(self.space, clear).is_ok(),
             Err(Busy) => {
                 self.work_is_left();
                 false

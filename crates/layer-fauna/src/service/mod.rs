@@ -25,7 +25,7 @@ use quartet_engine::{Busy, Engine, Hold, RunError, Space};
 use quartet_model::Version;
 
 use crate::evaluation::Cost;
-use crate::evaluation::patience::{Patience, busy, not_home, unreadable};
+use crate::evaluation::deadline::{Deadline, busy, not_home, unreadable};
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::{Effect, Query};
@@ -150,7 +150,7 @@ struct Plan<'q> {
     query: &'q Query,
     secret: &'q str,
     headers: &'q RequestHeaders<'q>,
-    patience: Patience,
+    deadline: Deadline,
     /// The most that it may do.
     allowed: Effect,
 }
@@ -256,7 +256,7 @@ impl Fauna {
     }
 
     /// Answers a request on a thread that others wait for. What takes long is for `stream` or `answer` on another thread.
-    pub fn answer_soon(&self, request: Request<'_>) -> std::result::Result<Reply, Unanswered> {
+    pub fn dispatch(&self, request: Request<'_>) -> std::result::Result<Reply, Unanswered> {
         let secret = RequestHeaders::new(request.headers).secret().unwrap_or_default();
         if is_stream(&request) {
             return Err(Unanswered::TakesLong);
@@ -386,7 +386,7 @@ impl Fauna {
                     query: &query,
                     secret: &secret,
                     headers,
-                    patience: Patience::new(may_take_long, started, headers.query_timeout_ms()),
+                    deadline: Deadline::new(may_take_long, started, headers.query_timeout_ms()),
                     allowed,
                 };
                 match query.may_write && allowed == Effect::Write {
@@ -520,7 +520,7 @@ impl Fauna {
 
     fn evaluate(&self, mut view: View<'_>, plan: &Plan<'_>, at: Option<Timestamp>, cost: &mut Cost) -> Result<Value> {
         let caller = self.authenticate(&mut view, plan.secret)?;
-        let mut evaluation = self.evaluation(view, &caller, plan.patience, at)?;
+        let mut evaluation = self.evaluation(view, &caller, plan.deadline, at)?;
         evaluation.version = plan.headers.api_version();
         if plan.allowed < Effect::Write {
             (evaluation.allowed, evaluation.allowed_in) = (plan.allowed, "get requests");

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Busy, Hold, Home, WatchId};
+use quartet_engine::{Busy, Hold, PartitionGuard, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
 use crate::evaluation::Evaluation;
-use crate::evaluation::patience::{Patience, busy, unreadable};
+use crate::evaluation::deadline::{Deadline, busy, unreadable};
 use crate::language::error::wrong_type;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::Effect;
@@ -149,13 +149,13 @@ impl Fauna {
         let fields = fields(headers::parameter(query, "fields").as_deref())?;
         let changed: Changed = Arc::default();
         let mut view = View::Reader(&moment);
-        let patience = Patience::new(true, moment.reader.now_micros, headers.query_timeout_ms());
+        let deadline = Deadline::new(true, moment.reader.now_micros, headers.query_timeout_ms());
         if jwt::is_token(&secret) {
             self.make_keys_ready(&mut view, &secret);
         }
         let caller = self.authenticate(&mut view, &secret)?;
         let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))?;
-        let mut evaluation = self.evaluation(view, &caller, patience, None)?;
+        let mut evaluation = self.evaluation(view, &caller, deadline, None)?;
         evaluation.version = headers.api_version();
         (evaluation.allowed, evaluation.allowed_in) = (Effect::Read, "stream requests");
         let value = evaluation.evaluate(&parsed.root)?;
@@ -293,15 +293,16 @@ impl Stream {
     }
 
     fn watch(&mut self, wake: Arc<dyn Fn() + Send + Sync>) -> std::result::Result<(), Busy> {
-        let mut home = self.fauna.engine.home_in_time()?;
+        let mut partition = self.fauna.engine.partition_in_time()?;
         for prefix in self.prefixes() {
             let (changed, wake) = (self.changed.clone(), wake.clone());
             let range = KeyRange::new(prefix.0.clone(), prefix.end());
             let noted = Arc::new(move |key: &[u8]| {
-                changed.lock().insert(Home::layer_key(key).to_vec());
+                changed.lock().insert(PartitionGuard::layer_key(key).to_vec());
                 wake();
             });
-            self.watches.push(home.watch_range(self.fauna.space, &range, noted));
+            self.watches
+                .push(partition.watch_range(self.fauna.space, &range, noted));
         }
         Ok(())
     }
@@ -347,7 +348,7 @@ impl Stream {
         let lost = || Errors::new(Code::PermissionDenied, "Authorization lost during stream evaluation.");
         let caller = fauna.authenticate(&mut view, &self.secret).map_err(|_| lost())?;
         let mut evaluation = fauna
-            .evaluation(view, &caller, Patience::unlimited(), None)
+            .evaluation(view, &caller, Deadline::unlimited(), None)
             .map_err(|_| lost())?;
         let mut happenings = Vec::new();
         match &self.target {

@@ -140,7 +140,7 @@ fn look(evaluation: &mut Evaluation<'_>, walk: &mut Walk) -> Found {
         let mut rows = Vec::new();
         evaluation
             .view
-            .scan_unjudged(&start, &prefix.end(), false, &mut |key, row| {
+            .snapshot_scan(&start, &prefix.end(), false, &mut |key, row| {
                 // Of a document only its end matters here.
                 rows.push((key.to_vec(), row[..row.len().min(16)].to_vec()));
                 match rows.len() < ROWS_AT_ONCE {

@@ -115,7 +115,7 @@ impl Fauna {
             transaction.set(&Key::global(b'F').0, FORM);
             Ok(())
         };
-        let cleared = self.engine.home_in_time()?.execute(self.space, clear);
+        let cleared = self.engine.partition_in_time()?.execute(self.space, clear);
         cleared.map(drop).map_err(|reason| put_off(&reason))
     }
 }

@@ -332,7 +332,7 @@ impl Evaluation<'_> {
         let prefix = rows::history(place.database(), place.collection, place.id);
         let end = prefix.clone().number(cutoff).0;
         let mut old: Vec<Vec<u8>> = Vec::new();
-        self.view.scan_unjudged(&prefix.0, &end, false, &mut |key, _| {
+        self.view.snapshot_scan(&prefix.0, &end, false, &mut |key, _| {
             old.push(key.to_vec());
             match old.len() > DROPPED_MAX {
                 true => ControlFlow::Break(()),

@@ -367,7 +367,7 @@ impl Evaluation<'_> {
             .saturating_sub(self.history_micros(&place.schema, place.collection));
         let end = former.clone().number(cutoff).0;
         let mut old: Vec<Vec<u8>> = Vec::new();
-        self.view.scan_unjudged(&former.0, &end, false, &mut |key, _| {
+        self.view.snapshot_scan(&former.0, &end, false, &mut |key, _| {
             old.push(key.to_vec());
             match old.len() < DROPPED_MAX {
                 true => ControlFlow::Continue(()),

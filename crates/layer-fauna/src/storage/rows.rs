@@ -109,10 +109,10 @@ impl View<'_> {
     }
 
     /// Reads what concurrent changes may change without harm.
-    pub fn scan_unjudged(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
+    pub fn snapshot_scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: Visit<'_>) {
         match self {
             View::Reader(moment) => moment.reader.scan(start, end, reverse, visit),
-            View::Transaction(transaction) => transaction.scan_unjudged(start, end, reverse, visit),
+            View::Transaction(transaction) => transaction.snapshot_scan(start, end, reverse, visit),
         }
     }
 

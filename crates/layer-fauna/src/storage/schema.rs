@@ -209,7 +209,7 @@ impl Schema {
         for native in Native::ALL.into_iter().filter(|native| native.has_names()) {
             let prefix = rows::name(self.database(), native as u8, "");
             let skip = prefix.0.len();
-            view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
+            view.snapshot_scan(&prefix.0, &prefix.end(), false, &mut |key, value| {
                 let name: Arc<str> = String::from_utf8_lossy(&key[skip..]).into();
                 let number = rows::number_at(value, 0);
                 self.numbers[native as usize].insert(name.clone(), number);
@@ -224,7 +224,7 @@ impl Schema {
         let prefix = Key::of(self.database(), b'D').number(native as u64);
         let skip = prefix.0.len();
         let mut documents = Vec::new();
-        view.scan_unjudged(&prefix.0, &prefix.end(), false, &mut |key, value| {
+        view.snapshot_scan(&prefix.0, &prefix.end(), false, &mut |key, value| {
             let (_, fields) = codec::decode_version(value, self);
             documents.push((rows::number_at(key, skip), fields));
             ControlFlow::Continue(())

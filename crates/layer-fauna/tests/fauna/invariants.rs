@@ -49,7 +49,12 @@ fn plant(world: &World, change: impl Fn(&mut Transaction<'_>)) {
         change(transaction);
         Ok(())
     };
-    world.fauna.engine.home().execute(world.fauna.space, change).unwrap();
+    world
+        .fauna
+        .engine
+        .partition()
+        .execute(world.fauna.space, change)
+        .unwrap();
 }
 
 /// Expects what was planted to be found, and nothing once it is repaired, unless a person has to decide.

@@ -28,7 +28,12 @@ fn make_former(world: &World) {
         }
         Ok(())
     };
-    world.fauna.engine.home().execute(world.fauna.space, former).unwrap();
+    world
+        .fauna
+        .engine
+        .partition()
+        .execute(world.fauna.space, former)
+        .unwrap();
 }
 
 fn opened_again(world: &World) -> World {

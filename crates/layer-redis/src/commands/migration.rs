@@ -5,7 +5,7 @@
 //! that the other server has taken, in one step. A key that was changed meanwhile stays: what arrived there is not it. Redis
 //! stands still during the conversation, so there no key can change.
 
-use quartet_engine::{Hold, Home};
+use quartet_engine::{Hold, PartitionGuard};
 use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
 
 use super::serialization::payload;
@@ -169,7 +169,7 @@ impl Migration {
     fn end(
         &self,
         layer: &Redis,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         client: &ClientState,
         replies: &[Value],
         broken: Option<Broken>,
@@ -182,7 +182,7 @@ impl Migration {
         let taken: Vec<&Sent> = taken.map(|(sent, _)| sent).collect();
         let (changed, hold) = match self.keeps_keys {
             true => (0, Hold::ZERO),
-            false => self.remove(layer, home, client, &taken),
+            false => self.remove(layer, partition, client, &taken),
         };
         let error = refusal.or_else(|| restored.iter().find_map(error_of));
         let text = match (error, broken) {
@@ -204,12 +204,18 @@ impl Migration {
     }
 
     /// Removes keys in one transaction. Returns how many were left because they are no longer what was sent.
-    fn remove(&self, layer: &Redis, home: &mut Home<'_>, client: &ClientState, taken: &[&Sent]) -> (usize, Hold) {
-        let now_ms = home.now_micros() / 1000;
+    fn remove(
+        &self,
+        layer: &Redis,
+        partition: &mut PartitionGuard<'_>,
+        client: &ClientState,
+        taken: &[&Sent],
+    ) -> (usize, Hold) {
+        let now_ms = partition.now_micros() / 1000;
         let mut client = ClientState::new(client.shared.clone(), true, client.user.clone());
         client.db = self.db;
         let mut ignored = Vec::new();
-        let outcome = home.execute(layer.space, |tx| {
+        let outcome = partition.execute(layer.space, |tx| {
             let reply = Reply::new(&mut ignored, quartet_wire_resp::Protocol::Resp2);
             let mut context = Context {
                 tx,
@@ -229,7 +235,7 @@ impl Migration {
                 layer.outbox.commit(hold);
                 layer.replication.commit(hold);
                 layer.send_outbox();
-                layer.serve_blocked(home);
+                layer.serve_blocked(partition);
                 (changed, hold)
             }
             Err(_) => {
@@ -286,8 +292,8 @@ impl Redis {
         broken: Option<Broken>,
         out: &mut Vec<u8>,
     ) -> Option<Hold> {
-        let mut home = self.home_in_time().ok()?;
+        let mut partition = self.partition_in_time().ok()?;
         let mut reply = Reply::new(out, client.protocol);
-        Some(migration.end(self, &mut home, client, replies, broken, &mut reply))
+        Some(migration.end(self, &mut partition, client, replies, broken, &mut reply))
     }
 }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quartet_engine::{Home, WatchId};
+use quartet_engine::{PartitionGuard, WatchId};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use crate::acl::User;
@@ -255,9 +255,11 @@ pub fn abandon(context: &mut Context<'_, '_>) {
 }
 
 /// The same outside a command: EXEC itself was refused.
-pub fn forget(home: &mut Home<'_>, client: &mut ClientState) {
+pub fn forget(partition: &mut PartitionGuard<'_>, client: &mut ClientState) {
     end(client);
-    take_watches(client).into_iter().for_each(|watch| home.unwatch(watch));
+    take_watches(client)
+        .into_iter()
+        .for_each(|watch| partition.unwatch(watch));
 }
 
 fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {

@@ -8,14 +8,14 @@ use crate::execution::call::call;
 use crate::failure::{Block, Failure};
 use crate::keyspace::Keyspace;
 use crate::layer::Redis;
-use quartet_engine::Home;
+use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
 impl Redis {
     /// The client waits from now on. `request` is its command as it is to be asked again.
     pub fn wait(
         &self,
-        home: &mut Home<'_>,
+        partition: &mut PartitionGuard<'_>,
         client: &ClientState,
         command: &'static Command,
         request: Vec<u8>,
@@ -23,12 +23,12 @@ impl Redis {
     ) {
         self.connections
             .blocking
-            .add(home, self.space, client, command, request, block);
+            .add(partition, self.space, client, command, request, block);
     }
 
     /// Ends the wait without an element, at its deadline or by CLIENT UNBLOCK. False if the client does not wait.
-    pub fn end_wait(&self, home: &mut Home<'_>, client_id: u64, error: Option<&str>) -> bool {
-        let Some(waiter) = self.connections.blocking.remove(home, client_id) else {
+    pub fn end_wait(&self, partition: &mut PartitionGuard<'_>, client_id: u64, error: Option<&str>) -> bool {
+        let Some(waiter) = self.connections.blocking.remove(partition, client_id) else {
             return false;
         };
         let mut bytes = Vec::new();
@@ -41,32 +41,32 @@ impl Redis {
             .statistics
             .wait_ended(self.table.index(waiter.command), error);
         // That there was nothing to take may rest on what is not durable yet.
-        waiter.client.post(&bytes, home.latest_hold(self.space), true);
+        waiter.client.post(&bytes, partition.latest_hold(self.space), true);
         true
     }
 
     /// Serves whoever waits for keys that changed since the last call. Called with the lock held, after each transaction.
     #[inline]
-    pub fn serve_blocked(&self, home: &mut Home<'_>) {
+    pub fn serve_blocked(&self, partition: &mut PartitionGuard<'_>) {
         while self.connections.blocking.has_work() {
             for (client_id, error) in self.connections.blocking.take_ends() {
-                self.end_wait(home, client_id, error);
+                self.end_wait(partition, client_id, error);
             }
             let Some(row) = self.connections.blocking.next_row() else {
                 return;
             };
-            self.serve_key(home, &row);
+            self.serve_key(partition, &row);
         }
     }
 
-    fn serve_key(&self, home: &mut Home<'_>, row: &[u8]) {
+    fn serve_key(&self, partition: &mut PartitionGuard<'_>, row: &[u8]) {
         let mut is_there = true;
         for Place {
             client_id,
             even_if_gone,
         } in self.connections.blocking.places(row)
         {
-            is_there = is_there && exists(home, self, row);
+            is_there = is_there && exists(partition, self, row);
             if !is_there && !even_if_gone {
                 continue;
             }
@@ -76,8 +76,8 @@ impl Redis {
             };
             let mut bytes = Vec::new();
             let changed = (&row[2..], even_if_gone);
-            if let Some(hold) = retry(home, self, command, &request, changed, client, &mut bytes)
-                && let Some(waiter) = self.connections.blocking.remove(home, client_id)
+            if let Some(hold) = retry(partition, self, command, &request, changed, client, &mut bytes)
+                && let Some(waiter) = self.connections.blocking.remove(partition, client_id)
             {
                 waiter.client.post(&bytes, hold, true);
                 self.send_outbox();
@@ -89,7 +89,7 @@ impl Redis {
 /// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most commands do while the key is of
 /// another kind.
 fn retry(
-    home: &mut Home<'_>,
+    partition: &mut PartitionGuard<'_>,
     layer: &Redis,
     command: &'static Command,
     request: &[u8],
@@ -109,12 +109,12 @@ fn retry(
         Reply::new(bytes, client.protocol).error(&text);
         return Some(quartet_engine::Hold::ZERO);
     }
-    let text = match call(home, layer, &mut client, command, arguments, Some(changed), bytes) {
+    let text = match call(partition, layer, &mut client, command, arguments, Some(changed), bytes) {
         Ok(hold) => return Some(hold),
         Err(
             Failure::Block(_)
             | Failure::Deferred(_)
-            | Failure::Elsewhere(_)
+            | Failure::SwitchDatabase(_)
             | Failure::TooSoon { .. }
             | Failure::Kept { .. }
             | Failure::Overrun,
@@ -128,9 +128,9 @@ fn retry(
     Some(client.failure_hold)
 }
 
-fn exists(home: &mut Home<'_>, layer: &Redis, row: &[u8]) -> bool {
-    let now_ms = home.now_micros() / 1000;
-    let found = home.execute(layer.space, |tx| -> Result<bool, ()> {
+fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool {
+    let now_ms = partition.now_micros() / 1000;
+    let found = partition.execute(layer.space, |tx| -> Result<bool, ()> {
         let (db, changes) = (row[1], &layer.changes);
         Ok(Keyspace {
             tx,

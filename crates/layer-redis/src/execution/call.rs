@@ -13,14 +13,14 @@ use crate::failure::{Block, EmptyReply, Failure};
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::statistics::CommandCounter;
-use quartet_engine::{ExecuteError, Hold, Home};
+use quartet_engine::{ExecuteError, Hold, PartitionGuard};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 /// Runs one command as one transaction and appends its reply to `out`.
 pub fn call(
-    home: &mut Home<'_>,
+    partition: &mut PartitionGuard<'_>,
     layer: &Redis,
     client: &mut ClientState,
     command: &'static Command,
@@ -31,8 +31,8 @@ pub fn call(
     let index = layer.table.index(command);
     client.shared.note_command(index);
     let started_micros = layer.engine.now_micros();
-    let now_ms = home.now_micros() / 1000;
-    let outcome = home.execute(layer.space, |tx| {
+    let now_ms = partition.now_micros() / 1000;
+    let outcome = partition.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
         let mut context = Context {
             tx,
@@ -80,7 +80,7 @@ pub fn call(
     // A command that goes on waiting is counted when it has been served.
     match &outcome {
         Ok((Handled::Waits(_), _))
-        | Err(ExecuteError::Layer(Failure::Overrun | Failure::Elsewhere(_) | Failure::TooSoon { .. }, _)) => {}
+        | Err(ExecuteError::Layer(Failure::Overrun | Failure::SwitchDatabase(_) | Failure::TooSoon { .. }, _)) => {}
         Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
@@ -224,7 +224,7 @@ pub fn call_queued(
             EmptyReply::Null => context.reply.null(),
             EmptyReply::NullArray => context.reply.null_array(),
         },
-        Err(Failure::Deferred(_) | Failure::Elsewhere(_) | Failure::TooSoon { .. }) => {
+        Err(Failure::Deferred(_) | Failure::SwitchDatabase(_) | Failure::TooSoon { .. }) => {
             context.reply.error("ERR Command not allowed inside a transaction");
         }
         Err(Failure::Kept { text, counted }) => answer_kept(context.layer, &mut context.reply, &text, counted),

@@ -18,7 +18,8 @@ pub fn evict(operators: &Redis, layers: &[Arc<Redis>]) {
     let mut largest: Vec<(usize, &Redis, Arc<Client>)> = Vec::new();
     for layer in layers {
         let clients = layer.connections.clients.list().into_iter();
-        let clients = clients.filter(|client| layer.access.gate.is_some() || !client.no_evict.load(Ordering::Relaxed));
+        let clients = clients
+            .filter(|client| layer.access.admission_control.is_some() || !client.no_evict.load(Ordering::Relaxed));
         largest.extend(clients.map(|client| (client.buffers.total(), &**layer, client)));
     }
     largest.sort_by_key(|(bytes, _, client)| (Reverse(*bytes), client.id));

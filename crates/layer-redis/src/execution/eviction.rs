@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Home, Transaction};
+use quartet_engine::{PartitionGuard, Transaction};
 
 use crate::eviction_policy::{Order, Policy, Pool};
 use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
@@ -31,12 +31,12 @@ impl Redis {
 
     /// Evicts until there is room, nothing may go any more, or so much went that others are to have their turn. Called with
     /// the lock held, before a command, when memory is short.
-    pub fn make_room(&self, home: &mut Home<'_>) {
+    pub fn make_room(&self, partition: &mut PartitionGuard<'_>) {
         let policy = self.eviction_policy();
         let is_paused = self
             .connections
             .pause
-            .holds_back(true, home.now_micros() / 1000)
+            .holds_back(true, partition.now_micros() / 1000)
             .is_some();
         let may_evict = policy.evicts() && !is_paused;
         let mut nothing_to_evict = false;
@@ -44,15 +44,15 @@ impl Redis {
             if nothing_to_evict || !self.should_evict() {
                 break;
             }
-            nothing_to_evict = !may_evict || !self.evict(home, policy);
+            nothing_to_evict = !may_evict || !self.evict(partition, policy);
         }
         self.nothing_to_evict.store(nothing_to_evict, Ordering::Relaxed);
     }
 
     /// Evicts one key. False if none may go.
-    fn evict(&self, home: &mut Home<'_>, policy: Policy) -> bool {
-        let now_ms = home.now_micros() / 1000;
-        let executed = home.execute(self.space, |tx| -> Result<bool, ()> {
+    fn evict(&self, partition: &mut PartitionGuard<'_>, policy: Policy) -> bool {
+        let now_ms = partition.now_micros() / 1000;
+        let executed = partition.execute(self.space, |tx| -> Result<bool, ()> {
             let Some(victim) = self.victim(tx, policy, now_ms) else {
                 return Ok(false);
             };
@@ -65,7 +65,7 @@ impl Redis {
             return false;
         };
         if evicted {
-            home.free_cleared();
+            partition.free_cleared();
             self.observation.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);
             self.tell_removed(hold);
         }

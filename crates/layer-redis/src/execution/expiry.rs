@@ -9,7 +9,7 @@
 use crate::commands;
 use crate::keyspace::{Keyspace, Missing, due};
 use crate::layer::Redis;
-use quartet_engine::{Hold, Home, Transaction};
+use quartet_engine::{Hold, PartitionGuard, Transaction};
 use std::sync::atomic::Ordering;
 
 /// Keys removed under one hold of the lock.
@@ -18,18 +18,18 @@ const BATCH: usize = 200;
 impl Redis {
     /// Removes the keys that the command before has found to be expired. Called with the lock held, after each command.
     #[inline]
-    pub fn expire_found(&self, home: &mut Home<'_>) {
+    pub fn expire_found(&self, partition: &mut PartitionGuard<'_>) {
         if self.expired.any() {
-            self.expire_these(home, &self.expired.take());
+            self.expire_these(partition, &self.expired.take());
         }
     }
 
-    fn expire_these(&self, home: &mut Home<'_>, found: &[(u8, Vec<u8>)]) {
-        let now_ms = home.now_micros() / 1000;
+    fn expire_these(&self, partition: &mut PartitionGuard<'_>, found: &[(u8, Vec<u8>)]) {
+        let now_ms = partition.now_micros() / 1000;
         if self.connections.pause.holds_back(true, now_ms).is_some() {
             return;
         }
-        let removed = home.execute(self.space, |tx| -> Result<u64, ()> {
+        let removed = partition.execute(self.space, |tx| -> Result<u64, ()> {
             let mut removed = 0;
             for (db, name) in found {
                 let mut keys = self.keyspace(tx, *db, now_ms);
@@ -80,7 +80,7 @@ impl Redis {
         self.keep_replicas(now_micros);
         self.observation.statistics.used_peak(self.used_bytes());
         if self.connections.tracking.is_on()
-            && let Ok(_home) = self.home_in_time()
+            && let Ok(_home) = self.partition_in_time()
         {
             self.trim_tracking();
         }
@@ -89,12 +89,12 @@ impl Redis {
             return;
         }
         // While somebody keeps the lock nothing expires; the next cycle comes soon.
-        while let Ok(mut home) = self.home_in_time() {
+        while let Ok(mut partition) = self.partition_in_time() {
             if self.should_evict() {
-                self.make_room(&mut home);
+                self.make_room(&mut partition);
             }
-            let removed = self.expire_keys(&mut home) + self.expire_fields(&mut home);
-            self.serve_blocked(&mut home);
+            let removed = self.expire_keys(&mut partition) + self.expire_fields(&mut partition);
+            self.serve_blocked(&mut partition);
             self.send_outbox();
             if removed < BATCH {
                 break;
@@ -104,9 +104,9 @@ impl Redis {
         self.note_latency("expire-cycle", ended_micros, ended_micros.saturating_sub(now_micros));
     }
 
-    fn expire_keys(&self, home: &mut Home<'_>) -> usize {
-        let now_ms = home.now_micros() / 1000;
-        let removed = home.execute(self.space, |tx| -> Result<usize, ()> {
+    fn expire_keys(&self, partition: &mut PartitionGuard<'_>) -> usize {
+        let now_ms = partition.now_micros() / 1000;
+        let removed = partition.execute(self.space, |tx| -> Result<usize, ()> {
             let due = due(tx, false, now_ms, BATCH);
             for (db, _, name) in &due {
                 self.keyspace(tx, *db, now_ms).remove(name);
@@ -131,9 +131,9 @@ impl Redis {
         0
     }
 
-    fn expire_fields(&self, home: &mut Home<'_>) -> usize {
-        let now_ms = home.now_micros() / 1000;
-        let removed = home.execute(self.space, |tx| -> Result<(usize, u64), ()> {
+    fn expire_fields(&self, partition: &mut PartitionGuard<'_>) -> usize {
+        let now_ms = partition.now_micros() / 1000;
+        let removed = partition.execute(self.space, |tx| -> Result<(usize, u64), ()> {
             let due = due(tx, true, now_ms, BATCH);
             let mut fields = 0;
             for (db, _, name) in &due {

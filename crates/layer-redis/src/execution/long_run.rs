@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Hold, Home};
+use quartet_engine::{Busy, Hold, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
 use crate::clients::ClientState;
@@ -15,8 +15,8 @@ use crate::execution::call::call;
 use crate::execution::subscriptions::leave_all;
 use crate::failure::Failure;
 use crate::layer::Redis;
-use crate::left_behind::Abandoned;
 use crate::long_scripts::Bounds;
+use crate::pending_disconnects::Abandoned;
 
 pub struct LongRun {
     layer: Arc<Redis>,
@@ -40,9 +40,9 @@ impl LongRun {
     /// Runs the request to its end. Blocks the calling thread as long as it takes.
     pub fn run(&mut self) {
         let layer = self.layer.clone();
-        let mut home = layer.engine.home_for_long();
+        let mut partition = layer.engine.partition_for_long();
         self.client.may_take_long = true;
-        let outcome = self.call(&mut home);
+        let outcome = self.call(&mut partition);
         self.client.may_take_long = false;
         let text = match outcome {
             Ok(hold) => {
@@ -59,13 +59,13 @@ impl LongRun {
             layer.observation.statistics.error_sent(text.as_bytes());
             Reply::new(&mut self.reply, self.client.protocol).error(&text);
         }
-        layer.expire_found(&mut home);
+        layer.expire_found(&mut partition);
         layer.send_outbox();
-        layer.serve_blocked(&mut home);
-        layer.clear_left_behind(&mut home);
+        layer.serve_blocked(&mut partition);
+        layer.clear_left_behind(&mut partition);
     }
 
-    fn call(&mut self, home: &mut Home<'_>) -> Result<Hold, Failure> {
+    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Result<Hold, Failure> {
         let mut parser = Parser::new();
         let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited()) else {
             unreachable!("a request that parsed once");
@@ -73,7 +73,7 @@ impl LongRun {
         let arguments = parser.arguments(&self.request);
         let command = self.layer.table.find_of(arguments)?;
         call(
-            home,
+            partition,
             &self.layer,
             &mut self.client,
             command,
@@ -95,35 +95,39 @@ impl Redis {
         let threshold_ms = self.config.busy_reply_threshold.load(Ordering::Relaxed);
         Bounds {
             busy_micros: (threshold_ms > 0).then_some(threshold_ms as u64 * 1000),
-            micros_max: self.access.gate.as_ref().map(|gate| gate.script_micros_max()),
+            micros_max: self
+                .access
+                .admission_control
+                .as_ref()
+                .map(|admission_control| admission_control.script_micros_max()),
         }
     }
 
     /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may wait, or a script has kept it
     /// for longer than `busy-reply-threshold`.
-    pub fn home_in_time(&self) -> Result<Home<'_>, Busy> {
+    pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
         if self.scripting.long_scripts.is_busy() {
             return Err(Busy);
         }
-        let mut home = self.engine.home_in_time()?;
-        self.clear_left_behind(&mut home);
-        Ok(home)
+        let mut partition = self.engine.partition_in_time()?;
+        self.clear_left_behind(&mut partition);
+        Ok(partition)
     }
 
     /// Unregisters what a connection no longer wants: now, or once the lock is free.
     pub fn leave_behind(&self, abandoned: Abandoned) {
-        self.connections.left_behind.of_clients.lock().push(abandoned);
-        self.connections.left_behind.any.store(true, Ordering::SeqCst);
-        drop(self.home_in_time());
+        self.connections.pending_disconnects.of_clients.lock().push(abandoned);
+        self.connections.pending_disconnects.any.store(true, Ordering::SeqCst);
+        drop(self.partition_in_time());
     }
 
-    fn clear_left_behind(&self, home: &mut Home<'_>) {
-        if !self.connections.left_behind.any.swap(false, Ordering::SeqCst) {
+    fn clear_left_behind(&self, partition: &mut PartitionGuard<'_>) {
+        if !self.connections.pending_disconnects.any.swap(false, Ordering::SeqCst) {
             return;
         }
-        for mut abandoned in std::mem::take(&mut *self.connections.left_behind.of_clients.lock()) {
+        for mut abandoned in std::mem::take(&mut *self.connections.pending_disconnects.of_clients.lock()) {
             if abandoned.has_waited {
-                self.connections.blocking.forget(home, abandoned.client.id);
+                self.connections.blocking.forget(partition, abandoned.client.id);
             }
             leave_all(self, &mut abandoned.subscriptions, &abandoned.client);
         }

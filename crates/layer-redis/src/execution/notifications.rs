@@ -37,7 +37,7 @@ enum Rule {
     /// `del` for each key that went, nothing else.
     Removed,
     /// Worked out from the request.
-    Computed(fn(&Teller<'_>, &[Effect<'_>], Arguments<'_>)),
+    Computed(fn(&EventPublisher<'_>, &[Effect<'_>], Arguments<'_>)),
 }
 
 #[rustfmt::skip]
@@ -138,7 +138,7 @@ fn rule_of(command: &Command) -> Option<&'static Rule> {
 }
 
 /// Publishes events, as far as their classes are wanted.
-struct Teller<'a> {
+struct EventPublisher<'a> {
     layer: &'a Redis,
     classes: u32,
 }
@@ -153,25 +153,25 @@ impl Redis {
         if classes == 0 || changes.is_empty() {
             return;
         }
-        let teller = Teller { layer: self, classes };
+        let publisher = EventPublisher { layer: self, classes };
         for change in changes {
             match change.what {
-                What::Expired => teller.tell(EXPIRED, "expired", change.db, &change.name),
-                What::Evicted => teller.tell(EVICTED, "evicted", change.db, &change.name),
-                What::Missed => teller.tell(MISSED, "keymiss", change.db, &change.name),
-                What::GroupMoved => teller.tell(STREAM, "xgroup-setid", change.db, &change.name),
-                What::ConsumerAdded => teller.tell(STREAM, "xgroup-createconsumer", change.db, &change.name),
-                What::ConsumerRemoved => teller.tell(STREAM, "xgroup-delconsumer", change.db, &change.name),
+                What::Expired => publisher.tell(EXPIRED, "expired", change.db, &change.name),
+                What::Evicted => publisher.tell(EVICTED, "evicted", change.db, &change.name),
+                What::Missed => publisher.tell(MISSED, "keymiss", change.db, &change.name),
+                What::GroupMoved => publisher.tell(STREAM, "xgroup-setid", change.db, &change.name),
+                What::ConsumerAdded => publisher.tell(STREAM, "xgroup-createconsumer", change.db, &change.name),
+                What::ConsumerRemoved => publisher.tell(STREAM, "xgroup-delconsumer", change.db, &change.name),
                 What::Created | What::Written | What::Removed | What::Trimmed => {}
             }
         }
         if let Some((command, arguments)) = by
             && let Some(rule) = rule_of(command)
         {
-            teller.apply(rule, &effects(changes), arguments);
+            publisher.apply(rule, &effects(changes), arguments);
         }
         for change in changes.iter().filter(|change| change.what == What::Trimmed) {
-            teller.tell(STREAM, "xtrim", change.db, &change.name);
+            publisher.tell(STREAM, "xtrim", change.db, &change.name);
         }
     }
 
@@ -182,8 +182,8 @@ impl Redis {
             .notify_keyspace_events
             .load(std::sync::atomic::Ordering::Relaxed) as u32;
         if classes != 0 {
-            let teller = Teller { layer: self, classes };
-            teller.each(&effects(changes), HASH, "hexpired");
+            let publisher = EventPublisher { layer: self, classes };
+            publisher.each(&effects(changes), HASH, "hexpired");
         }
     }
 }
@@ -215,7 +215,7 @@ fn effects(changes: &[Change]) -> Vec<Effect<'_>> {
     effects
 }
 
-impl Teller<'_> {
+impl EventPublisher<'_> {
     fn tell(&self, class: u32, event: &str, db: u8, name: &[u8]) {
         if self.classes & class == 0 {
             return;
@@ -285,94 +285,94 @@ fn has_word(arguments: Arguments<'_>, from: usize, words: &[&str]) -> bool {
     given.any(|argument| words.iter().any(|word| parse::is(argument, word)))
 }
 
-fn set(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
-    teller.each(effects, STRING, "set");
+fn set(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    publisher.each(effects, STRING, "set");
     if has_word(arguments, 3, &["ex", "px", "exat", "pxat"]) {
-        expire(teller, effects, arguments);
+        expire(publisher, effects, arguments);
     }
 }
 
-fn set_with_deadline(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
-    teller.each(effects, STRING, "set");
-    expire(teller, effects, arguments);
+fn set_with_deadline(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    publisher.each(effects, STRING, "set");
+    expire(publisher, effects, arguments);
 }
 
-fn msetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn msetex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let options = msetex_keys(arguments).last().map_or(0, |last| last + 2);
-    teller.each(effects, STRING, "set");
+    publisher.each(effects, STRING, "set");
     if has_word(arguments, options, &["ex", "px", "exat", "pxat"]) {
-        expire(teller, effects, arguments);
+        expire(publisher, effects, arguments);
     }
 }
 
-fn expire(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+fn expire(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     for effect in effects {
         match effect.exists {
-            true => teller.tell(GENERIC, "expire", effect.db, effect.name),
-            false => teller.deleted(effect),
+            true => publisher.tell(GENERIC, "expire", effect.db, effect.name),
+            false => publisher.deleted(effect),
         }
     }
 }
 
-fn getex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn getex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     match has_word(arguments, 2, &["persist"]) {
-        true => teller.each(effects, GENERIC, "persist"),
-        false => expire(teller, effects, arguments),
+        true => publisher.each(effects, GENERIC, "persist"),
+        false => expire(publisher, effects, arguments),
     }
 }
 
 /// The key under its new name is always new: what was there before is removed first, without an event.
-fn rename(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn rename(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let Some(target) = effect_on(effects, &arguments[2]) else {
         return;
     };
-    teller.tell(NEW, "new", target.db, target.name);
-    teller.tell(GENERIC, "rename_from", target.db, &arguments[1]);
-    teller.tell(GENERIC, "rename_to", target.db, target.name);
+    publisher.tell(NEW, "new", target.db, target.name);
+    publisher.tell(GENERIC, "rename_from", target.db, &arguments[1]);
+    publisher.tell(GENERIC, "rename_to", target.db, target.name);
 }
 
-fn copy(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+fn copy(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     for effect in effects {
-        teller.tell(NEW, "new", effect.db, effect.name);
-        teller.tell(GENERIC, "copy_to", effect.db, effect.name);
+        publisher.tell(NEW, "new", effect.db, effect.name);
+        publisher.tell(GENERIC, "copy_to", effect.db, effect.name);
     }
 }
 
-fn move_key(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+fn move_key(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     let from = effects.iter().find(|effect| !effect.exists);
     let Some((from, to)) = from.zip(effects.iter().find(|effect| effect.exists)) else {
         return;
     };
-    teller.tell(NEW, "new", to.db, to.name);
-    teller.tell(GENERIC, "move_from", from.db, from.name);
-    teller.tell(GENERIC, "move_to", to.db, to.name);
+    publisher.tell(NEW, "new", to.db, to.name);
+    publisher.tell(GENERIC, "move_from", from.db, from.name);
+    publisher.tell(GENERIC, "move_to", to.db, to.name);
 }
 
-fn restore(teller: &Teller<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+fn restore(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     for effect in effects.iter().filter(|effect| effect.exists) {
-        teller.tell(NEW, "new", effect.db, effect.name);
-        teller.tell(GENERIC, "restore", effect.db, effect.name);
+        publisher.tell(NEW, "new", effect.db, effect.name);
+        publisher.tell(GENERIC, "restore", effect.db, effect.name);
     }
 }
 
 /// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first word of the two is the option: a key may be
 /// called so too, but stands before it, within the announced number.
-fn lmpop(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn lmpop(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let event = if is_first_end(arguments, "left") {
         "lpop"
     } else {
         "rpop"
     };
-    teller.each(effects, LIST, event);
+    publisher.each(effects, LIST, event);
 }
 
-fn zmpop(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn zmpop(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let event = if is_first_end(arguments, "min") {
         "zpopmin"
     } else {
         "zpopmax"
     };
-    teller.each(effects, SORTED_SET, event);
+    publisher.each(effects, SORTED_SET, event);
 }
 
 /// The word behind the counted keys of LMPOP and its kin.
@@ -388,7 +388,7 @@ fn is_first_end(arguments: Arguments<'_>, word: &str) -> bool {
 }
 
 /// The element arrives before it leaves.
-fn lmove(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn lmove(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let (Some(from), Some(to)) = (effect_on(effects, &arguments[1]), effect_on(effects, &arguments[2])) else {
         return;
     };
@@ -397,50 +397,50 @@ fn lmove(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) 
         Some(end) if says_ends => parse::is(end, "left"),
         _ => default,
     };
-    teller.created(to);
-    teller.tell(LIST, if at_left(4, true) { "lpush" } else { "rpush" }, to.db, to.name);
-    teller.tell(
+    publisher.created(to);
+    publisher.tell(LIST, if at_left(4, true) { "lpush" } else { "rpush" }, to.db, to.name);
+    publisher.tell(
         LIST,
         if at_left(3, false) { "lpop" } else { "rpop" },
         from.db,
         from.name,
     );
-    teller.deleted(from);
+    publisher.deleted(from);
 }
 
-fn smove(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn smove(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     if let Some(from) = effect_on(effects, &arguments[1]) {
-        teller.tell(SET, "srem", from.db, from.name);
-        teller.deleted(from);
+        publisher.tell(SET, "srem", from.db, from.name);
+        publisher.deleted(from);
     }
     if let Some(to) = effect_on(effects, &arguments[2]) {
-        teller.created(to);
-        teller.tell(SET, "sadd", to.db, to.name);
+        publisher.created(to);
+        publisher.tell(SET, "sadd", to.db, to.name);
     }
 }
 
-fn zadd(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn zadd(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let mut options = arguments.iter().skip(2).take_while(|word| parse::float(word).is_none());
     let increments = options.any(|word| parse::is(word, "incr"));
-    teller.each(effects, SORTED_SET, if increments { "zincr" } else { "zadd" });
+    publisher.each(effects, SORTED_SET, if increments { "zincr" } else { "zadd" });
 }
 
 /// A deadline that has passed removes the fields.
-fn hexpire(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn hexpire(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let removes = arguments.get(2) == Some(b"0");
-    teller.each(effects, HASH, if removes { "hdel" } else { "hexpire" });
+    publisher.each(effects, HASH, if removes { "hdel" } else { "hexpire" });
 }
 
-fn hgetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+fn hgetex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let persists = arguments.get(2).is_some_and(|word| parse::is(word, "persist"));
-    teller.each(effects, HASH, if persists { "hpersist" } else { "hexpire" });
+    publisher.each(effects, HASH, if persists { "hpersist" } else { "hexpire" });
 }
 
-fn hsetex(teller: &Teller<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
-    teller.each(effects, HASH, "hset");
+fn hsetex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
+    publisher.each(effects, HASH, "hset");
     if has_word(arguments, 2, &["ex", "px", "exat", "pxat"]) {
         let left = effects.iter().filter(|effect| effect.exists);
-        left.for_each(|effect| teller.tell(HASH, "hexpire", effect.db, effect.name));
+        left.for_each(|effect| publisher.tell(HASH, "hexpire", effect.db, effect.name));
     }
 }
 

@@ -276,7 +276,7 @@ impl Redis {
         if self.replication.is_on() {
             let seconds: u64 = self.config.text_of("repl-ping-replica-period").parse().unwrap_or(10);
             self.replication.ping(now_micros, seconds * 1_000_000);
-            if let Ok(_home) = self.home_in_time()
+            if let Ok(_home) = self.partition_in_time()
                 && self.replication.rest(now_micros)
             {
                 self.decide_on_changes();

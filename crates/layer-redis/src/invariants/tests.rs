@@ -58,8 +58,8 @@ fn found(fixture: &Fixture) -> Vec<String> {
 }
 
 fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
-    let mut home = fixture.layer.engine.home();
-    let planted = home.execute(fixture.layer.space, |tx| -> Result<(), ()> {
+    let mut partition = fixture.layer.engine.partition();
+    let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
         change(tx);
         Ok(())
     });

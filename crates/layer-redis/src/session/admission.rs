@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::subscriptions::is_allowed_while_subscribed;
-use quartet_engine::Home;
+use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Arguments, Protocol};
 use std::sync::atomic::Ordering;
 
@@ -18,14 +18,14 @@ impl Session {
     pub(super) fn pause(
         &mut self,
         layer: &Redis,
-        home: Option<&mut Home<'_>>,
+        partition: Option<&mut PartitionGuard<'_>>,
         arguments: Arguments<'_>,
         request_bytes: usize,
     ) -> bool {
         let Ok(command) = self.admissible(layer, arguments, request_bytes) else {
             return false;
         };
-        let writes = self.may_write(layer, home, command, arguments);
+        let writes = self.may_write(layer, partition, command, arguments);
         self.paused_until_ms = layer
             .connections
             .pause
@@ -38,16 +38,16 @@ impl Session {
         is_paused
     }
 
-    /// Without the lock (`home`), while a script keeps it, nobody knows what a function declares.
+    /// Without the lock (`partition`), while a script keeps it, nobody knows what a function declares.
     pub(super) fn may_write(
         &self,
         layer: &Redis,
-        home: Option<&mut Home<'_>>,
+        partition: Option<&mut PartitionGuard<'_>>,
         command: &Command,
         arguments: Arguments<'_>,
     ) -> bool {
         let writes = transactions::writes_or_publishes(command);
-        writes && !scripting::declares_no_writes(layer, home, command, arguments) || self.executes_writes(command)
+        writes && !scripting::declares_no_writes(layer, partition, command, arguments) || self.executes_writes(command)
     }
 
     /// The command is EXEC, and something in its queue may write.
@@ -62,12 +62,17 @@ impl Session {
     }
 
     /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with an error of its own.
-    pub(super) fn refuse(&mut self, home: &mut Home<'_>, arguments: Arguments<'_>, refused: Failure) -> Failure {
+    pub(super) fn refuse(
+        &mut self,
+        partition: &mut PartitionGuard<'_>,
+        arguments: Arguments<'_>,
+        refused: Failure,
+    ) -> Failure {
         if is_http(&arguments[0]) {
             self.client.close_without_reply = true;
         }
         if arguments[0].eq_ignore_ascii_case(b"exec") {
-            transactions::forget(home, &mut self.client);
+            transactions::forget(partition, &mut self.client);
             let text = match refused {
                 Failure::Error(text) => text.to_string(),
                 Failure::Message(text) => text,

@@ -33,9 +33,9 @@ impl Session {
             Ok(()) => return self.mute(start, false, out),
             Err(Failure::Error(text)) => text.to_owned(),
             Err(Failure::Message(text)) => text,
-            Err(Failure::Elsewhere(door)) => {
+            Err(Failure::SwitchDatabase(database_login)) => {
                 out.truncate(start);
-                self.door = Some(door);
+                self.database_login = Some(database_login);
                 return;
             }
             Err(Failure::TooSoon { micros }) => {

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use self::feed::{Feed, Wishes};
 use crate::admin::Admin;
-use crate::http_connection::{Answer, Credential, Followed, Follower, Head, HeadShows, Headers, Wake};
+use crate::http_connection::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::layers::DEFAULT_DATABASE;
 use crate::rest::token_of;
 use crate::settings::RestTokens;
@@ -172,7 +172,7 @@ impl Changes {
     }
 
     /// Begins a feed, or says why not. Reads from the disk.
-    pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> Followed {
+    pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
         let caller = self.caller(head, admin)?;
         let (wishes, from) = self.wishes(head, &caller)?;
         let place = self.places.take(wishes.scope);

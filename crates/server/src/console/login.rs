@@ -13,7 +13,7 @@ use quartet_tenancy::Access;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::sessions::Purse;
+use super::sessions::Keyring;
 use crate::admin::DEVELOPMENT_KEY;
 use crate::http_connection::{Head, HeadShows, Header, HttpLayer};
 use crate::settings::{Credentials, RestTokens, Settings};
@@ -53,12 +53,12 @@ impl Login {
 
     /// What is opened by `{"credential": …, "user": …}`. `None`: nothing. With `--dev`, where everybody has the root key, nothing
     /// need be given.
-    pub fn purse_of(&self, given: &Value, head: &Head<'_>) -> Option<Purse> {
+    pub fn keyring_of(&self, given: &Value, head: &Head<'_>) -> Option<Keyring> {
         let text = |name: &str| given[name].as_str().unwrap_or_default().trim();
         let (user, credential) = (text("user"), text("credential"));
-        let purse = match (user, credential) {
+        let keyring = match (user, credential) {
             ("", "") if self.is_development() => self.single(DEVELOPMENT_KEY, head),
-            (_, "") => Purse::default(),
+            (_, "") => Keyring::default(),
             ("", credential) => match serde_json::from_str(credential) {
                 Ok(Value::Object(fields)) => self.all(&Value::Object(fields), head),
                 _ => self.single(credential, head),
@@ -68,7 +68,7 @@ impl Login {
                 self.redis_user(user, token, head)
             }
         };
-        (!purse.is_empty()).then_some(purse)
+        (!keyring.is_empty()).then_some(keyring)
     }
 
     fn is_development(&self) -> bool {
@@ -76,43 +76,43 @@ impl Login {
     }
 
     /// The credentials of a new database, or the whole answer that holds them.
-    fn all(&self, answer: &Value, head: &Head<'_>) -> Purse {
+    fn all(&self, answer: &Value, head: &Head<'_>) -> Keyring {
         let fields = answer.get("credentials").unwrap_or(answer);
         let text = |name: &str| fields[name].as_str().unwrap_or_default();
-        let mut purse = Purse::default();
+        let mut keyring = Keyring::default();
         // The full token is looked at last, because it opens more than the one that may only read.
         for name in FIELDS.iter().rev().filter(|name| !text(name).is_empty()) {
-            purse.add(self.single(text(name), head));
+            keyring.add(self.single(text(name), head));
         }
-        purse.add(self.access_key(text("access_key_id"), text("secret_access_key")));
-        purse
+        keyring.add(self.access_key(text("access_key_id"), text("secret_access_key")));
+        keyring
     }
 
-    fn single(&self, credential: &str, head: &Head<'_>) -> Purse {
-        let mut purse = Purse::default();
+    fn single(&self, credential: &str, head: &Head<'_>) -> Keyring {
+        let mut keyring = Keyring::default();
         if self.is_root_key(credential) {
-            purse.root_key = Some(credential.to_owned());
-            return purse;
+            keyring.root_key = Some(credential.to_owned());
+            return keyring;
         }
         if let Some((database, access)) = self.tenants.catalogue.by_secret(credential.as_bytes()) {
             let kept = match access {
-                Access::Full | Access::ReadOnly => &mut purse.redis,
-                Access::Fauna => &mut purse.fauna,
+                Access::Full | Access::ReadOnly => &mut keyring.redis,
+                Access::Fauna => &mut keyring.fauna,
             };
             kept.insert(database.definition().name.clone(), credential.to_owned());
-            return purse;
+            return keyring;
         }
         if self.is_rest_token(credential, head) {
-            purse.redis.insert(DEFAULT.to_owned(), credential.to_owned());
-            return purse;
+            keyring.redis.insert(DEFAULT.to_owned(), credential.to_owned());
+            return keyring;
         }
         if let Some(database) = self.fauna_database(credential, head) {
-            purse.fauna.insert(database, credential.to_owned());
-            return purse;
+            keyring.fauna.insert(database, credential.to_owned());
+            return keyring;
         }
         match credential.split_once(':') {
             Some((key, secret)) => self.access_key(key, secret),
-            None => purse,
+            None => keyring,
         }
     }
 
@@ -134,15 +134,15 @@ impl Login {
     }
 
     /// A Redis user of the default database, or `DATABASE/USER`.
-    fn redis_user(&self, user: &str, token: String, head: &Head<'_>) -> Purse {
-        let mut purse = Purse::default();
+    fn redis_user(&self, user: &str, token: String, head: &Head<'_>) -> Keyring {
+        let mut keyring = Keyring::default();
         let is_of_default = !user.contains('/');
         if self.is_development() && is_of_default && user == DEFAULT || !is_known_to(&*self.pages, &token, head) {
-            return purse;
+            return keyring;
         }
         let database = user.split_once('/').map_or(DEFAULT, |(database, _)| database);
-        purse.redis.insert(database.to_owned(), token);
-        purse
+        keyring.redis.insert(database.to_owned(), token);
+        keyring
     }
 
     /// The database that a secret of Fauna opens, if it is one.
@@ -160,20 +160,20 @@ impl Login {
         }
     }
 
-    fn access_key(&self, key: &str, secret: &str) -> Purse {
-        let mut purse = Purse::default();
+    fn access_key(&self, key: &str, secret: &str) -> Keyring {
+        let mut keyring = Keyring::default();
         let own = || (key.to_owned(), secret.to_owned());
         let is_same = |known: &str| Sha256::digest(known) == Sha256::digest(secret);
         if let Some((database, known)) = self.tenants.catalogue.by_access_key(key)
             && is_same(&known)
         {
-            purse.dynamodb.insert(database.definition().name.clone(), own());
+            keyring.dynamodb.insert(database.definition().name.clone(), own());
         }
         let mut known = self.access_keys.iter();
         if known.any(|(known, known_secret)| known == key && is_same(known_secret)) {
-            purse.dynamodb.insert(DEFAULT.to_owned(), own());
+            keyring.dynamodb.insert(DEFAULT.to_owned(), own());
         }
-        purse
+        keyring
     }
 }
 

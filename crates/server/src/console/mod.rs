@@ -31,12 +31,14 @@ use serde_json::{Value, json};
 
 use self::answers::{BAD_REQUEST, FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, OK, UNAUTHORIZED, whole};
 use self::login::{DEFAULT, Login};
-use self::sessions::{PROOF, Purse, Sessions};
+use self::sessions::{Keyring, PROOF, Sessions};
 use crate::dynamodb;
-use crate::http_connection::{Answer, Credential, Followed, Head, HeadShows, Header, Headers, HttpLayer, Soon, Wake};
+use crate::http_connection::{
+    Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake,
+};
 use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
-use crate::tenants::turns::Player;
+use crate::tenants::turns::SchedulerHandle;
 use crate::web_pages::{self, comes_from_elsewhere};
 
 const API: &str = "/console/api/";
@@ -122,11 +124,11 @@ impl Console {
                 Err(self.sessions.forgetting_answer())
             }
             ("GET", "start") => Err(whole(OK, &json!({ "development": self.is_development }))),
-            ("GET", "session") => Err(self.describe(&self.purse(head)?)),
+            ("GET", "session") => Err(self.describe(&self.keyring(head)?)),
             ("OPTIONS", _) | (_, "login" | "logout" | "start" | "session") => {
                 Err(whole(METHOD_NOT_ALLOWED, &json!({ "error": "method not allowed" })))
             }
-            _ => self.forwarded(&self.purse(head)?, head),
+            _ => self.forwarded(&self.keyring(head)?, head),
         }
     }
 
@@ -145,8 +147,8 @@ impl Console {
         None
     }
 
-    fn purse(&self, head: &Head<'_>) -> Result<Purse, Answer> {
-        self.sessions.purse_of(head, Instant::now()).ok_or_else(|| {
+    fn keyring(&self, head: &Head<'_>) -> Result<Keyring, Answer> {
+        self.sessions.keyring_of(head, Instant::now()).ok_or_else(|| {
             // A session that has ended is no guess at a password: it is refused at once.
             whole(UNAUTHORIZED, &json!({ "error": "log in first" }))
         })
@@ -158,7 +160,7 @@ impl Console {
             Ok(given) => given,
             Err(error) => return whole(BAD_REQUEST, &json!({ "error": error.to_string() })),
         };
-        let Some(found) = self.login.purse_of(&given, head) else {
+        let Some(found) = self.login.keyring_of(&given, head) else {
             let mut refusal = whole(UNAUTHORIZED, &json!({ "error": "this opens nothing here" }));
             refusal.credential = Credential::Wrong;
             return refusal;
@@ -170,16 +172,16 @@ impl Console {
     }
 
     /// What the session opens.
-    fn describe(&self, purse: &Purse) -> Answer {
+    fn describe(&self, keyring: &Keyring) -> Answer {
         let others = self.tenants.catalogue.list();
         let others = others.iter().filter(|database| !database.is_closed());
         let mut names = vec![DEFAULT.to_owned()];
         names.extend(others.map(|database| database.definition().name.clone()));
         names.sort_by_key(|name| (name != DEFAULT, name.clone()));
-        let shown = |layer: &str, name: &str| self.carried(purse, layer, name, "").is_some();
+        let shown = |layer: &str, name: &str| self.carried(keyring, layer, name, "").is_some();
         let databases: Vec<Value> = names
             .iter()
-            .filter(|name| purse.root_key.is_some() || purse.names(name))
+            .filter(|name| keyring.root_key.is_some() || keyring.names(name))
             .map(|name| {
                 json!({
                     "name": name,
@@ -197,20 +199,20 @@ impl Console {
             OK,
             &json!({
                 "development": self.is_development,
-                "operator": purse.root_key.is_some(),
+                "operator": keyring.root_key.is_some(),
                 "databases": databases,
                 "endpoints": endpoints.collect::<serde_json::Map<String, Value>>(),
             }),
         )
     }
 
-    fn forwarded(&self, purse: &Purse, head: &Head<'_>) -> Result<Forwarded<'_>, Answer> {
+    fn forwarded(&self, keyring: &Keyring, head: &Head<'_>) -> Result<Forwarded<'_>, Answer> {
         let unknown = || whole(NOT_FOUND, &json!({ "error": "there is no such path" }));
         let closed = || whole(FORBIDDEN, &json!({ "error": "the session has no credential for this" }));
         let path = head.target.strip_prefix(API).ok_or_else(unknown)?;
         let (service, rest) = path.split_once('/').unwrap_or((path, ""));
         if service == "admin" || head.path() == "/console/api/metrics" {
-            let key = purse.root_key.clone().ok_or_else(closed)?;
+            let key = keyring.root_key.clone().ok_or_else(closed)?;
             return Ok(Forwarded {
                 layer: &*self.layers.pages,
                 target: format!("/{path}"),
@@ -227,7 +229,7 @@ impl Console {
         let layer = layer.ok_or_else(unknown)?;
         let (database, rest) = rest.split_once('/').unwrap_or((rest, ""));
         let role = head.header(ROLE).unwrap_or_default();
-        let credential = self.carried(purse, service, database, role).ok_or_else(closed)?;
+        let credential = self.carried(keyring, service, database, role).ok_or_else(closed)?;
         Ok(Forwarded {
             layer: &**layer,
             target: format!("/{rest}"),
@@ -241,10 +243,10 @@ impl Console {
     }
 
     /// What a session carries to a database's layer; `None` if it has nothing that opens it.
-    fn carried(&self, purse: &Purse, service: &str, database: &str, role: &str) -> Option<Carried> {
-        let is_root = purse.root_key.is_some() && database == DEFAULT;
+    fn carried(&self, keyring: &Keyring, service: &str, database: &str, role: &str) -> Option<Carried> {
+        let is_root = keyring.root_key.is_some() && database == DEFAULT;
         match service {
-            "redis" => match (purse.redis.get(database), &purse.root_key) {
+            "redis" => match (keyring.redis.get(database), &keyring.root_key) {
                 (Some(token), _) => Some(Carried::Bearer(token.clone())),
                 (None, Some(_)) if is_root && self.is_development => Some(Carried::Nothing),
                 (None, Some(key)) if is_root => Some(Carried::Bearer(key.clone())),
@@ -252,12 +254,12 @@ impl Console {
             },
             "fauna" => {
                 let development = || crate::fauna::DEVELOPMENT_SECRET.to_owned();
-                let own = match (&purse.root_key, self.is_development) {
+                let own = match (&keyring.root_key, self.is_development) {
                     (Some(_), true) if is_root => Some(development()),
                     (Some(key), false) if is_root => Some(key.clone()),
                     _ => None,
                 };
-                let secret = purse.fauna.get(database).cloned().or(own)?;
+                let secret = keyring.fauna.get(database).cloned().or(own)?;
                 Some(Carried::Bearer(match role {
                     "" => secret,
                     role => format!("{secret}:{role}"),
@@ -267,7 +269,7 @@ impl Console {
                 // Where there are no access keys, any is right.
                 let any = || ("console".to_owned(), "console".to_owned());
                 let operators = || is_root.then(|| self.access_keys.first().cloned().unwrap_or_else(any));
-                let (key, secret) = purse.dynamodb.get(database).cloned().or_else(operators)?;
+                let (key, secret) = keyring.dynamodb.get(database).cloned().or_else(operators)?;
                 Some(Carried::Signature(key, secret))
             }
         }
@@ -357,17 +359,19 @@ impl HttpLayer for Console {
         }
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         if !Console::is_addressed(head) {
-            return self.layers.pages.answer_soon(head, body);
+            return self.layers.pages.dispatch(head, body);
         }
         let forwarded = match self.route(head, body) {
             Ok(forwarded) => forwarded,
-            Err(answer) => return Soon::Answered(answer),
+            Err(answer) => return Dispatch::Answered(answer),
         };
-        match forwarded.give(head, body, |layer, head, body| layer.answer_soon(head, body)) {
-            Soon::Answered(answer) => Soon::Answered(for_the_page(answer)),
-            Soon::Unfinished(player, work) => Soon::Unfinished(player, Box::new(move || for_the_page(work()))),
+        match forwarded.give(head, body, |layer, head, body| layer.dispatch(head, body)) {
+            Dispatch::Answered(answer) => Dispatch::Answered(for_the_page(answer)),
+            Dispatch::Unfinished(scheduler_handle, work) => {
+                Dispatch::Unfinished(scheduler_handle, Box::new(move || for_the_page(work())))
+            }
             left => left,
         }
     }
@@ -382,7 +386,7 @@ impl HttpLayer for Console {
         }
     }
 
-    fn long_turn(&self, head: &Head<'_>) -> Option<Player> {
+    fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {
         if !Console::is_addressed(head) {
             return self.layers.pages.long_turn(head);
         }
@@ -398,7 +402,7 @@ impl HttpLayer for Console {
         self.layers.pages.maintain();
     }
 
-    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<Followed> {
+    fn follow(&self, head: &Head<'_>, body: Option<&[u8]>, wake: Wake) -> Option<ResponseStream> {
         if !Console::is_addressed(head) {
             return self.layers.pages.follow(head, body, wake);
         }

@@ -27,7 +27,7 @@ const SECRET_DIGITS: usize = 64;
 
 /// The credentials of a person, by the names of the databases that they open.
 #[derive(Clone, Default)]
-pub struct Purse {
+pub struct Keyring {
     /// Opens the default database in every protocol, and the admin API.
     pub root_key: Option<String>,
     /// Tokens of REST.
@@ -37,7 +37,7 @@ pub struct Purse {
     pub dynamodb: BTreeMap<String, (String, String)>,
 }
 
-impl Purse {
+impl Keyring {
     pub fn is_empty(&self) -> bool {
         self.root_key.is_none() && self.redis.is_empty() && self.fauna.is_empty() && self.dynamodb.is_empty()
     }
@@ -47,7 +47,7 @@ impl Purse {
         self.redis.contains_key(database) || self.fauna.contains_key(database) || self.dynamodb.contains_key(database)
     }
 
-    pub fn add(&mut self, other: Purse) {
+    pub fn add(&mut self, other: Keyring) {
         self.root_key = other.root_key.or(self.root_key.take());
         self.redis.extend(other.redis);
         self.fauna.extend(other.fauna);
@@ -57,7 +57,7 @@ impl Purse {
 
 struct Session {
     proof: [u8; 32],
-    purse: Purse,
+    keyring: Keyring,
     opened: Instant,
     used: Instant,
 }
@@ -84,22 +84,22 @@ impl Sessions {
     }
 
     /// What the session of a request holds.
-    pub fn purse_of(&self, head: &Head<'_>, now: Instant) -> Option<Purse> {
-        self.with(head, now, |session| session.purse.clone())
+    pub fn keyring_of(&self, head: &Head<'_>, now: Instant) -> Option<Keyring> {
+        self.with(head, now, |session| session.keyring.clone())
     }
 
     /// Gives the session of a request more. False if there is none.
-    pub fn extend(&self, head: &Head<'_>, more: &Purse, now: Instant) -> bool {
-        self.with(head, now, |session| session.purse.add(more.clone()))
+    pub fn extend(&self, head: &Head<'_>, more: &Keyring, now: Instant) -> bool {
+        self.with(head, now, |session| session.keyring.add(more.clone()))
             .is_some()
     }
 
     /// The answer tells the browser both secrets: the cookie, which the page cannot read, and the proof, which only it can.
-    pub fn open(&self, purse: Purse, head: &Head<'_>, now: Instant) -> Answer {
+    pub fn open(&self, keyring: Keyring, head: &Head<'_>, now: Instant) -> Answer {
         let (name, proof) = (random_hexadecimal(SECRET_DIGITS), random_hexadecimal(SECRET_DIGITS));
         let session = Session {
             proof: hash(&proof),
-            purse,
+            keyring,
             opened: now,
             used: now,
         };
@@ -195,11 +195,11 @@ mod tests {
 
     /// Opens a session, and tells its cookie and its proof.
     fn opened(sessions: &Sessions, now: Instant) -> (String, String) {
-        let purse = Purse {
+        let keyring = Keyring {
             root_key: Some("sesame".into()),
-            ..Purse::default()
+            ..Keyring::default()
         };
-        let answer = with_headers(&[], |head| sessions.open(purse, head, now));
+        let answer = with_headers(&[], |head| sessions.open(keyring, head, now));
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         let cookie = answer.headers.iter().find(|(name, _)| *name == "set-cookie").unwrap();
         let cookie = cookie.1.split(';').next().unwrap().to_owned();
@@ -208,7 +208,7 @@ mod tests {
 
     fn is_known(sessions: &Sessions, cookie: &str, proof: &str, now: Instant) -> bool {
         with_headers(&[("cookie", cookie), (PROOF, proof)], |head| {
-            sessions.purse_of(head, now).is_some()
+            sessions.keyring_of(head, now).is_some()
         })
     }
 

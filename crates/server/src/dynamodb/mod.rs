@@ -14,10 +14,10 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, region
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Head, HeadShows, HttpLayer, Soon};
+use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::slow_requests::shape_of_json;
-use crate::tenants::turns::Player;
-use crate::tenants::{Tenants, gate};
+use crate::tenants::turns::SchedulerHandle;
+use crate::tenants::{Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};
 use signature::Caller;
 pub use signature::{Verifier, sign};
@@ -49,40 +49,40 @@ impl DynamoDbHttp {
         }
     }
 
-    fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         if self.layer.engine.is_busy() {
-            return Soon::Busy;
+            return Dispatch::Busy;
         }
         let Some(sent) = body else {
-            return Soon::Answered(plain(PAYLOAD_TOO_LARGE, ""));
+            return Dispatch::Answered(plain(PAYLOAD_TOO_LARGE, ""));
         };
         // Who sends nothing need not say what it is.
         let kind = content_type(head).or(sent.is_empty().then_some("application/json"));
         let Some(kind) = kind else {
-            return Soon::Answered(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
+            return Dispatch::Answered(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
         };
         let (target, caller) = match self.authenticate(head, sent) {
             Ok(authenticated) => authenticated,
             Err(failure) => {
                 let mut answer = self.json(head, kind, refuse_stranger(head, sent, &failure));
                 answer.credential = shown_by(&failure);
-                return Soon::Answered(answer);
+                return Dispatch::Answered(answer);
             }
         };
         let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
             Ok(body) => self.reply(&target, &caller, sent.len(), &body),
-            Err(Unreadable::TooLong) => return Soon::Answered(plain(PAYLOAD_TOO_LARGE, "")),
+            Err(Unreadable::TooLong) => return Dispatch::Answered(plain(PAYLOAD_TOO_LARGE, "")),
             Err(Unreadable::Broken) => Reply::refusing(&Failure::new(
                 Exception::InternalServer,
                 "The request body cannot be decoded",
             )),
         };
         if reply.is_busy {
-            return Soon::Busy;
+            return Dispatch::Busy;
         }
         let mut answer = self.json(head, kind, reply);
         answer.credential = Credential::Right;
-        Soon::Answered(answer)
+        Dispatch::Answered(answer)
     }
 
     /// The operation, and who asks for it. `sent` is the body as it was sent, which is what the signature covers: nothing is
@@ -98,7 +98,7 @@ impl DynamoDbHttp {
     }
 
     /// Whose turn the request is, as far as it says itself.
-    fn player(&self, head: &Head<'_>) -> Player {
+    fn scheduler_handle(&self, head: &Head<'_>) -> SchedulerHandle {
         let catalogue = &self.tenants.catalogue;
         let key = if catalogue.is_empty() {
             None
@@ -106,7 +106,7 @@ impl DynamoDbHttp {
             signature::claimed_key(head)
         };
         let owner = key.and_then(|key| catalogue.by_access_key(&key));
-        Player::new(self.tenants.clone(), owner.map(|(database, _)| database))
+        SchedulerHandle::new(self.tenants.clone(), owner.map(|(database, _)| database))
     }
 
     fn reply(&self, target: &Target, caller: &Caller, sent_bytes: usize, body: &[u8]) -> Reply {
@@ -151,12 +151,13 @@ impl DynamoDbHttp {
     ) -> Result<Reply, Failure> {
         let entered = self.tenants.enter(database).ok_or_else(signature::unknown_key)?;
         let engine = &self.layer.engine;
-        gate::admit(database, sent_bytes, engine.now_micros()).map_err(gate::dynamodb_failure)?;
+        admission_control::admit(database, sent_bytes, engine.now_micros())
+            .map_err(admission_control::dynamodb_failure)?;
         if target.makes_larger(request)
-            && let Some(exceeded) = gate::has_no_room(database, engine)
+            && let Some(exceeded) = admission_control::has_no_room(database, engine)
         {
             database.meter.refuse();
-            return Err(gate::dynamodb_failure(exceeded));
+            return Err(admission_control::dynamodb_failure(exceeded));
         }
         let reply = ask(entered.dynamodb(&self.tenants.maker));
         database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
@@ -243,8 +244,8 @@ impl HttpLayer for DynamoDbHttp {
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        match self.answer_soon(head, body) {
-            Soon::Answered(answer) => answer,
+        match self.dispatch(head, body) {
+            Dispatch::Answered(answer) => answer,
             _ => self.answer_busy(head),
         }
     }
@@ -258,25 +259,25 @@ impl HttpLayer for DynamoDbHttp {
         shown_to_page(head, answer)
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         let headers = head.headers.iter();
         let header_bytes: usize = headers.map(|header| header.name.len() + header.value.len()).sum();
         if header_bytes > HEAD_BYTES_MAX || head.target.len() > HEAD_BYTES_MAX {
-            return Soon::Answered(plain(BAD_REQUEST, ""));
+            return Dispatch::Answered(plain(BAD_REQUEST, ""));
         }
         if let Some(refusal) = self.refused_page(head) {
-            return Soon::Answered(refusal);
+            return Dispatch::Answered(refusal);
         }
         let answer = match (head.method, head.path()) {
-            ("POST", "/") => match self.player(head).answer_soon(|| self.post(head, body)) {
-                Soon::Answered(answer) => answer,
+            ("POST", "/") => match self.scheduler_handle(head).dispatch(|| self.post(head, body)) {
+                Dispatch::Answered(answer) => answer,
                 left => return left,
             },
             ("GET", "/") => plain(OK, format!("healthy: {} ", head.header("host").unwrap_or_default())),
             ("OPTIONS", _) if head.has("origin") => self.preflight(head),
             _ => plain(NOT_FOUND, "<UnknownOperationException/>\n"),
         };
-        Soon::Answered(shown_to_page(head, answer))
+        Dispatch::Answered(shown_to_page(head, answer))
     }
 }
 

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::framing::{self, BodyReader, Framing, HEAD_BYTES_MAX, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
 use super::{
-    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Follower, Following, HEAD_TIMEOUT, HeadShows, HttpLayer,
-    Long, Peer, STRANGER_BODY_BYTES_MAX, Soon, take_long,
+    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
+    HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
 };
 use crate::durability::DurableWaiters;
 use crate::kept_input::{self, KeptInput};
@@ -260,26 +260,26 @@ impl<S: Socket> Connection<S> {
             true => self.layer.refuse_stranger(&request.head),
             false => None,
         };
-        let soon = refused.map_or_else(|| self.layer.answer_soon(&request.head, body), Soon::Answered);
+        let soon = refused.map_or_else(|| self.layer.dispatch(&request.head, body), Dispatch::Answered);
         let next = match soon {
-            Soon::Answered(mut answer) => {
+            Dispatch::Answered(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.answer(writing, &answer)
             }
-            Soon::Busy if self.busy_since.is_too_long() => {
+            Dispatch::Busy if self.busy_since.is_too_long() => {
                 let answer = self.layer.answer_busy(&request.head);
                 self.outgoing.answer(writing, &answer)
             }
-            Soon::Busy => {
+            Dispatch::Busy => {
                 self.gathered = gathered;
                 return Next::Wait;
             }
-            Soon::Later => {
+            Dispatch::Later => {
                 let long = Long::Everything(Kept::new(&request.head, body));
                 Next::TakeLong { long, writing }
             }
-            Soon::Unfinished(player, work) => {
-                let long = Long::Rest(player, work);
+            Dispatch::Unfinished(scheduler_handle, work) => {
+                let long = Long::Rest(scheduler_handle, work);
                 Next::TakeLong { long, writing }
             }
         };

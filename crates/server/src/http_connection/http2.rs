@@ -27,8 +27,8 @@ use tokio::time::{Instant, timeout_at};
 use super::http1::Socket;
 use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
 use super::{
-    BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Follower, Following, HeadShows, HttpLayer, Long, Peer,
-    STRANGER_BODY_BYTES_MAX, Soon, take_long,
+    BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HeadShows, HttpLayer, Long, Peer,
+    STRANGER_BODY_BYTES_MAX, take_long,
 };
 use crate::durability::DurableWaiters;
 use crate::kept_input::{self, KeptInput};
@@ -211,16 +211,16 @@ async fn respond(
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
     let answered = loop {
-        match with_head(&parts, |head| layer.answer_soon(head, body.as_deref())) {
-            Soon::Answered(answer) => break Err(answer),
-            Soon::Busy if busy_since.is_too_long() => break Err(with_head(&parts, |head| layer.answer_busy(head))),
-            Soon::Busy => waiters.free().await,
-            Soon::Later => {
+        match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
+            Dispatch::Answered(answer) => break Err(answer),
+            Dispatch::Busy if busy_since.is_too_long() => break Err(with_head(&parts, |head| layer.answer_busy(head))),
+            Dispatch::Busy => waiters.free().await,
+            Dispatch::Later => {
                 let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
                 break take_long(layer, long, woken.clone()).await;
             }
-            Soon::Unfinished(player, work) => {
-                break take_long(layer, Long::Rest(player, work), woken.clone()).await;
+            Dispatch::Unfinished(scheduler_handle, work) => {
+                break take_long(layer, Long::Rest(scheduler_handle, work), woken.clone()).await;
             }
         }
     };

@@ -20,12 +20,12 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
-use super::KeyValueDoor;
+use super::KeyValueEndpoint;
 use super::takeover::Seated;
 use crate::connection_limit::Permit;
 use crate::durability::DurableWaiters;
-use crate::tenants::gate;
-use crate::tenants::turns::Player;
+use crate::tenants::admission_control;
+use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{TlsEntrance, Transport};
 
 /// Stands for the user: a wrong credential names none.
@@ -46,7 +46,7 @@ pub struct KeyValueAccepted {
     pub address: IpAddr,
     pub tls: Option<TlsEntrance>,
     pub permit: Permit,
-    pub door: Arc<KeyValueDoor>,
+    pub database_login: Arc<KeyValueEndpoint>,
     pub evicted: Arc<Notify>,
 }
 
@@ -57,20 +57,20 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
         address,
         tls,
         permit,
-        door,
+        database_login,
         evicted,
     } = accepted;
     let Ok(socket) = TcpStream::from_std(socket) else {
         return;
     };
-    let timeout = door.authentication_timeout;
+    let timeout = database_login.authentication_timeout;
     let opening = async {
         match Transport::open(socket, tls).await? {
             Transport::Clear(socket) => {
-                let arrived = greet(socket, address, &door).await?;
+                let arrived = greet(socket, address, &database_login).await?;
                 Ok::<_, io::Error>(Ok(arrived))
             }
-            Transport::Encrypted(stream) => Ok(Err(greet(*stream, address, &door).await?)),
+            Transport::Encrypted(stream) => Ok(Err(greet(*stream, address, &database_login).await?)),
         }
     };
     let arrived = tokio::select! {
@@ -79,8 +79,8 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
     };
     permit.authenticated();
     match arrived {
-        Ok(Ok(Ok((clear, seated)))) => serve_arrived(clear, seated, &door, waiters, stop).await,
-        Ok(Ok(Err((encrypted, seated)))) => serve_arrived(encrypted, seated, &door, waiters, stop).await,
+        Ok(Ok(Ok((clear, seated)))) => serve_arrived(clear, seated, &database_login, waiters, stop).await,
+        Ok(Ok(Err((encrypted, seated)))) => serve_arrived(encrypted, seated, &database_login, waiters, stop).await,
         Ok(Err(_)) | Err(_) => {}
     }
 }
@@ -89,11 +89,11 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: DurableWaiters, stop: wa
 async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     arrived: Arrived<S>,
     seated: Seated,
-    door: &KeyValueDoor,
+    database_login: &KeyValueEndpoint,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
 ) {
-    let running = Connection::new(arrived, door, waiters, stop).run();
+    let running = Connection::new(arrived, database_login, waiters, stop).run();
     // What is under way ends with `running`: between two of its steps, so each request was answered wholly or not at all. A
     // peer that goes away is no event; everything else was answered on the wire.
     tokio::select! {
@@ -117,7 +117,7 @@ struct Arrived<S> {
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     address: IpAddr,
-    door: &KeyValueDoor,
+    database_login: &KeyValueEndpoint,
 ) -> io::Result<(Arrived<S>, Seated)> {
     let refuse = || io::Error::from(io::ErrorKind::InvalidData);
     let mut input = Vec::with_capacity(1024);
@@ -138,9 +138,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         let Ok(Request::Hello(hello)) = Request::parse(&frame) else {
             return Err(refuse());
         };
-        let Some((mut session, database, woken)) = enter(door, &hello) else {
-            let now_micros = door.tenants.maker.engine.now_micros();
-            let delay_micros = door.login_guard.failed(address, USER, now_micros);
+        let Some((mut session, database, woken)) = enter(database_login, &hello) else {
+            let now_micros = database_login.tenants.maker.engine.now_micros();
+            let delay_micros = database_login.login_guard.failed(address, USER, now_micros);
             tokio::time::sleep(Duration::from_micros(delay_micros)).await;
             let mut refusal = Vec::new();
             Reply::put_failure(
@@ -153,7 +153,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             socket.shutdown().await?;
             return Err(io::ErrorKind::PermissionDenied.into());
         };
-        let seated = door.takeovers.sit(hello.session).await;
+        let seated = database_login.takeovers.sit(hello.session).await;
         let mut output = Vec::new();
         session.answer(frame.id, &Request::Hello(hello), &mut output);
         let consumed = PREAMBLE.len() + frame.bytes;
@@ -170,8 +170,11 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn enter(door: &KeyValueDoor, hello: &Hello<'_>) -> Option<(Session, Option<Arc<Database>>, Arc<Notify>)> {
-    let opened = door.open(hello.token)?;
+fn enter(
+    database_login: &KeyValueEndpoint,
+    hello: &Hello<'_>,
+) -> Option<(Session, Option<Arc<Database>>, Arc<Notify>)> {
+    let opened = database_login.open(hello.token)?;
     let woken = Arc::new(Notify::new());
     let wake = woken.clone();
     let session = Session::new(opened.layer, opened.may_write, Arc::new(move || wake.notify_one()));
@@ -182,7 +185,7 @@ struct Connection<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
-    player: Player,
+    scheduler_handle: SchedulerHandle,
     waiters: DurableWaiters,
     stop: watch::Receiver<bool>,
     woken: Arc<Notify>,
@@ -233,16 +236,21 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(arrived: Arrived<S>, door: &KeyValueDoor, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> Self {
+    fn new(
+        arrived: Arrived<S>,
+        database_login: &KeyValueEndpoint,
+        waiters: DurableWaiters,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
         Connection {
             socket: arrived.socket,
             session: arrived.session,
-            player: Player::new(door.tenants.clone(), arrived.database.clone()),
+            scheduler_handle: SchedulerHandle::new(database_login.tenants.clone(), arrived.database.clone()),
             database: arrived.database,
             waiters,
             stop,
             woken: arrived.woken,
-            output_stall_timeout: door.output_stall_timeout,
+            output_stall_timeout: database_login.output_stall_timeout,
             input: arrived.input,
             consumed: 0,
             output: arrived.output,
@@ -257,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.tell_watches();
             self.unsettled.settle(&self.waiters, &mut self.output);
             self.send().await?;
-            if let Some(pause) = self.player.pause() {
+            if let Some(pause) = self.scheduler_handle.pause() {
                 tokio::time::sleep(pause).await;
             }
             if more {
@@ -300,14 +308,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let entered = match &self.database {
             None => None,
             Some(database) => {
-                let entered = self.player.tenants().enter(database);
+                let entered = self.scheduler_handle.tenants().enter(database);
                 Some(entered.ok_or(io::ErrorKind::ConnectionAborted)?)
             }
         };
-        let turn = self.player.begin();
+        let turn = self.scheduler_handle.begin();
         let answered = self.answer_turn();
         self.session.end_batch();
-        self.player.end(turn);
+        self.scheduler_handle.end(turn);
         drop(entered);
         self.forget_consumed();
         answered
@@ -362,13 +370,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Request::Commit(_) => Charge::WRITE,
             _ => Charge::READ,
         };
-        let engine = &self.player.tenants().maker.engine;
+        let engine = &self.scheduler_handle.tenants().maker.engine;
         let is_full = matches!(request, Request::Commit(commit) if commit.grows())
-            && gate::has_no_room(database, engine).is_some();
+            && admission_control::has_no_room(database, engine).is_some();
         if is_full {
             database.meter.refuse();
         }
-        if is_full || gate::admit(database, bytes, engine.now_micros()).is_err() {
+        if is_full || admission_control::admit(database, bytes, engine.now_micros()).is_err() {
             return Err(ErrorCode::OPERATION_FAILED);
         }
         database.meter.charge(charge);

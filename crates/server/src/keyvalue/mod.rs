@@ -28,7 +28,7 @@ use crate::tenants::Tenants;
 use crate::tls::{Speaks, Tls};
 
 /// Opens logical databases to those who show a credential.
-pub struct KeyValueDoor {
+pub struct KeyValueEndpoint {
     layer: Arc<KeyValue>,
     tenants: Arc<Tenants>,
     credentials: Credentials,
@@ -46,10 +46,10 @@ struct Opened {
     may_write: bool,
 }
 
-impl KeyValueDoor {
-    pub fn new(tenants: Arc<Tenants>) -> KeyValueDoor {
+impl KeyValueEndpoint {
+    pub fn new(tenants: Arc<Tenants>) -> KeyValueEndpoint {
         let settings = &tenants.maker.settings;
-        KeyValueDoor {
+        KeyValueEndpoint {
             layer: Arc::new(tenants.maker.default_keyvalue()),
             credentials: settings.credentials.clone(),
             login_guard: tenants.maker.login_guard.clone(),
@@ -94,7 +94,7 @@ impl KeyValueDoor {
 
 /// The way into the key-value layer.
 pub struct KeyValueEntrance {
-    pub door: Arc<KeyValueDoor>,
+    pub database_login: Arc<KeyValueEndpoint>,
     pub tls: Arc<Tls>,
     pub limit: Arc<ConnectionLimit>,
 }
@@ -115,7 +115,7 @@ impl Entrance for KeyValueEntrance {
             address,
             tls: self.tls.entrance(Speaks::Other, address),
             permit,
-            door: self.door.clone(),
+            database_login: self.database_login.clone(),
             evicted,
         }))
     }

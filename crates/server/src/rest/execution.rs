@@ -65,9 +65,9 @@ impl Sessions {
 
     /// Refuses one listener more than the database may have, with the text of the error.
     pub fn check_room(&self) -> Result<(), String> {
-        let gate = self.layer.access.gate.as_ref();
-        gate.map_or(Ok(()), |gate| {
-            gate.check_connections(self.layer.connections.clients.count())
+        let admission_control = self.layer.access.admission_control.as_ref();
+        admission_control.map_or(Ok(()), |admission_control| {
+            admission_control.check_connections(self.layer.connections.clients.count())
         })
     }
 
@@ -285,8 +285,8 @@ impl Execution {
     }
 
     fn note_version(&mut self) {
-        if let Ok(home) = self.sessions.layer().engine.home_in_time() {
-            self.version = self.version.max(home.last_version());
+        if let Ok(partition) = self.sessions.layer().engine.partition_in_time() {
+            self.version = self.version.max(partition.last_version());
         }
     }
 

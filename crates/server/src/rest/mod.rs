@@ -23,10 +23,10 @@ use self::events::Events;
 use self::execution::{BUSY, Begun, Execution, Sessions};
 use self::tokens::{Tokens, Unwelcome};
 use crate::compression::{self, Unreadable};
-use crate::http_connection::{Answer, Credential, Followed, Follower, Head, HeadShows, Headers, Soon, Wake};
+use crate::http_connection::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
-use crate::tenants::turns::Player;
+use crate::tenants::turns::SchedulerHandle;
 
 /// Most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
@@ -57,7 +57,7 @@ pub struct Rest {
 struct Caller {
     sessions: Arc<Sessions>,
     user: Arc<User>,
-    player: Player,
+    scheduler_handle: SchedulerHandle,
 }
 
 /// How the replies to a request become its answer.
@@ -130,32 +130,32 @@ impl Rest {
         }
     }
 
-    pub fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    pub fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         if head.method == "OPTIONS" {
-            return Soon::Answered(preflight());
+            return Dispatch::Answered(preflight());
         }
         if listens(head) {
-            return Soon::Later;
+            return Dispatch::Later;
         }
         let layer = self.sessions.layer();
         // A script that has taken too long is told of at once.
         if layer.engine.is_busy() && !layer.scripting.long_scripts.is_busy() {
-            return Soon::Busy;
+            return Dispatch::Busy;
         }
         match self.authorized(head) {
-            Ok(caller) => caller.player.answer_soon(|| begun(&caller, head, body)),
-            Err(refusal) => Soon::Answered(refusal.answer()),
+            Ok(caller) => caller.scheduler_handle.dispatch(|| begun(&caller, head, body)),
+            Err(refusal) => Dispatch::Answered(refusal.answer()),
         }
     }
 
     /// The same on a thread that may be kept.
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         match self.authorized(head) {
-            Ok(caller) => match caller.player.answer_soon(|| begun(&caller, head, body)) {
-                Soon::Unfinished(_, rest) => rest(),
-                Soon::Answered(answer) => answer,
-                Soon::Busy => answer_busy(),
-                Soon::Later => unreachable!("a request that was begun"),
+            Ok(caller) => match caller.scheduler_handle.dispatch(|| begun(&caller, head, body)) {
+                Dispatch::Unfinished(_, rest) => rest(),
+                Dispatch::Answered(answer) => answer,
+                Dispatch::Busy => answer_busy(),
+                Dispatch::Later => unreachable!("a request that was begun"),
             },
             Err(refusal) => refusal.answer(),
         }
@@ -195,19 +195,19 @@ impl Rest {
             return Caller {
                 sessions: self.sessions.clone(),
                 user,
-                player: Player::new(self.tenants.clone(), None),
+                scheduler_handle: SchedulerHandle::new(self.tenants.clone(), None),
             };
         };
         let database = self.tenants.catalogue.numbered(layer.space.database);
         Caller {
             sessions: Arc::new(self.sessions.elsewhere(layer)),
             user,
-            player: Player::new(self.tenants.clone(), database),
+            scheduler_handle: SchedulerHandle::new(self.tenants.clone(), database),
         }
     }
 
     /// An event stream, if the request asks for one.
-    pub fn follow(&self, head: &Head<'_>, wake: Wake) -> Option<Followed> {
+    pub fn follow(&self, head: &Head<'_>, wake: Wake) -> Option<ResponseStream> {
         if !listens(head) {
             return None;
         }
@@ -251,24 +251,24 @@ pub fn answer_busy() -> Answer {
 }
 
 /// Does what may be done soon, and tells what is left.
-fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
     let (mut execution, wishes) = match prepared(caller, head, body) {
         Ok(prepared) => prepared,
-        Err(refusal) => return Soon::Answered(refusal.answer()),
+        Err(refusal) => return Dispatch::Answered(refusal.answer()),
     };
     match execution.begin() {
-        Begun::Everything => return Soon::Answered(answered(execution, wishes)),
-        Begun::Nothing => return Soon::Busy,
+        Begun::Everything => return Dispatch::Answered(answered(execution, wishes)),
+        Begun::Nothing => return Dispatch::Busy,
         Begun::APart => {}
     }
-    let player = caller.player.clone();
+    let scheduler_handle = caller.scheduler_handle.clone();
     let rest = move || {
-        player.answer(|| {
+        scheduler_handle.answer(|| {
             execution.finish();
             answered(execution, wishes)
         })
     };
-    Soon::Unfinished(Some(caller.player.clone()), Box::new(rest))
+    Dispatch::Unfinished(Some(caller.scheduler_handle.clone()), Box::new(rest))
 }
 
 fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, Wishes), Refusal> {

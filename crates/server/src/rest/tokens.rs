@@ -11,7 +11,7 @@ use quartet_layer_redis::acl::rules::Rules;
 use quartet_layer_redis::acl::token::parts;
 use quartet_layer_redis::acl::{DEFAULT_USER, User, password_hash};
 use quartet_layer_redis::commands::table;
-use quartet_layer_redis::failure::Door;
+use quartet_layer_redis::failure::DatabaseLogin;
 use quartet_wire_rest::request::token_of_query;
 
 use crate::http_connection::Head;
@@ -59,9 +59,9 @@ impl Tokens {
             return Ok((None, layer.access.users.default_user().clone()));
         }
         if let Some(token) = &token
-            && let Some(door) = door_of(layer, token.as_bytes())
+            && let Some(database_login) = login_of(layer, token.as_bytes())
         {
-            let through = go_through(layer, &door, token.as_bytes())?;
+            let through = log_in_to(layer, &database_login, token.as_bytes())?;
             let (there, user) = through.ok_or(Unwelcome::Because(UNAUTHORIZED))?;
             return Ok((Some(there), user));
         }
@@ -90,7 +90,7 @@ impl Tokens {
 }
 
 /// The way into another logical database that a token opens, if its secret is right.
-fn door_of(layer: &Redis, token: &[u8]) -> Option<Door> {
+fn login_of(layer: &Redis, token: &[u8]) -> Option<DatabaseLogin> {
     let directory = layer.access.directory.as_ref()?;
     let plain = directory.find(DEFAULT_USER, token);
     plain.or_else(|| {
@@ -103,15 +103,15 @@ fn door_of(layer: &Redis, token: &[u8]) -> Option<Door> {
 type Guest = (Arc<Redis>, Arc<User>);
 
 /// As of_token, one of ACL GENTOKEN may itself have been made the password.
-fn go_through(layer: &Redis, door: &Door, token: &[u8]) -> Result<Option<Guest>, Busy> {
+fn log_in_to(layer: &Redis, database_login: &DatabaseLogin, token: &[u8]) -> Result<Option<Guest>, Busy> {
     let there = match &layer.access.directory {
-        Some(directory) => directory.open(door.database)?,
+        Some(directory) => directory.open(database_login.database)?,
         None => None,
     };
     Ok(there.and_then(|there| {
         let users = &there.access.users;
-        let user = users.authenticate(&door.user, &door.password);
-        let user = user.or_else(|| users.authenticate(&door.user, token))?;
+        let user = users.authenticate(&database_login.user, &database_login.password);
+        let user = user.or_else(|| users.authenticate(&database_login.user, token))?;
         Some((there, user))
     }))
 }

@@ -12,7 +12,7 @@
 //! hold the lock of `open`, and what somebody still holds is not dropped; only while the connections of a database are told to
 //! come in anew do the last of the old ones have a layer of their own.
 
-pub mod gate;
+pub mod admission_control;
 pub mod turns;
 pub mod users;
 
@@ -28,8 +28,8 @@ use quartet_layer_fauna::Fauna;
 use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::DEFAULT_USER;
-use quartet_layer_redis::failure::Door;
-use quartet_layer_redis::gate::Directory;
+use quartet_layer_redis::admission_control::Directory;
+use quartet_layer_redis::failure::DatabaseLogin;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
@@ -72,7 +72,7 @@ const IDLE_MICROS: u64 = 30_000_000;
 /// A database is active if it executed something so lately.
 const ACTIVE_MICROS: u64 = 300_000;
 /// How long a deletion is waited for. It goes on by itself.
-const DELETION_PATIENCE: Duration = Duration::from_secs(10);
+const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tenants {
     pub fn new(catalogue: Catalogue, maker: LayerMaker) -> Arc<Tenants> {
@@ -88,7 +88,7 @@ impl Tenants {
     }
 
     pub fn directory(&self) -> Box<dyn Directory> {
-        Box::new(Doors(self.itself.clone()))
+        Box::new(TenantDirectory(self.itself.clone()))
     }
 
     /// The Redis layer of a database. Not to be called with the partition's lock held.
@@ -250,7 +250,7 @@ impl Tenants {
     pub fn delete(&self, name: &str) -> Result<(), CatalogueError> {
         let database = self.catalogue.close(name)?;
         let started = std::time::Instant::now();
-        while !self.finish_deletion(&database) && started.elapsed() < DELETION_PATIENCE {
+        while !self.finish_deletion(&database) && started.elapsed() < DELETION_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
@@ -382,18 +382,18 @@ impl Drop for Entered {
 }
 
 /// What the Redis layers know of the databases.
-struct Doors(Weak<Tenants>);
+struct TenantDirectory(Weak<Tenants>);
 
-impl Directory for Doors {
+impl Directory for TenantDirectory {
     /// The token is the password of the user `default` and of the one named as the database; the read-only token that of
     /// `default_ro`. A user of the database's own comes in as `DATABASE/USER`.
-    fn find(&self, name: &[u8], password: &[u8]) -> Option<Door> {
+    fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin> {
         let tenants = self.0.upgrade()?;
         if tenants.catalogue.is_empty() {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?;
-        let door = |database: &Database, user: &[u8]| Door {
+        let database_login = |database: &Database, user: &[u8]| DatabaseLogin {
             database: database.id,
             name: name.as_bytes().to_vec(),
             user: user.to_vec(),
@@ -401,12 +401,12 @@ impl Directory for Doors {
         };
         if let Some((database, user)) = name.split_once('/') {
             let database = tenants.catalogue.named(database)?;
-            return Some(door(&database, user.as_bytes()));
+            return Some(database_login(&database, user.as_bytes()));
         }
         let (database, access) = tenants.catalogue.by_secret(password)?;
         let user = redis_user(access)?;
         let is_its = name.as_bytes() == DEFAULT_USER || name.as_bytes() == user || name == database.definition().name;
-        is_its.then(|| door(&database, user))
+        is_its.then(|| database_login(&database, user))
     }
 
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy> {

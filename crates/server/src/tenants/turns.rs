@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use quartet_tenancy::{Database, Turns};
 
-use crate::http_connection::{Answer, Soon};
+use crate::http_connection::{Answer, Dispatch};
 use crate::tenants::Tenants;
 
 /// Takes turns for one connection, or one request, of a database; `None` is the default one.
 #[derive(Clone)]
-pub struct Player {
+pub struct SchedulerHandle {
     tenants: Arc<Tenants>,
     database: Option<Arc<Database>>,
 }
@@ -35,9 +35,9 @@ impl Drop for LongTurn {
 /// When a turn began, in microseconds; `None`: nobody else wants one, and it is not measured.
 pub type Turn = Option<u64>;
 
-impl Player {
-    pub fn new(tenants: Arc<Tenants>, database: Option<Arc<Database>>) -> Player {
-        Player { tenants, database }
+impl SchedulerHandle {
+    pub fn new(tenants: Arc<Tenants>, database: Option<Arc<Database>>) -> SchedulerHandle {
+        SchedulerHandle { tenants, database }
     }
 
     /// The connection went on in another database.
@@ -100,9 +100,9 @@ impl Player {
     }
 
     /// The same with what can be done soon; what is left takes turns by itself.
-    pub fn answer_soon(&self, answer: impl FnOnce() -> Soon) -> Soon {
+    pub fn dispatch(&self, answer: impl FnOnce() -> Dispatch) -> Dispatch {
         match self.take(answer) {
-            Soon::Answered(answer) => Soon::Answered(self.delayed(answer)),
+            Dispatch::Answered(answer) => Dispatch::Answered(self.delayed(answer)),
             left => left,
         }
     }

@@ -35,7 +35,7 @@ impl UserFile for UsersInDatabase {
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        let written = self.engine.home_in_time().map_err(io::Error::other)?.execute(
+        let written = self.engine.partition_in_time().map_err(io::Error::other)?.execute(
             self.space,
             |tx| -> Result<(), std::convert::Infallible> {
                 tx.set(ROW, text.as_bytes());

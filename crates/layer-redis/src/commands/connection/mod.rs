@@ -129,8 +129,8 @@ fn user_here(layer: &Redis, name: &[u8], password: &[u8]) -> Result<Vec<u8>, Fai
         .as_ref()
         .and_then(|directory| directory.find(name, password))
     {
-        Some(door) if door.database == layer.space.database => Ok(door.user),
-        Some(door) => Err(Failure::Elsewhere(door)),
+        Some(database_login) if database_login.database == layer.space.database => Ok(database_login.user),
+        Some(database_login) => Err(Failure::SwitchDatabase(database_login)),
         None => Ok(name.to_vec()),
     }
 }

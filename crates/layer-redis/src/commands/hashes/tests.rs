@@ -324,9 +324,9 @@ fn encoding_of(fixture: &Fixture, name: &str) -> &'static str {
 }
 
 fn in_keyspace<R>(fixture: &Fixture, body: impl FnOnce(&mut Keyspace<'_, '_>) -> R) -> R {
-    let mut home = fixture.layer.engine.home();
-    let now_ms = home.now_micros() / 1000;
-    let outcome = home.execute(fixture.layer.space, |tx| -> Result<R, ()> {
+    let mut partition = fixture.layer.engine.partition();
+    let now_ms = partition.now_micros() / 1000;
+    let outcome = partition.execute(fixture.layer.space, |tx| -> Result<R, ()> {
         Ok(body(&mut Keyspace {
             tx,
             db: 0,

@@ -1,6 +1,6 @@
 //! FUNCTION and FCALL: libraries of Lua functions that are part of the database.
 
-use quartet_engine::Home;
+use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::interpreter::{Chunk, Host, with_interpreter};
@@ -356,8 +356,8 @@ fn fcall_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 /// What a function declares, asked before its command is begun.
-pub fn flags_of(layer: &Redis, home: &mut Home<'_>, name: &[u8]) -> Option<u32> {
-    let found = home.execute(layer.space, |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
+pub fn flags_of(layer: &Redis, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
+    let found = partition.execute(layer.space, |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
     let (entry, _) = found.ok()?;
     entry.map(|entry| entry.flags)
 }

@@ -19,8 +19,8 @@ use super::arguments::{Located, define};
 use super::bridge::{Bridge, MARK, Raised};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX};
 use super::conversion::{Fields, error_table};
-use super::lent::Lent;
 use super::registration::{self, Registration};
+use super::scoped_bridge::ScopedBridge;
 use super::{bits, cjson, cmsgpack, strings, structs};
 use crate::facts::REDIS_VERSION;
 use crate::layer::{Log, Redis};
@@ -70,7 +70,7 @@ pub struct Interpreter {
     /// Memory in use after the latest full collection.
     floor_bytes: Rc<Cell<usize>>,
     /// Whom `redis.call` asks.
-    bridge: Rc<Lent>,
+    bridge: Rc<ScopedBridge>,
     /// Memory at which the code of others ends.
     bytes_max: Rc<Cell<usize>>,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
@@ -134,12 +134,14 @@ pub struct Host<'a> {
 
 impl Host<'_> {
     pub fn of(layer: &Redis) -> Host<'_> {
-        let gate = layer.access.gate.as_ref();
+        let admission_control = layer.access.admission_control.as_ref();
         Host {
             engine: &layer.engine,
             log: &layer.scripting.log,
             seed: layer.random.next(),
-            bytes_max: gate.map_or(SCRIPT_BYTES_MAX, |gate| gate.script_bytes_max()),
+            bytes_max: admission_control.map_or(SCRIPT_BYTES_MAX, |admission_control| {
+                admission_control.script_bytes_max()
+            }),
         }
     }
 }
@@ -171,7 +173,7 @@ impl Interpreter {
         let native = lua.create_table()?;
         define_natives(&lua, &native, &budget, &log)?;
         native.raw_set("mark", MARK)?;
-        let (bridge, bytes_max) = (Rc::<Lent>::default(), Rc::<Cell<usize>>::default());
+        let (bridge, bytes_max) = (Rc::<ScopedBridge>::default(), Rc::<Cell<usize>>::default());
         native.raw_set("bridge", lua.create_function(calls(&bridge, &bytes_max))?)?;
         let plain_fields = fields.clone();
         native.raw_set(
@@ -474,7 +476,10 @@ impl Interpreter {
 }
 
 /// What `redis.call` is while a script runs.
-fn calls(bridge: &Rc<Lent>, bytes_max: &Rc<Cell<usize>>) -> impl Fn(&Lua, MultiValue) -> mlua::Result<Value> + 'static {
+fn calls(
+    bridge: &Rc<ScopedBridge>,
+    bytes_max: &Rc<Cell<usize>>,
+) -> impl Fn(&Lua, MultiValue) -> mlua::Result<Value> + 'static {
     let (bridge, bytes_max) = (bridge.clone(), bytes_max.clone());
     move |lua, values| {
         limit_memory(lua, NO_LIMIT);

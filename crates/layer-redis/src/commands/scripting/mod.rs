@@ -12,18 +12,18 @@ mod cmsgpack;
 mod conversion;
 pub mod functions;
 mod interpreter;
-mod lent;
 pub mod libraries;
 mod numbers;
 mod patterns;
 mod registration;
+mod scoped_bridge;
 mod strings;
 mod structs;
 #[cfg(test)]
 mod tests;
 use std::sync::Arc;
 
-use quartet_engine::Home;
+use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Args, Arguments, Protocol};
 
 use self::bridge::Bridge;
@@ -491,7 +491,7 @@ fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 /// Whether a command that runs a script may write, as far as its flags tell.
 pub fn declares_no_writes(
     layer: &Redis,
-    home: Option<&mut Home<'_>>,
+    partition: Option<&mut PartitionGuard<'_>>,
     command: &Command,
     arguments: Arguments<'_>,
 ) -> bool {
@@ -503,7 +503,7 @@ pub fn declares_no_writes(
                 .map(|script| script.flags),
         },
         "evalsha" => find_cached(layer, &arguments[1]).ok().map(|script| script.flags),
-        "fcall" => home.and_then(|home| functions::flags_of(layer, home, &arguments[1])),
+        "fcall" => partition.and_then(|partition| functions::flags_of(layer, partition, &arguments[1])),
         _ => None,
     };
     flags.is_some_and(|flags| flags & COMPATIBLE == 0 && flags & NO_WRITES != 0)

@@ -3,12 +3,12 @@
 use quartet_wire_resp::Arguments;
 
 use crate::acl::password_hash;
+use crate::admission_control::PARAMETERS_OF_TENANTS;
 use crate::commands::help::help_command;
 use crate::config::Change;
 use crate::config::table::Parameter;
 use crate::context::Context;
 use crate::definition::*;
-use crate::gate::PARAMETERS_OF_TENANTS;
 use crate::glob;
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -78,7 +78,8 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             context.layer.access.users.require_password(hash);
         }
     }
-    if context.layer.access.gate.is_none() && changes.iter().any(|change| change.parameter.is_about_tls()) {
+    if context.layer.access.admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls())
+    {
         return Err(Failure::Deferred(Deferred::ChangeTls(changes)));
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
@@ -104,7 +105,8 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
         }) {
             return Err(failed(&name, "duplicate parameter"));
         }
-        let is_free = context.layer.access.gate.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        let is_free =
+            context.layer.access.admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
         if !is_free {
             return Err(failed(&name, "can't set protected config"));
         }

@@ -183,7 +183,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         "used_memory_peak_perc",
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
-    if layer.access.gate.is_none() {
+    if layer.access.admission_control.is_none() {
         let memory = layer.engine.memory();
         line(out, "memory_budget", memory.budget().unwrap_or(0));
         line(out, "memory_budget_source", resources.budget_source);

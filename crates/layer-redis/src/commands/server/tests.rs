@@ -330,11 +330,11 @@ fn memory_in_use_follows_the_data() {
     assert!(figure(&mut connection, "used_memory:") >= before + (32 << 20));
     connection.check("UNLINK a => 1");
     // The log lets go of a large value once it has written it.
-    let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let timeout = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while figure(&mut connection, "lazyfree_pending_objects:") > 0
         || figure(&mut connection, "used_memory:") >= before + (32 << 20)
     {
-        assert!(std::time::Instant::now() < patience, "the value still takes memory");
+        assert!(std::time::Instant::now() < timeout, "the value still takes memory");
         std::thread::yield_now();
     }
 }

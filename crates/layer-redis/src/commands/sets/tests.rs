@@ -232,9 +232,9 @@ fn set_of(reply: &Value) -> BTreeSet<String> {
 }
 
 fn encoding_of(fixture: &Fixture, name: &str) -> &'static str {
-    let mut home = fixture.layer.engine.home();
-    let now_ms = home.now_micros() / 1000;
-    let outcome = home.execute(fixture.layer.space, |tx| -> Result<_, ()> {
+    let mut partition = fixture.layer.engine.partition();
+    let now_ms = partition.now_micros() / 1000;
+    let outcome = partition.execute(fixture.layer.space, |tx| -> Result<_, ()> {
         let mut keys = Keyspace {
             tx,
             db: 0,

@@ -7,9 +7,9 @@ use quartet_env::{FaultyDisk, ManualClock};
 use tokio::io::DuplexStream;
 
 use super::*;
-use crate::http_connection::{Credential, Followed, Head, IDLE_TIMEOUT, STRANGER_IDLE_TIMEOUT, Soon, Wake};
-use crate::neighbours::Neighbours;
+use crate::http_connection::{Credential, Dispatch, Head, IDLE_TIMEOUT, ResponseStream, STRANGER_IDLE_TIMEOUT, Wake};
 use crate::stranger_bytes::StrangerBytes;
+use crate::thread_turns::ThreadTurns;
 
 fn wrong() -> Answer {
     let mut answer = Answer::settled(401, "who?");
@@ -48,15 +48,15 @@ impl HttpLayer for Telling {
         (head.target == "/guarded" && head.header("authorization") != Some("right")).then(wrong)
     }
 
-    fn answer_soon(&self, head: &Head<'_>, body: Option<&[u8]>) -> Soon {
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         match head.target {
-            "/slow" | "/stream" => Soon::Later,
+            "/slow" | "/stream" => Dispatch::Later,
             "/rest" => {
                 let answer = self.answer(head, body);
-                Soon::Unfinished(None, Box::new(move || answer))
+                Dispatch::Unfinished(None, Box::new(move || answer))
             }
-            "/busy" => Soon::Busy,
-            _ => Soon::Answered(self.answer(head, body)),
+            "/busy" => Dispatch::Busy,
+            _ => Dispatch::Answered(self.answer(head, body)),
         }
     }
 
@@ -64,7 +64,7 @@ impl HttpLayer for Telling {
         Answer::settled(503, format!("busy with {}", head.target))
     }
 
-    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<Followed> {
+    fn follow(&self, head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
         (head.target == "/stream").then(|| Ok((200, Headers::new(), Box::new(Counting(0)) as Box<dyn Follower>)))
     }
 }
@@ -129,7 +129,7 @@ fn with_connection_of<T>(peer: Peer, talk: impl AsyncFnOnce(DuplexStream, watch:
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let disk = Arc::new(FaultyDisk::new());
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
+        let waiters = DurableWaiters::start(Arc::new(engine), ThreadTurns::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = watch::channel(false);
         let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);
@@ -321,7 +321,7 @@ fn silence_ends_a_connection() {
     for (sent, longest) in [
         (&b""[..], 2 * STRANGER_IDLE_TIMEOUT),
         (b"GET / HT", HEAD_TIMEOUT),
-        (b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nx", BODY_PACE.patience),
+        (b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nx", BODY_PACE.timeout),
         (b"GET / HTTP/1.1\r\n\r\n", 2 * STRANGER_IDLE_TIMEOUT),
         (b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", 2 * IDLE_TIMEOUT),
     ] {
@@ -337,7 +337,7 @@ fn silence_ends_a_connection() {
 /// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its connection for ever.
 #[test]
 fn what_drips_has_a_deadline_as_a_whole() {
-    let most = |patience: Duration| patience + LINGER_TIMEOUT + Duration::from_secs(3);
+    let most = |timeout: Duration| timeout + LINGER_TIMEOUT + Duration::from_secs(3);
     let (kept, _) = kept_for(b"GET / HTTP/1.1\r\nx: ", b"x");
     assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
     // A request that was answered does not give the next one more time.
@@ -345,13 +345,13 @@ fn what_drips_has_a_deadline_as_a_whole() {
     assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
     let (kept, answer) = kept_for(b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n", b"x");
     assert!(
-        kept <= most(BODY_PACE.patience) && answer.contains(" 408 "),
+        kept <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
         "{kept:?} {answer}"
     );
     let chunks = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
     let (kept, answer) = kept_for(chunks, b"1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nx\r\n");
     assert!(
-        kept <= most(BODY_PACE.patience) && answer.contains(" 408 "),
+        kept <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
         "{kept:?} {answer}"
     );
 }

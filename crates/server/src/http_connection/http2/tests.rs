@@ -7,8 +7,8 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf};
 use super::*;
 use crate::http_connection::framing::HTTP2_PREFACE;
 use crate::http_connection::{Credential, IDLE_TIMEOUT, STRANGER_IDLE_TIMEOUT};
-use crate::neighbours::Neighbours;
 use crate::stranger_bytes::StrangerBytes;
+use crate::thread_turns::ThreadTurns;
 
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -63,7 +63,7 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(ManualClock::new(1)));
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let waiters = DurableWaiters::start(Arc::new(engine), Neighbours::default());
+        let waiters = DurableWaiters::start(Arc::new(engine), ThreadTurns::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = watch::channel(false);
         let peer = Peer::for_test(StrangerBytes::new());

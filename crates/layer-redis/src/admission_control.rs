@@ -1,7 +1,7 @@
 //! What stands around the layer of a logical database that is one of several: quotas, metering, and the way in.
 //!
-//! The layer asks a [`Gate`] before each command and tells it what went through; it does not know what is counted, nor
-//! against which limit. The default database has no gate: its commands pay one test for that. A [`Directory`] knows which
+//! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it does not know what is counted, nor
+//! against which limit. The default database has no admission control: its commands pay one test for that. A [`Directory`] knows which
 //! password opens which database; a connection that shows one goes on in that database's layer.
 
 use std::sync::{Arc, OnceLock};
@@ -10,12 +10,12 @@ use quartet_engine::Busy;
 use quartet_model::DatabaseId;
 
 use crate::command::{Command, DENYOOM, Group, WRITE};
-use crate::failure::{Door, Failure};
+use crate::failure::{DatabaseLogin, Failure};
 use crate::layer::Redis;
 use crate::table::Table;
 
 /// Judges and counts the commands of one logical database.
-pub trait Gate: Send + Sync {
+pub trait AdmissionControl: Send + Sync {
     /// Counts a command, or refuses it with an error reply.
     fn admit(&self, admission: &Admission) -> Result<(), String>;
 
@@ -52,7 +52,7 @@ pub enum Cost {
 /// Knows the logical databases.
 pub trait Directory: Send + Sync {
     /// The database, and the user of it, that these may open. Quick, and takes no lock of the engine's.
-    fn find(&self, name: &[u8], password: &[u8]) -> Option<Door>;
+    fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin>;
 
     /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock held.
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
@@ -78,7 +78,7 @@ const OPERATORS: &[&str] = &[
     "migrate",
 ];
 
-/// Parameters that CONFIG SET changes where there is a gate: those that concern one database and can cost nobody else.
+/// Parameters that CONFIG SET changes where there is admission control: those that concern one database and can cost nobody else.
 pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "notify-keyspace-events",
     "maxmemory-policy",
@@ -98,18 +98,24 @@ pub const PARAMETERS_OF_TENANTS: &[&str] = &[
 ];
 
 impl Redis {
-    /// Asks the gate, if there is one, whether a command may run.
+    /// Asks admission control, if there is any, whether a command may run.
     #[inline]
     pub fn pass_gate(&self, command: &'static Command, request_bytes: usize, now_micros: u64) -> Result<(), Failure> {
-        match &self.access.gate {
+        match &self.access.admission_control {
             None => Ok(()),
-            Some(gate) => judge(gate.as_ref(), self.table, command, request_bytes, now_micros),
+            Some(admission_control) => judge(
+                admission_control.as_ref(),
+                self.table,
+                command,
+                request_bytes,
+                now_micros,
+            ),
         }
     }
 }
 
 fn judge(
-    gate: &dyn Gate,
+    admission_control: &dyn AdmissionControl,
     table: &Table,
     command: &'static Command,
     request_bytes: usize,
@@ -129,7 +135,7 @@ fn judge(
         grows: command.has(DENYOOM),
         now_micros,
     };
-    gate.admit(&admission).map_err(Failure::Message)
+    admission_control.admit(&admission).map_err(Failure::Message)
 }
 
 fn is_operators(table: &Table, command: &'static Command) -> bool {

@@ -13,7 +13,7 @@ const TURNS_ALONE: u32 = 64;
 
 /// The turns of one I/O thread. Only that thread writes; the atomics are for the compiler.
 #[derive(Clone, Default)]
-pub struct Neighbours(Arc<Turns>);
+pub struct ThreadTurns(Arc<Turns>);
 
 #[derive(Default)]
 struct Turns {
@@ -22,7 +22,7 @@ struct Turns {
     in_a_row: AtomicU32,
 }
 
-impl Neighbours {
+impl ThreadTurns {
     /// `serving` as one connection more: each time it goes on is a turn.
     pub fn with<F: Future>(&self, serving: F) -> impl Future<Output = F::Output> + use<F> {
         let turns = self.0.clone();
@@ -60,17 +60,17 @@ mod tests {
 
     #[test]
     fn alone_is_who_had_all_the_latest_turns() {
-        let neighbours = Neighbours::default();
-        let mut one = pin!(neighbours.with(std::future::pending::<()>()));
-        let mut other = pin!(neighbours.with(std::future::pending::<()>()));
+        let thread_turns = ThreadTurns::default();
+        let mut one = pin!(thread_turns.with(std::future::pending::<()>()));
+        let mut other = pin!(thread_turns.with(std::future::pending::<()>()));
         let context = &mut Context::from_waker(Waker::noop());
         for _ in 0..TURNS_ALONE {
-            assert!(!neighbours.is_alone());
+            assert!(!thread_turns.is_alone());
             let _ = one.as_mut().poll(context);
         }
         let _ = one.as_mut().poll(context);
-        assert!(neighbours.is_alone());
+        assert!(thread_turns.is_alone());
         let _ = other.as_mut().poll(context);
-        assert!(!neighbours.is_alone());
+        assert!(!thread_turns.is_alone());
     }
 }

@@ -9,10 +9,10 @@ use super::bridge::Bridge;
 
 /// The bridge of the present run, if there is one and nobody uses it.
 #[derive(Default)]
-pub struct Lent(Cell<Option<NonNull<Bridge<'static, 'static, 'static>>>>);
+pub struct ScopedBridge(Cell<Option<NonNull<Bridge<'static, 'static, 'static>>>>);
 
 /// Takes the bridge back, however the run ends.
-struct TakenBack<'l>(&'l Lent);
+struct TakenBack<'l>(&'l ScopedBridge);
 
 impl Drop for TakenBack<'_> {
     fn drop(&mut self) {
@@ -20,7 +20,7 @@ impl Drop for TakenBack<'_> {
     }
 }
 
-impl Lent {
+impl ScopedBridge {
     /// Lends the bridge while `body` runs.
     pub fn during<R>(&self, bridge: &mut Bridge<'_, '_, '_>, body: impl FnOnce() -> R) -> R {
         let _taken_back = TakenBack(self);

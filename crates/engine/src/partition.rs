@@ -1,6 +1,6 @@
 //! The partition's lock, held, and short transactions under it.
 //!
-//! Whoever holds a [`Home`] executes any number of transactions, each atomic on its own; dropping it lets the next thread in.
+//! Whoever holds a [`PartitionGuard`] executes any number of transactions, each atomic on its own; dropping it lets the next thread in.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use quartet_model::{KeyRange, Version};
 
 use crate::busy::Announcement;
 use crate::shared::Shared;
-use crate::state::HomeState;
+use crate::state::PartitionState;
 use crate::transaction::{Refused, Transaction};
 use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, SPACE_BYTES, Space, Statistics};
@@ -46,9 +46,9 @@ impl<E> From<Refused> for ExecuteError<E> {
 }
 
 /// The partition's lock, held.
-pub struct Home<'e> {
+pub struct PartitionGuard<'e> {
     shared: &'e Shared,
-    state: MutexGuard<'e, HomeState>,
+    state: MutexGuard<'e, PartitionState>,
     now_micros: u64,
     /// Behind the guard: it is dropped when the lock is free.
     _release: Release<'e>,
@@ -63,22 +63,22 @@ impl Drop for Release<'_> {
     }
 }
 
-impl<'e> Home<'e> {
-    pub(crate) fn new(shared: &'e Shared, state: MutexGuard<'e, HomeState>) -> Home<'e> {
-        Home {
+impl<'e> PartitionGuard<'e> {
+    pub(crate) fn new(shared: &'e Shared, state: MutexGuard<'e, PartitionState>) -> PartitionGuard<'e> {
+        PartitionGuard {
             shared,
             state,
             now_micros: shared.clock.now_micros(),
-            _release: Release(&shared.home.announcement),
+            _release: Release(&shared.partition.announcement),
         }
     }
 
     /// Hands what was committed before to the flusher, for a holder that may take long: replies that wait for it leave meanwhile.
     pub(crate) fn hand_over_pending(&mut self) {
         if !self.state.pending.is_empty() {
-            let Shared { home, room, .. } = self.shared;
+            let Shared { partition, room, .. } = self.shared;
             let epoch = self.state.close_epoch(Vec::new(), room);
-            home.hand_over(&mut self.state, epoch, room, || self.shared.flusher.wake());
+            partition.hand_over(&mut self.state, epoch, room, || self.shared.flusher.wake());
         }
     }
 
@@ -127,9 +127,9 @@ impl<'e> Home<'e> {
             count.fetch_add(1, Ordering::Relaxed);
         }
         if self.state.pending.len() >= self.shared.epoch_bytes_max {
-            let Shared { home, room, .. } = self.shared;
+            let Shared { partition, room, .. } = self.shared;
             let epoch = self.state.close_epoch(Vec::new(), room);
-            home.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
+            partition.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
         }
         Ok((answer, hold))
     }
@@ -176,7 +176,7 @@ impl<'e> Home<'e> {
         &full_key[SPACE_BYTES.min(full_key.len())..]
     }
 
-    pub(crate) fn state(&mut self) -> &mut HomeState {
+    pub(crate) fn state(&mut self) -> &mut PartitionState {
         &mut self.state
     }
 
@@ -189,7 +189,7 @@ impl<'e> Home<'e> {
     }
 }
 
-impl Drop for Home<'_> {
+impl Drop for PartitionGuard<'_> {
     fn drop(&mut self) {
         // Who waits for a sync wakes the flusher (`Engine::is_durable`).
         if self.state.pending.len() > PENDING_BYTES_WAKE {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use quartet_engine::Engine;
 use quartet_layer_dynamodb::{Exception, Failure};
-use quartet_layer_redis::gate::{Admission, Cost, Gate};
+use quartet_layer_redis::admission_control::{Admission, AdmissionControl, Cost};
 use quartet_tenancy::{Charge, Database, Exceeded};
 
 /// Stands around the Redis layer of one database.
-pub struct RedisGate {
+pub struct RedisAdmissionControl {
     database: Arc<Database>,
     engine: Arc<Engine>,
 }
 
-impl RedisGate {
-    pub fn new(database: Arc<Database>, engine: Arc<Engine>) -> RedisGate {
-        RedisGate { database, engine }
+impl RedisAdmissionControl {
+    pub fn new(database: Arc<Database>, engine: Arc<Engine>) -> RedisAdmissionControl {
+        RedisAdmissionControl { database, engine }
     }
 
     fn check(&self, admission: &Admission) -> Result<(), Exceeded> {
@@ -34,7 +34,7 @@ impl RedisGate {
     }
 }
 
-impl Gate for RedisGate {
+impl AdmissionControl for RedisAdmissionControl {
     fn admit(&self, admission: &Admission) -> Result<(), String> {
         if self.database.is_closed() {
             return Err("ERR the database was deleted".into());

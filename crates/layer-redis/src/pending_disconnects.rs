@@ -10,7 +10,7 @@ use crate::subscriptions::Subscriptions;
 
 /// What connections gave up while the lock was not to be had, and is still registered.
 #[derive(Default)]
-pub struct LeftBehind {
+pub struct PendingDisconnects {
     pub any: AtomicBool,
     pub of_clients: Mutex<Vec<Abandoned>>,
 }

@@ -17,23 +17,23 @@ const STEPS_BETWEEN_LOOKS: u64 = 256;
 const STEPS_MAX: u64 = 600_000;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Deadline {
     deadline_micros: u64,
     /// When to begin again elsewhere; `None`: this is where it may take long.
     hand_over_micros: Option<u64>,
 }
 
-impl Patience {
-    pub fn new(may_take_long: bool, now_micros: u64, timeout_ms: Option<u64>) -> Patience {
+impl Deadline {
+    pub fn new(may_take_long: bool, now_micros: u64, timeout_ms: Option<u64>) -> Deadline {
         let timeout_micros = timeout_ms.unwrap_or(TIMEOUT_MS) * 1_000;
-        Patience {
+        Deadline {
             deadline_micros: now_micros.saturating_add(timeout_micros),
             hand_over_micros: (!may_take_long).then_some(now_micros + HAND_OVER_MICROS),
         }
     }
 
-    pub fn unlimited() -> Patience {
-        Patience {
+    pub fn unlimited() -> Deadline {
+        Deadline {
             deadline_micros: u64::MAX,
             hand_over_micros: None,
         }
@@ -97,7 +97,7 @@ impl Evaluation<'_> {
                 Code::BadRequest,
                 "Query exceeded the limit of compute operations.",
             )),
-            false => self.patience.check(self.surroundings.now_micros()),
+            false => self.deadline.check(self.surroundings.now_micros()),
         };
         self.next_look = (steps + STEPS_BETWEEN_LOOKS).min(STEPS_MAX + 1);
         in_time.map_err(|errors| self.interrupt(errors))
@@ -111,7 +111,7 @@ impl Evaluation<'_> {
 
     /// To be asked before what takes milliseconds.
     pub fn take_long(&mut self) -> Result<()> {
-        match self.patience.may_take_long() {
+        match self.deadline.may_take_long() {
             true => Ok(()),
             false => Err(self.interrupt(takes_long())),
         }
