@@ -168,7 +168,7 @@ impl LogReader {
             }
         }
         match starts.first() {
-            Some(&oldest) if oldest > LogSequence::ZERO.next() && oldest <= readers.durable() => {
+            Some(&oldest) if oldest > LogSequence::ZERO.next() && version < self.shared.durable() => {
                 Err(LogReadError::TooOld { oldest })
             }
             _ => Ok(None),

@@ -66,7 +66,7 @@ enum EpochError {
     Store(#[from] StoreError),
 }
 
-fn apply(store: &mut PartitionStore, version: Version, effect: Effect<'_>) -> Result<(), StoreError> {
+pub(crate) fn apply(store: &mut PartitionStore, version: Version, effect: Effect<'_>) -> Result<(), StoreError> {
     match effect {
         Effect::Set { key, value } => store.set(Row::new(key, value, version)).map(drop),
         Effect::Clear { key } => store.clear(key).map(drop),

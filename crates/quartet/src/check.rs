@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use quartet_backup::BackupError;
 use quartet_engine::{CheckReport, Findings, OpenError, OpenProgress};
 use quartet_env::{Disk, RealDisk};
 use quartet_log::FileLogError;
@@ -30,12 +31,30 @@ pub struct CheckArguments {
     /// Do it, and report each thing in a file of the directory
     #[arg(long, requires = "repair")]
     pub yes: bool,
+    /// Verifies a backup instead: a folder, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", conflicts_with = "repair")]
+    pub backup: Option<String>,
 }
 
 /// The exit status for a damaged directory, and for one in which something does not hold.
 pub const EXIT_DAMAGED: u8 = 1;
 /// The exit status if the directory could not be judged: it is in use, is not there, cannot be read.
 pub const EXIT_UNKNOWN: u8 = 2;
+
+/// Verifies a backup.
+pub fn judge_backup(address: &str, out: &mut dyn Write) -> Result<ExitCode> {
+    match crate::backup::check(address, out) {
+        Ok(()) => {
+            writeln!(out, "sound")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) if error.downcast_ref::<BackupError>().is_some_and(BackupError::is_damage) => {
+            writeln!(out, "damaged: {error}")?;
+            Ok(ExitCode::from(EXIT_DAMAGED))
+        }
+        Err(error) => Err(error),
+    }
+}
 
 pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result<ExitCode> {
     let opening = || format!("opening {}", data.display());

@@ -3,6 +3,7 @@
 mod access_key;
 mod admin;
 mod allocator;
+mod backup;
 mod bench;
 mod check;
 mod cluster_file;
@@ -15,6 +16,7 @@ mod keyvalue_shell;
 mod notify;
 mod reload;
 mod repair;
+mod restore;
 mod root_key;
 mod sample;
 mod serve;
@@ -48,6 +50,10 @@ enum Command {
     Import(import::ImportArguments),
     /// Writes what a running server holds to a file that others read
     Export(import::ExportArguments),
+    /// Takes a backup of a running server: all rows the first time, what is new afterwards; with --follow until it is stopped.
+    Backup(backup::BackupArguments),
+    /// Makes a data directory out of a backup, as of any version that it covers.
+    Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
     /// Prints a configuration file.
@@ -76,6 +82,8 @@ fn run() -> anyhow::Result<ExitCode> {
         Command::Convert(arguments) => convert::convert(&arguments)?,
         Command::Import(arguments) => return import::import(arguments),
         Command::Export(arguments) => import::export(&arguments)?,
+        Command::Backup(arguments) => backup::backup(&arguments)?,
+        Command::Restore(arguments) => restore::restore(&arguments)?,
         Command::Admin(arguments) => admin::admin(arguments)?,
         Command::Config(command) => sample::config(&command),
         Command::Healthcheck(arguments) => healthcheck::healthcheck(&arguments)?,

@@ -15,7 +15,9 @@ use quartet_engine::{Engine, EngineOptions, Finding, Findings, OpenError, Repair
 use quartet_env::{Clock, RealDisk, SystemClock};
 use quartet_server::invariants;
 
-use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, layer_name, progress};
+use crate::check::{
+    self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, layer_name, progress,
+};
 
 /// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
 const ROUNDS_MAX: usize = 1000;
@@ -25,9 +27,10 @@ const SHOWN_BYTES_MAX: usize = 512;
 /// Checks, says what a repair would do, or repairs.
 pub fn check_or_repair(arguments: &CheckArguments) -> ExitCode {
     let (data, out) = (&arguments.data, &mut std::io::stdout());
-    let judged = match (arguments.repair, arguments.yes) {
-        (true, true) => repair(data, out),
-        (announced, _) => judge(data, announced, out),
+    let judged = match (&arguments.backup, arguments.repair, arguments.yes) {
+        (Some(address), ..) => judge_backup(address, out),
+        (None, true, true) => repair(data, out),
+        (None, announced, _) => judge(data, announced, out),
     };
     judged.unwrap_or_else(|error| {
         eprintln!("cannot check: {error:#}");

@@ -7,6 +7,7 @@
 //!   PATCH  /admin/v1/databases/NAME                 changes what is given
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials in the place of the old
+//!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
 //! ```
 //!
 //! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other sites are refused.
@@ -21,6 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::backups::Backups;
 use crate::http_connection::{Answer, Credential, Head, HeadShows};
 use crate::layers::DEFAULT_DATABASE;
 use crate::settings::Credentials;
@@ -53,6 +55,7 @@ pub struct Admin {
     key_sha256: [u8; 32],
     /// The key is one that everybody knows.
     is_development: bool,
+    backups: Backups,
 }
 
 /// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
@@ -95,6 +98,7 @@ impl Admin {
             Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
         };
         Admin {
+            backups: Backups::new(tenants.clone()),
             tenants,
             default,
             key_sha256,
@@ -111,6 +115,11 @@ impl Admin {
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         if let HeadShows::Answer(refusal) = self.judge_head(head) {
             return refusal;
+        }
+        if Backups::answers(head.path()) {
+            let mut answer = self.backups.answer(head, body.unwrap_or_default());
+            answer.credential = Credential::Right;
+            return answer;
         }
         let mut answer = match self.run(head, body) {
             Ok((NO_CONTENT, _)) => Answer::settled(NO_CONTENT, ""),

@@ -6,6 +6,7 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::admin::Admin;
+use crate::backups::Backups;
 use crate::changes::{self, Changes};
 use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::metrics;
@@ -88,6 +89,7 @@ impl HttpLayer for HttpPages {
         match self.page(head) {
             Some(page) => Dispatch::Answered(page),
             // A change waits for the lock and for the log.
+            None if Backups::answers(head.path()) => Dispatch::Later,
             None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => {
                 Dispatch::Busy
             }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod arrival;
+mod backups;
 mod changes;
 mod compression;
 mod connection_limit;

@@ -15,7 +15,7 @@ use crate::row::Row;
 
 /// Hashes rows one by one.
 #[derive(Default)]
-pub(crate) struct StateHasher {
+pub struct StateHasher {
     hasher: Xxh3,
 }
 

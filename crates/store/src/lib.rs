@@ -44,7 +44,7 @@ pub mod tree;
 
 pub use checkpoint_files::FoundCheckpoint;
 pub use error::StoreError;
-pub use hash::state_hash;
+pub use hash::{StateHasher, state_hash};
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;

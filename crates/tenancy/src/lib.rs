@@ -19,7 +19,7 @@ mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
-pub use definition::{Consistency, Definition, KeptCredentials};
+pub use definition::{Consistency, DEFAULT_NAME, Definition, KeptCredentials};
 pub use invariants::CatalogueInvariants;
 pub use meter::{Charge, Meter, Usage};
 pub use quotas::{Exceeded, Limits, Quotas};

@@ -155,9 +155,9 @@ fn keys_are_fetched_when_due_and_kept_when_not() {
     assert_eq!(ask(&good, &known, second), (true, 1));
     assert_eq!(ask(&good, &known, 60 * second), (true, 1));
     assert_eq!(ask(&good, &unknown, 60 * second), (false, 2));
-    assert_eq!(ask(&good, &unknown, 61 * second), (false, 2));
+    assert_eq!(ask(&good, &unknown, 60 * second + 400_000), (false, 2));
     assert_eq!(ask(&good, &known, 700 * second), (true, 3));
     assert_eq!(ask(&bad, &known, second), (false, 4));
-    assert_eq!(ask(&bad, &known, 2 * second), (false, 4));
-    assert_eq!(ask(&bad, &known, 4 * second), (false, 5));
+    assert_eq!(ask(&bad, &known, second + 400_000), (false, 4));
+    assert_eq!(ask(&bad, &known, second + 600_000), (false, 5));
 }

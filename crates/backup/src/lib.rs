@@ -1,0 +1,27 @@
+//! Backups: taken from a running engine, kept in a folder or an object store, verified, and restored to any version that they cover.
+//!
+//! ```text
+//!   engine --Session--> frames --take--> parts and manifests in a Target --Archive--> restore --> data folder
+//! ```
+//!
+//! A backup is a *base*, every row as of one version, and *log steps*, the records of the log since. What stands in a target is never
+//! changed: each step adds parts, and then the manifest that names them. `docs/backup.md` has the bytes.
+
+#![deny(missing_docs)]
+
+mod archive;
+mod error;
+mod frame;
+mod manifest;
+mod restore;
+mod session;
+mod take;
+mod target;
+
+pub use archive::{Archive, Chain};
+pub use error::BackupError;
+pub use manifest::{Anchor, DatabaseName, Kind, Manifest, Part};
+pub use restore::{Restore, Restored, restore};
+pub use session::{Begun, Session};
+pub use take::{Gap, Progress, Source, Take, Taken, take};
+pub use target::{Target, open_target};

@@ -1,0 +1,132 @@
+//! What a step of a backup consists of, as JSON.
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::BackupError;
+use crate::frame::FORMAT;
+
+/// One step of a backup: its parts, and what they cover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Of the manifest and its parts.
+    pub format: u32,
+    /// Steps of one target are numbered without gaps.
+    pub number: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The hash of the manifest before it, which a log step continues. A base has it if the chain before it reaches up to its version; none:
+    /// there is no chain before it, or versions between the two are in no backup.
+    pub previous: Option<String>,
+    /// When it was written, in microseconds since the Unix epoch.
+    pub written_micros: u64,
+    /// The newest version that it holds. Versions are microseconds since the Unix epoch, too.
+    pub version: u64,
+    /// Of a log step: its first record.
+    pub first_sequence: u64,
+    /// The record of the log behind which the next step goes on.
+    pub anchor: Option<Anchor>,
+    /// Of a base: how many rows it holds.
+    pub rows: u64,
+    /// Of a base: the hash of all rows.
+    pub state_hash: String,
+    /// Of a base: the logical databases that there are.
+    pub databases: Vec<DatabaseName>,
+    /// In order.
+    pub parts: Vec<Part>,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Every row as of one version.
+    Base,
+    /// Records of the log, behind the step before.
+    Log,
+}
+
+/// A record of the log, by which the same log is known again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    /// Its sequence.
+    pub sequence: u64,
+    /// The hash of its payload.
+    pub digest: String,
+}
+
+/// A logical database as the backup knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseName {
+    /// As its credential opens it.
+    pub name: String,
+    /// Its number, which begins its keys.
+    pub id: u16,
+}
+
+/// A file of the backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// In the target.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// XXH3-128 of its bytes.
+    pub digest: String,
+}
+
+/// How a manifest file is laid out: its own hash, so that no flipped byte in it is believed.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    digest: String,
+    manifest: serde_json::Value,
+}
+
+impl Manifest {
+    /// The name of the manifest of this number.
+    pub fn name(number: u64) -> String {
+        format!("manifest-{number:010}.json")
+    }
+
+    /// The inverse of [`Manifest::name`].
+    pub fn number_in(name: &str) -> Option<u64> {
+        let digits = name.strip_prefix("manifest-")?.strip_suffix(".json")?;
+        let number = digits.parse().ok()?;
+        (Manifest::name(number) == name).then_some(number)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let manifest = serde_json::to_value(self).expect("numbers and texts are JSON");
+        let digest = hex(xxh3_128(manifest.to_string().as_bytes()));
+        serde_json::to_vec_pretty(&Sealed { digest, manifest }).expect("numbers and texts are JSON")
+    }
+
+    /// Errors: `Damaged`; `Format`.
+    pub(crate) fn decode(name: &str, bytes: &[u8]) -> Result<Manifest, BackupError> {
+        let damaged = |offset, reason| BackupError::Damaged {
+            file: name.to_owned(),
+            offset,
+            reason,
+        };
+        let sealed: Sealed = serde_json::from_slice(bytes)
+            .map_err(|error| damaged(error.column() as u64, "the manifest is not readable"))?;
+        if hex(xxh3_128(sealed.manifest.to_string().as_bytes())) != sealed.digest {
+            return Err(damaged(0, "the manifest does not match its hash"));
+        }
+        match sealed.manifest["format"].as_u64() {
+            Some(format) if format == u64::from(FORMAT) => {}
+            format => {
+                return Err(BackupError::Format {
+                    file: name.to_owned(),
+                    format: format.unwrap_or_default() as u32,
+                });
+            }
+        }
+        serde_json::from_value(sealed.manifest).map_err(|_| damaged(0, "the manifest is not readable"))
+    }
+}
+
+/// As manifests spell hashes.
+pub(crate) fn hex(hash: u128) -> String {
+    format!("{hash:032x}")
+}

@@ -1,0 +1,163 @@
+//! Where backups are kept: a folder, or a bucket of an object store that speaks S3.
+//!
+//! A file appears whole or not at all, and is durable once `put` has answered.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, PutPayload};
+use tokio::runtime::Runtime;
+
+use crate::BackupError;
+
+/// Where the files of backups are. Names are flat.
+pub trait Target: Send + Sync {
+    /// All names, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// A whole file.
+    fn get(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// Writes a whole file.
+    fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+}
+
+/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables, or a folder. `create`: a folder
+/// that is not there is made, and nobody else may write to it meanwhile.
+pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, BackupError> {
+    if let Some(rest) = address.strip_prefix("s3://") {
+        return Ok(Box::new(Bucket::open(rest)?));
+    }
+    if address.contains("://") {
+        return Err(BackupError::Address(format!(
+            "{address} is neither a folder nor s3://BUCKET/PREFIX"
+        )));
+    }
+    let path = PathBuf::from(address);
+    if create {
+        fs::create_dir_all(&path).map_err(BackupError::target(address))?;
+    } else if !path.is_dir() {
+        return Err(BackupError::Address(format!("there is no folder {address}")));
+    }
+    let lock = create.then(|| lock(&path)).transpose()?;
+    Ok(Box::new(Folder { path, _lock: lock }))
+}
+
+struct Folder {
+    path: PathBuf,
+    /// Whoever writes holds it.
+    _lock: Option<File>,
+}
+
+const LOCK: &str = "lock";
+
+/// Two that write would take each other's parts for leftovers.
+fn lock(folder: &Path) -> Result<File, BackupError> {
+    let path = folder.join(LOCK);
+    let file = File::create(&path).map_err(BackupError::target(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("another backup is being taken into {}", folder.display());
+            Err(BackupError::Address(message))
+        }
+        Err(TryLockError::Error(error)) => Err(BackupError::target(LOCK)(error)),
+    }
+}
+
+const UNFINISHED: &str = ".unfinished";
+
+impl Target for Folder {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn get(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path.join(name))
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        let unfinished = self.path.join(format!("{name}{UNFINISHED}"));
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, self.path.join(name))?;
+        sync_folder(&self.path)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// A prefix in a bucket.
+struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    prefix: ObjectPath,
+    runtime: Runtime,
+}
+
+impl Bucket {
+    fn open(address: &str) -> Result<Bucket, BackupError> {
+        let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
+        let wrong = |error: object_store::Error| BackupError::Address(error.to_string());
+        // What the environment says is the operator's: a store that is not encrypted has to be asked for with AWS_ALLOW_HTTP.
+        let store = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .build()
+            .map_err(wrong)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(BackupError::target(address))?;
+        Ok(Bucket {
+            store: Arc::new(store),
+            prefix: ObjectPath::from(prefix),
+            runtime,
+        })
+    }
+
+    fn path(&self, name: &str) -> ObjectPath {
+        self.prefix.child(name)
+    }
+}
+
+impl Target for Bucket {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
+        let listed = self.runtime.block_on(self.store.list_with_delimiter(prefix))?;
+        let names = listed.objects.iter().filter_map(|object| object.location.filename());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    fn get(&self, name: &str) -> io::Result<Vec<u8>> {
+        let path = self.path(name);
+        let bytes = self
+            .runtime
+            .block_on(async { self.store.get(&path).await?.bytes().await })?;
+        Ok(bytes.into())
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        let path = self.path(name);
+        self.runtime.block_on(self.store.put(&path, PutPayload::from(bytes)))?;
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.path(name);
+        Ok(self.runtime.block_on(self.store.delete(&path))?)
+    }
+}

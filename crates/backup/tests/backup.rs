@@ -1,0 +1,426 @@
+//! Backups of an engine that goes on meanwhile: restored to any version they equal the state then; damaged or unfinished ones are noticed.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quartet_backup::{
+    Anchor, Archive, BackupError, Begun, Gap, Restore, Restored, Session, Source, Take, Taken, Target, open_target,
+    restore, take,
+};
+use quartet_engine::{Durability, Engine, EngineOptions, Parts, Space, StoreKind};
+use quartet_env::{FaultyDisk, ManualClock};
+use quartet_log::FileLogOptions;
+use quartet_model::{DatabaseId, LayerId, LogSequence, Version};
+
+const SPACE: Space = Space {
+    database: DatabaseId(1),
+    layer: LayerId::Redis,
+    durability: Durability::Always,
+};
+
+fn open(disk: &FaultyDisk, kind: StoreKind) -> Arc<Engine> {
+    open_keeping(disk, kind, 1 << 30)
+}
+
+fn open_keeping(disk: &FaultyDisk, kind: StoreKind, log_retention_bytes: u64) -> Arc<Engine> {
+    let log = FileLogOptions {
+        segment_bytes: 4096,
+        ..FileLogOptions::default()
+    };
+    let options = EngineOptions {
+        kept_bytes: 1024,
+        checkpoint_log_bytes: 30_000,
+        store: Some(kind),
+        log_retention_bytes,
+        // A checkpoint between two backups leaves the log of both.
+        log_retention: Duration::from_secs(3600),
+        ..EngineOptions::default()
+    };
+    let parts = Parts::with_file_log(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)), log);
+    let ended = Box::new(|error: &quartet_log::LogError| panic!("the log failed: {error}"));
+    Arc::new(Engine::open_with(parts, options, ended, &mut |_| {}).unwrap())
+}
+
+/// Gives what an engine of this process has, so many times, while others write to it.
+struct Beside {
+    engine: Arc<Engine>,
+    session: Option<Session>,
+    answers_left: usize,
+    /// Before each of the first answers there is another transaction.
+    writes_left: usize,
+    random: Random,
+    written: Vec<(Version, u128)>,
+}
+
+impl Beside {
+    fn new(engine: &Arc<Engine>) -> Beside {
+        Beside {
+            engine: engine.clone(),
+            session: None,
+            answers_left: usize::MAX,
+            writes_left: 0,
+            random: Random(engine.durable().0),
+            written: Vec::new(),
+        }
+    }
+
+    fn session(&mut self) -> Result<&mut Session, BackupError> {
+        if self.answers_left == 0 {
+            return Err(BackupError::Source("gone".into()));
+        }
+        self.answers_left -= 1;
+        if self.writes_left > 0 {
+            self.writes_left -= 1;
+            self.written.push(write(&self.engine, &mut self.random));
+        }
+        Ok(self.session.as_mut().expect("it was begun"))
+    }
+}
+
+impl Source for Beside {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+        let (session, begun) = Session::begin(self.engine.clone(), anchor, is_full)?;
+        self.session = Some(session);
+        Ok(begun)
+    }
+
+    fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        // Small pieces, so that there are many.
+        self.session()?.rows(after, bytes_max.min(2000))
+    }
+
+    fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.session()?.log(from, bytes_max.min(2000))
+    }
+
+    fn now_micros(&self) -> u64 {
+        0
+    }
+}
+
+fn take_from(engine: &Arc<Engine>, target: &dyn Target, full: bool) -> Result<Taken, BackupError> {
+    let options = Take {
+        full,
+        ..Take::default()
+    };
+    take(target, &mut Beside::new(engine), &options, &mut |_| {}, &mut |_| true)
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+/// One transaction, durable, and the state behind it.
+fn write(engine: &Engine, random: &mut Random) -> (Version, u128) {
+    let executed = engine.partition().execute(SPACE, |tx| -> Result<(), ()> {
+        for _ in 0..1 + random.below(5) {
+            let key = [random.below(60) as u8];
+            match random.below(12) {
+                0 => drop(tx.clear(&key)),
+                1 => drop(tx.clear_range(&key, &[key[0] + 6])),
+                _ => drop(tx.set(&key, &vec![random.below(256) as u8; random.below(300) as usize])),
+            }
+        }
+        tx.set(b"always", b"something");
+        Ok(())
+    });
+    let ((), version) = executed.unwrap();
+    assert!(engine.wait_durable(version));
+    (version, engine.state_hash(None).unwrap())
+}
+
+fn restored(target: &dyn Target, at: Option<Version>, kind: StoreKind) -> Result<(FaultyDisk, Restored), BackupError> {
+    let chain = Archive::read(target)?
+        .chain_at(at)?
+        .up_to(at.unwrap_or(Version(u64::MAX)));
+    chain.verify(target, &mut |_| {})?;
+    let disk = FaultyDisk::new();
+    let wanted = Restore {
+        at,
+        engine: kind,
+        database: None,
+    };
+    let restored = restore(target, &chain, Arc::new(disk.clone()), wanted, &mut |_| {})?;
+    Ok((disk, restored))
+}
+
+fn target(folder: &tempfile::TempDir) -> Box<dyn Target> {
+    open_target(folder.path().to_str().unwrap(), true).unwrap()
+}
+
+fn any_covered_version_is_restored(kind: StoreKind) {
+    let (disk, mut random) = (FaultyDisk::new(), Random(7));
+    let engine = open(&disk, kind);
+    for _ in 0..30 {
+        write(&engine, &mut random);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let mut states = Vec::new();
+    for round in 0..12 {
+        let options = Take {
+            full: round == 6 || round == 8,
+            ..Take::default()
+        };
+        let mut source = Beside::new(&engine);
+        source.writes_left = 20;
+        let taken = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
+        assert_eq!(taken.is_full, round == 0 || options.full, "round {round}");
+        assert_eq!(taken.gap, None);
+        states.append(&mut source.written);
+        for _ in 0..40 {
+            states.push(write(&engine, &mut random));
+        }
+    }
+    take_from(&engine, target.as_ref(), false).unwrap();
+    let newest_covered = states[states.len() - 1].0;
+    for (number, &(version, hash)) in states.iter().enumerate() {
+        let as_kind = [StoreKind::Memory, StoreKind::Ssd][number % 2];
+        let (disk, restored) = restored(target.as_ref(), Some(version), as_kind).unwrap();
+        assert_eq!(
+            (restored.version, restored.state_hash),
+            (version, hash),
+            "at {version:?}"
+        );
+        let opened = open(&disk, as_kind);
+        assert_eq!(opened.state_hash(None).unwrap(), hash, "at {version:?}, opened");
+        let (later, _) = write(&opened, &mut random);
+        assert!(later > version);
+        Arc::into_inner(opened).unwrap().close().unwrap();
+    }
+    let (_, newest) = restored(target.as_ref(), None, kind).unwrap();
+    assert_eq!(newest.state_hash, engine.state_hash(None).unwrap());
+    let beyond = Version(newest_covered.0 + 1);
+    for uncovered in [Version(1), beyond] {
+        let refused = restored(target.as_ref(), Some(uncovered), kind);
+        assert!(matches!(refused, Err(BackupError::NotCovered(_))), "{uncovered:?}");
+    }
+}
+
+#[test]
+fn a_memory_engine_is_restored_to_any_covered_version() {
+    any_covered_version_is_restored(StoreKind::Memory);
+}
+
+#[test]
+fn an_ssd_engine_is_restored_to_any_covered_version() {
+    any_covered_version_is_restored(StoreKind::Ssd);
+}
+
+#[test]
+fn versions_that_a_trimmed_log_has_lost_are_told_and_refused() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(12));
+    let engine = open_keeping(&disk, StoreKind::Memory, 10_000);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let (first, _) = write(&engine, &mut random);
+    take_from(&engine, target.as_ref(), false).unwrap();
+    let mut lost = Vec::new();
+    while engine.read_log(LogSequence(1)).is_ok() {
+        assert!(lost.len() < 1000, "the log is not trimmed");
+        for _ in 0..20 {
+            lost.push(write(&engine, &mut random).0);
+        }
+        engine.checkpoint().unwrap();
+    }
+    let taken = take_from(&engine, target.as_ref(), true).unwrap();
+    let newest = lost.pop().unwrap();
+    let gap = Gap {
+        after: first,
+        before: newest,
+    };
+    assert_eq!(taken.gap, Some(gap));
+    for version in lost {
+        let refused = restored(target.as_ref(), Some(version), StoreKind::Memory);
+        assert!(matches!(refused, Err(BackupError::NotCovered(_))), "{version:?}");
+    }
+    for version in [first, newest] {
+        restored(target.as_ref(), Some(version), StoreKind::Memory).unwrap();
+    }
+}
+
+/// Whatever a backup is taken of twice, only once is it in there.
+#[test]
+fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(8));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    write(&engine, &mut random);
+    take_from(&engine, target.as_ref(), false).unwrap();
+    let (version, _) = write(&engine, &mut random);
+    write(&engine, &mut random);
+    take_from(&engine, target.as_ref(), false).unwrap();
+    // The server goes on from a restored state: other transactions stand under the same sequences.
+    let (disk, _) = restored(target.as_ref(), Some(version), StoreKind::Memory).unwrap();
+    let other = open(&disk, StoreKind::Memory);
+    for _ in 0..5 {
+        write(&other, &mut random);
+    }
+    let taken = take_from(&other, target.as_ref(), false).unwrap();
+    assert!(taken.is_full);
+    let (_, newest) = restored(target.as_ref(), None, StoreKind::Memory).unwrap();
+    assert_eq!(newest.state_hash, other.state_hash(None).unwrap());
+    // Nothing new is no step.
+    assert!(take_from(&other, target.as_ref(), false).unwrap().steps.is_empty());
+}
+
+#[test]
+fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(9));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    for answers in 0..25 {
+        for _ in 0..10 {
+            write(&engine, &mut random);
+        }
+        let mut source = Beside::new(&engine);
+        source.answers_left = answers;
+        let ended = take(target.as_ref(), &mut source, &Take::default(), &mut |_| {}, &mut |_| {
+            true
+        });
+        let hash = engine.state_hash(None).unwrap();
+        if ended.is_ok() {
+            assert_eq!(
+                restored(target.as_ref(), None, StoreKind::Memory).unwrap().1.state_hash,
+                hash
+            );
+            continue;
+        }
+        // What there was before is still whole, and so is what comes next.
+        if answers > 20 {
+            take_from(&engine, target.as_ref(), false).unwrap();
+            assert_eq!(
+                restored(target.as_ref(), None, StoreKind::Memory).unwrap().1.state_hash,
+                hash
+            );
+        }
+    }
+    take_from(&engine, target.as_ref(), true).unwrap();
+    assert!(Archive::read(target.as_ref()).unwrap().leftovers.is_empty());
+}
+
+/// A target that fails after some files.
+struct Failing<'t> {
+    target: &'t dyn Target,
+    puts_left: std::sync::Mutex<usize>,
+}
+
+impl Target for Failing<'_> {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.target.list()
+    }
+
+    fn get(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        self.target.get(name)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        let mut left = self.puts_left.lock().unwrap();
+        *left = left.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
+        self.target.put(name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.target.remove(name)
+    }
+}
+
+#[test]
+fn a_target_that_fails_keeps_what_it_had() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(10));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let mut last = None;
+    for puts in [0, 1, 2, 3, 4, 0, 1, 2] {
+        let (_, hash) = write(&engine, &mut random);
+        let failing = Failing {
+            target: target.as_ref(),
+            puts_left: puts.into(),
+        };
+        match take_from(&engine, &failing, false) {
+            Ok(_) => last = Some(hash),
+            Err(error) => assert!(matches!(error, BackupError::Target { .. }), "{error}"),
+        }
+        let found = restored(target.as_ref(), None, StoreKind::Memory);
+        match (found, last) {
+            // The base may be whole, and the step of the log behind it not.
+            (Ok((_, found)), _) => assert!(found.rows > 0),
+            (Err(error), last) => assert!(last.is_none(), "{error}"),
+        }
+    }
+    assert!(last.is_some());
+}
+
+#[test]
+fn damage_is_noticed_and_named() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(11));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    for _ in 0..4 {
+        for _ in 0..10 {
+            write(&engine, &mut random);
+        }
+        take_from(&engine, target.as_ref(), false).unwrap();
+    }
+    let (_, whole) = restored(target.as_ref(), None, StoreKind::Memory).unwrap();
+    let mut names = target.list().unwrap();
+    names.retain(|name| name != "lock");
+    let mut noticed = 0;
+    for _ in 0..600 {
+        let name = &names[random.below(names.len() as u64) as usize];
+        let path = folder.path().join(name);
+        let bytes = fs::read(&path).unwrap();
+        let at = random.below(bytes.len() as u64) as usize;
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << random.below(8);
+        fs::write(&path, &flipped).unwrap();
+        match restored(target.as_ref(), None, StoreKind::Memory) {
+            // White space of the newest manifest.
+            Ok((_, found)) => assert_eq!(found, whole, "{name}, byte {at}"),
+            Err(error) => {
+                noticed += 1;
+                let is_named = matches!(&error, BackupError::Damaged { file, offset, .. }
+                    if file != name || !name.starts_with("part") || *offset <= at as u64 + 1);
+                assert!(
+                    is_named || !matches!(error, BackupError::Damaged { .. }),
+                    "{name}, byte {at}: {error}"
+                );
+            }
+        }
+        fs::write(&path, &bytes).unwrap();
+    }
+    assert!(noticed > 500, "{noticed}");
+    let newest = names.iter().filter(|name| name.starts_with("manifest")).max().unwrap();
+    for name in names.iter().filter(|name| *name != newest) {
+        let path = folder.path().join(name);
+        let bytes = fs::read(&path).unwrap();
+        for cut in [0, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            assert!(
+                restored(target.as_ref(), None, StoreKind::Memory).is_err(),
+                "{name} cut to {cut}"
+            );
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(
+            restored(target.as_ref(), None, StoreKind::Memory).is_err(),
+            "without {name}"
+        );
+        fs::write(&path, &bytes).unwrap();
+    }
+    assert_eq!(restored(target.as_ref(), None, StoreKind::Memory).unwrap().1, whole);
+}

@@ -1,0 +1,110 @@
+//! Making the files of a partition out of a backup's rows and records.
+
+use std::sync::Arc;
+
+use quartet_env::Disk;
+use quartet_model::{Effect, EffectsReader, Version};
+use quartet_store::{
+    Flush, OpenError as StoreOpenError, PartitionStore, Position, Read, Row, Store, StoreError, StoreKind,
+    StoreOptions, state_hash,
+};
+
+use crate::OpenError;
+use crate::replay::apply;
+
+/// A directory that is being filled. Until it is finished, it is nothing that could be opened.
+pub struct Restoration {
+    store: PartitionStore,
+    is_wanted: IsWanted,
+    version: Version,
+    /// Put into the store since its last flush.
+    unflushed_bytes: usize,
+}
+
+/// Which keys are restored.
+pub type IsWanted = Box<dyn Fn(&[u8]) -> bool + Send>;
+
+/// A store on disk is flushed as often, so that memory does not hold everything.
+const FLUSH_BYTES: usize = 64 << 20;
+
+impl Restoration {
+    /// Begins in an empty directory.
+    pub fn begin(disk: Arc<dyn Disk>, kind: StoreKind, is_wanted: IsWanted) -> Result<Restoration, OpenError> {
+        let options = StoreOptions {
+            kind: Some(kind),
+            ..StoreOptions::default()
+        };
+        let opened = PartitionStore::open(disk, &options, &mut |_| {})?;
+        Ok(Restoration {
+            store: opened.store,
+            is_wanted,
+            version: Version::ZERO,
+            unflushed_bytes: 0,
+        })
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, row: Row) -> Result<(), OpenError> {
+        if !(self.is_wanted)(row.key()) {
+            return Ok(());
+        }
+        self.version = self.version.max(row.version());
+        let bytes = row.key().len() + row.value().len();
+        self.store.set(row).map_err(failed)?;
+        self.flush_if_due(bytes)
+    }
+
+    /// Applies the transactions of a record whose versions are above `after` and not above `through`; the newest of them, zero if there
+    /// is none.
+    pub fn record(&mut self, payload: &[u8], after: Version, through: Version) -> Result<Version, OpenError> {
+        let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
+        let mut transactions = EffectsReader::new(payload);
+        let mut newest = Version::ZERO;
+        while let Some((version, effects)) = transactions.next_transaction().map_err(malformed)? {
+            if version <= after || version > through {
+                continue;
+            }
+            for effect in effects {
+                let effect = effect.map_err(malformed)?;
+                // Nothing that is not wanted is there to be cleared.
+                if !matches!(effect, Effect::Set { key, .. } if !(self.is_wanted)(key)) {
+                    apply(&mut self.store, version, effect).map_err(failed)?;
+                }
+            }
+            newest = version;
+        }
+        self.version = self.version.max(newest);
+        self.flush_if_due(payload.len())?;
+        Ok(newest)
+    }
+
+    /// Writes what is left, as the state at `position`. How many rows there are, and their hash.
+    pub fn finish(mut self, position: Position) -> Result<(u64, u128), OpenError> {
+        self.flush(position)?;
+        let hash = state_hash(&self.store, None).map_err(failed)?;
+        Ok((self.store.len(), hash))
+    }
+
+    fn flush_if_due(&mut self, bytes: usize) -> Result<(), OpenError> {
+        self.unflushed_bytes += bytes;
+        if self.store.kind() == StoreKind::Memory || self.unflushed_bytes < FLUSH_BYTES {
+            return Ok(());
+        }
+        let version = self.version;
+        self.flush(Position {
+            version,
+            ..Position::default()
+        })
+    }
+
+    fn flush(&mut self, position: Position) -> Result<(), OpenError> {
+        self.unflushed_bytes = 0;
+        let flushed = self.store.begin_flush().run(position).map_err(failed)?;
+        drop(self.store.end_flush(Some(flushed)));
+        Ok(())
+    }
+}
+
+fn failed(error: StoreError) -> OpenError {
+    OpenError::Store(StoreOpenError::Store(error))
+}

@@ -1,0 +1,259 @@
+//! `quartet backup`: takes a backup of a running server, through its admin API (`docs/backup.md`).
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use quartet_backup::{Anchor, BackupError, Begun, Gap, Progress, Source, Take, Taken, open_target, take};
+use quartet_model::LogSequence;
+use serde_json::{Value, json};
+
+#[derive(Args)]
+pub struct BackupArguments {
+    /// Address of the server's HTTP listener
+    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
+    server: String,
+    /// The root key; of a server started with --dev it is "dev"
+    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true, default_value = "dev")]
+    key: String,
+    /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the AWS_ variables)
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+    to: String,
+    /// Take all rows, also if the log reaches back to what the target holds
+    #[arg(long)]
+    full: bool,
+    /// Go on until SIGTERM or SIGINT: add what is new each --interval-seconds
+    #[arg(long)]
+    follow: bool,
+    /// See --follow
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    interval_seconds: u64,
+    /// Take no more bytes in a second [default: as fast as it goes]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    bytes_per_second: Option<u64>,
+}
+
+/// The server waits for its log, and for the disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub fn backup(arguments: &BackupArguments) -> Result<()> {
+    let target = open_target(&arguments.to, true)?;
+    let mut server = Server::new(&arguments.server, &arguments.key);
+    let options = Take {
+        full: arguments.full,
+        bytes_per_second: arguments.bytes_per_second,
+        follow: arguments
+            .follow
+            .then(|| Duration::from_secs(arguments.interval_seconds)),
+    };
+    let stop = stop_flag()?;
+    let bar = bar();
+    let mut progress = |progress: Progress| {
+        bar.set_length(progress.bytes_total.max(progress.bytes));
+        bar.set_position(progress.bytes);
+    };
+    let mut told = 0;
+    let mut go_on = |taken: &Taken| {
+        if taken.steps.len() > told {
+            warn_of_gap(taken.gap.filter(|_| told == 0));
+            told = taken.steps.len();
+            println!("{}", describe(taken));
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    let taken = take(target.as_ref(), &mut server, &options, &mut progress, &mut go_on);
+    bar.finish_and_clear();
+    server.end();
+    let taken = taken?;
+    if !arguments.follow {
+        warn_of_gap(taken.gap);
+        println!("{}", describe(&taken));
+    }
+    Ok(())
+}
+
+fn warn_of_gap(gap: Option<Gap>) {
+    let Some(Gap { after, before }) = gap else { return };
+    match after < before {
+        true => eprintln!(
+            "warning: the server's log does not reach back to the last step: what was written behind version {} and before version {} is in no \
+             backup",
+            after.0, before.0
+        ),
+        false => eprintln!(
+            "warning: the server does not continue what was backed up last, at version {}: a new base begins at version {}",
+            after.0, before.0
+        ),
+    }
+}
+
+fn describe(taken: &Taken) -> String {
+    let kind = if taken.is_full {
+        "all rows and the log"
+    } else {
+        "the log"
+    };
+    match taken.steps.is_empty() {
+        true => format!("nothing new since version {}", taken.version),
+        false => format!("{} bytes, {kind}, up to version {}", taken.bytes, taken.version),
+    }
+}
+
+/// For how far a backup has come, where somebody looks.
+pub fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// True once the process was asked to end.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+            let Ok(mut terminate) = terminate else { return };
+            let interrupted = tokio::signal::ctrl_c();
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupted => {} }
+        });
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
+        }
+    });
+    Ok(stop)
+}
+
+/// A running server, as its admin API shows it.
+struct Server {
+    agent: ureq::Agent,
+    base: String,
+    key: String,
+    /// Of the backup that it has begun.
+    id: Option<String>,
+}
+
+impl Server {
+    fn new(address: &str, key: &str) -> Server {
+        let base = match address.contains("://") {
+            true => address.to_owned(),
+            false => format!("http://{address}"),
+        };
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .proxy(None)
+            .build();
+        Server {
+            agent: config.into(),
+            base,
+            key: format!("Bearer {key}"),
+            id: None,
+        }
+    }
+
+    fn ask(&self, what: &str, wanted: &Value) -> Result<Vec<u8>, BackupError> {
+        let id = self.id.as_deref().unwrap_or_default();
+        let url = format!("{}/admin/v1/backups/{id}/{what}", self.base);
+        let asked = self.agent.post(&url).header("authorization", &self.key);
+        read(asked.send(wanted.to_string()))
+    }
+
+    fn end(&self) {
+        if let Some(id) = &self.id {
+            let url = format!("{}/admin/v1/backups/{id}", self.base);
+            // If this is not heard, the server ends it by itself.
+            let _ = self.agent.delete(&url).header("authorization", &self.key).call();
+        }
+    }
+}
+
+fn read(asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, BackupError> {
+    let failed = |error: &dyn std::fmt::Display| BackupError::Source(error.to_string());
+    let response = asked.map_err(|error| failed(&error))?;
+    let status = response.status();
+    let mut bytes = Vec::new();
+    let body = response.into_body().into_reader().read_to_end(&mut bytes);
+    body.map_err(|error| failed(&error))?;
+    match status.is_success() {
+        true => Ok(bytes),
+        false => Err(failed(&format!("{status}: {}", String::from_utf8_lossy(&bytes).trim()))),
+    }
+}
+
+impl Source for Server {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+        let url = format!("{}/admin/v1/backups", self.base);
+        let body = json!({ "anchor": anchor, "is_full": is_full }).to_string();
+        let bytes = read(self.agent.post(&url).header("authorization", &self.key).send(body))?;
+        let unreadable = |error: serde_json::Error| BackupError::Source(error.to_string());
+        let mut answer: Value = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        self.id = answer["id"].as_str().map(str::to_owned);
+        if let Some(fields) = answer.as_object_mut() {
+            fields.remove("id");
+        }
+        serde_json::from_value(answer).map_err(unreadable)
+    }
+
+    fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        let hexadecimal = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        self.ask(
+            "rows",
+            &json!({ "after": after.map(hexadecimal), "bytes_max": bytes_max }),
+        )
+    }
+
+    fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.ask("log", &json!({ "from": from.0, "bytes_max": bytes_max }))
+    }
+
+    fn now_micros(&self) -> u64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        since_epoch.map_or(0, |passed| passed.as_micros() as u64)
+    }
+}
+
+/// For `quartet check --backup`: verifies all that the target holds, and says what it covers.
+pub fn check(address: &str, out: &mut dyn Write) -> Result<()> {
+    let target = open_target(address, false)?;
+    let archive = quartet_backup::Archive::read(target.as_ref())?;
+    let chains = archive.chains()?;
+    if chains.is_empty() {
+        bail!("there is no backup");
+    }
+    for (index, chain) in chains.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| chains[before].covered());
+        if let Some(after) = before.filter(|after| !chain.follows() && *after < chain.oldest()) {
+            writeln!(
+                out,
+                "what was written behind version {} and before version {} is in no backup",
+                after.0,
+                chain.oldest().0
+            )?;
+        }
+        let bar = bar();
+        bar.set_length(chain.bytes());
+        chain.verify(target.as_ref(), &mut |bytes| bar.set_position(bytes))?;
+        bar.finish_and_clear();
+        writeln!(
+            out,
+            "versions {} to {}: {} rows at its beginning, {} steps, {} bytes",
+            chain.oldest().0,
+            chain.covered().0,
+            chain.base().rows,
+            chain.steps.len(),
+            chain.bytes()
+        )?;
+    }
+    for name in &archive.leftovers {
+        writeln!(
+            out,
+            "{name} belongs to no backup: it was ended in the middle, and the next one removes it"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! What `quartet backup` takes from a running server, through the admin API: rows of one snapshot and records of the log, pieces of
+//! a few megabytes at a time, as frames of `quartet_backup`.
+//!
+//! ```text
+//!   POST   /admin/v1/backups                           begins one: {"anchor": {"sequence", "digest"} or null, "is_full"}; answers its id
+//!   POST   /admin/v1/backups/ID/rows                   {"after": HEX or null, "bytes_max"}: rows behind a key; nothing: there are no more
+//!   POST   /admin/v1/backups/ID/log                    {"from", "bytes_max"}: records; nothing: there are no more for now
+//!   DELETE /admin/v1/backups/ID                        ends it
+//! ```
+//!
+//! Whoever asks keeps what is given: the server writes nothing, and connects to nobody.
+//!
+//! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at most four.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quartet_backup::{Anchor, BackupError, DatabaseName, Session};
+use quartet_model::LogSequence;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::http_connection::{Answer, Head};
+use crate::layers::DEFAULT_DATABASE;
+use crate::tenants::Tenants;
+
+const BACKUPS: &str = "/admin/v1/backups";
+const SESSIONS_MAX: usize = 4;
+const IDLE_MAX: Duration = Duration::from_secs(120);
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// An answer is no longer, but for one row or record that is.
+const PIECE_BYTES_MAX: usize = 4 << 20;
+
+pub struct Backups {
+    tenants: Arc<Tenants>,
+    sessions: Arc<Sessions>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    open: Mutex<HashMap<String, Arc<Open>>>,
+}
+
+struct Open {
+    session: Mutex<Session>,
+    last_used: Mutex<Instant>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Wanted {
+    anchor: Option<Anchor>,
+    is_full: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowsWanted {
+    /// In hexadecimal digits: a key may be longer than the head of a request.
+    after: Option<String>,
+    bytes_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogWanted {
+    from: u64,
+    bytes_max: usize,
+}
+
+/// Why a request is refused: status and text.
+struct Refused(u16, String);
+
+impl From<BackupError> for Refused {
+    fn from(error: BackupError) -> Refused {
+        Refused(503, error.to_string())
+    }
+}
+
+impl Backups {
+    pub fn new(tenants: Arc<Tenants>) -> Backups {
+        Backups {
+            tenants,
+            sessions: Arc::default(),
+        }
+    }
+
+    pub fn answers(path: &str) -> bool {
+        path.strip_prefix(BACKUPS)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// For whoever has shown the root key. Reads from the disk.
+    pub fn answer(&self, head: &Head<'_>, body: &[u8]) -> Answer {
+        let rest = head.path().strip_prefix(BACKUPS).unwrap_or_default();
+        let segments: Vec<&str> = rest.split('/').skip(1).collect();
+        let answered = match (head.method, &segments[..]) {
+            ("POST", []) => self.begin(body).map(|begun| whole(201, &begun)),
+            ("POST", [id, "rows"]) => self.rows(id, body).map(frames),
+            ("POST", [id, "log"]) => self.log(id, body).map(frames),
+            ("DELETE", [id]) => self.end(id).map(|()| Answer::settled(204, "")),
+            _ => Err(Refused(404, "there is no such path".into())),
+        };
+        answered.unwrap_or_else(|Refused(status, text)| whole(status, &json!({ "error": text })))
+    }
+
+    fn begin(&self, body: &[u8]) -> Result<Value, Refused> {
+        let wanted: Wanted = wanted_in(body)?;
+        self.sessions.forget_idle();
+        if self.sessions.open.lock().len() >= SESSIONS_MAX {
+            return Err(Refused(503, "as many backups are being taken as there may be".into()));
+        }
+        let engine = self.tenants.maker.engine.clone();
+        let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
+        begun.databases = self.databases();
+        let mut id = [0; 16];
+        let random = |_| Refused(503, "the system gives no random numbers".into());
+        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(random)?;
+        let id = format!("{:032x}", u128::from_le_bytes(id));
+        self.sessions.keep(id.clone(), session);
+        let mut answer = serde_json::to_value(begun).expect("numbers and texts are JSON");
+        answer["id"] = id.into();
+        Ok(answer)
+    }
+
+    fn databases(&self) -> Vec<DatabaseName> {
+        let named = |name: &str, id| DatabaseName {
+            name: name.to_owned(),
+            id,
+        };
+        let others = self.tenants.catalogue.list();
+        let others = others.iter().filter(|database| !database.is_closed());
+        let others = others.map(|database| named(&database.definition().name, database.id.0));
+        [named("default", DEFAULT_DATABASE.0)]
+            .into_iter()
+            .chain(others)
+            .collect()
+    }
+
+    fn rows(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
+        let open = self.sessions.find(id)?;
+        let wanted: RowsWanted = wanted_in(body)?;
+        let not_hexadecimal = || Refused(400, "after is not hexadecimal".into());
+        let after = wanted.after.map(|text| bytes_of(&text).ok_or_else(not_hexadecimal));
+        let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
+        let rows = open.session.lock().rows(after.transpose()?.as_deref(), bytes_max)?;
+        Ok(rows)
+    }
+
+    fn log(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
+        let open = self.sessions.find(id)?;
+        let wanted: LogWanted = wanted_in(body)?;
+        let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
+        let records = open.session.lock().log(LogSequence(wanted.from), bytes_max)?;
+        Ok(records)
+    }
+
+    fn end(&self, id: &str) -> Result<(), Refused> {
+        self.sessions.open.lock().remove(id);
+        Ok(())
+    }
+}
+
+impl Sessions {
+    fn find(&self, id: &str) -> Result<Arc<Open>, Refused> {
+        let open = self.open.lock().get(id).cloned();
+        let open = open.ok_or_else(|| Refused(404, "there is no such backup: it was idle for too long".into()))?;
+        *open.last_used.lock() = Instant::now();
+        Ok(open)
+    }
+
+    /// While there are any, a thread looks whether somebody still asks for them.
+    fn keep(self: &Arc<Self>, id: String, session: Session) {
+        let open = Open {
+            session: Mutex::new(session),
+            last_used: Mutex::new(Instant::now()),
+        };
+        let mut sessions = self.open.lock();
+        sessions.insert(id, Arc::new(open));
+        if sessions.len() == 1 {
+            let watched = self.clone();
+            let looks = move || {
+                while !watched.open.lock().is_empty() {
+                    std::thread::sleep(LOOK_INTERVAL);
+                    watched.forget_idle();
+                }
+            };
+            let started = std::thread::Builder::new().name("backups".into()).spawn(looks);
+            if let Err(error) = started {
+                tracing::warn!(%error, "no thread to end backups that nobody asks for");
+            }
+        }
+    }
+
+    fn forget_idle(&self) {
+        self.open
+            .lock()
+            .retain(|_, open| open.last_used.lock().elapsed() < IDLE_MAX);
+    }
+}
+
+fn wanted_in<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|error| Refused(400, error.to_string()))
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let pairs = digits.chunks_exact(2).map(|pair| std::str::from_utf8(pair).ok());
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+fn frames(bytes: Vec<u8>) -> Answer {
+    let mut answer = Answer::settled(200, bytes);
+    answer.headers.push(("content-type", "application/octet-stream".into()));
+    answer
+}
+
+fn whole(status: u16, body: &Value) -> Answer {
+    let mut answer = Answer::settled(status, format!("{body}\n"));
+    answer.headers.push(("content-type", "application/json".into()));
+    answer
+}

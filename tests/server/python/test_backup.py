@@ -1,0 +1,296 @@
+"""Backups of a running server: taken, verified, restored as of any version, kept in a folder or an object store."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import boto3
+import pytest
+import redis
+from harness.server import REST_READ_ONLY_TOKEN, Server, binary
+
+
+@contextmanager
+def serving(durability="always", **options):
+    server = Server(durability, **options).start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def run(*arguments, **environment):
+    variables = {**os.environ, **environment}
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=300, env=variables)
+
+
+def backup(server, target, *options, **environment):
+    taken = run("backup", "--server", f"127.0.0.1:{server.http_port}", "--to", str(target), *options, **environment)
+    assert taken.returncode == 0, taken.stderr
+    return taken.stdout
+
+
+def connect(server):
+    return redis.Redis(port=server.port, decode_responses=True)
+
+
+def contents(server):
+    raw = redis.Redis(port=server.port)
+    return {key: raw.dump(key) for key in raw.scan_iter(count=1000)}
+
+
+def durable_version(server):
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics").read().decode()
+    return int(float(re.search(r"^quartet_durable_version (\S+)", metrics, re.M)[1]))
+
+
+def restored(target, data, *options, **environment):
+    done = run("restore", "--from", str(target), "--data", str(data), *options, **environment)
+    assert done.returncode == 0, done.stderr
+    with serving(data=str(data)) as server:
+        return contents(server)
+
+
+def fill(client, round_number):
+    pipe = client.pipeline()
+    for number in range(300):
+        pipe.set(f"key:{number}", f"{round_number}" * (number % 50 + 1))
+        pipe.zadd("sorted", {f"member:{number}": round_number * number})
+        pipe.rpush(f"list:{round_number}", number)
+    pipe.execute()
+
+
+def test_a_backup_is_restored_as_of_any_version(tmp_path):
+    target = tmp_path / "backups"
+    with serving() as server:
+        client = connect(server)
+        fill(client, 1)
+        # So long that no head of a request holds two.
+        client.mset({"long" * 16_000 + str(number): number for number in range(100)})
+        assert "all rows" in backup(server, target)
+        states = []
+        for number in range(2, 5):
+            fill(client, number)
+            states.append((durable_version(server), contents(server)))
+        client.flushall()
+        assert "all rows" not in backup(server, target)
+        assert "nothing new" in backup(server, target)
+        assert "all rows" in backup(server, target, "--full")
+    checked = run("check", "--backup", str(target))
+    assert checked.returncode == 0 and checked.stdout.endswith("sound\n"), checked.stdout + checked.stderr
+    for number, (version, state) in enumerate(states):
+        engine = ("memory", "ssd")[number % 2]
+        data = tmp_path / f"at-{version}"
+        assert restored(target, data, "--at", str(version), "--engine", engine) == state
+    assert restored(target, tmp_path / "newest") == {}
+    refused = run("restore", "--from", str(target), "--data", str(tmp_path / "newest"))
+    assert refused.returncode != 0 and "is not empty" in refused.stderr
+    refused = run("restore", "--from", str(target), "--data", str(tmp_path / "early"), "--at", "2020-01-01T00:00:00Z")
+    assert refused.returncode != 0 and "the oldest version that is covered" in refused.stderr
+    assert not (tmp_path / "early").exists()
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_written(tmp_path):
+    target = tmp_path / "backups"
+    with serving() as server:
+        fill(connect(server), 1)
+        backup(server, target)
+    part = sorted(target.glob("part-*"))[0]
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    checked = run("check", "--backup", str(target))
+    assert checked.returncode == 1 and f"{part.name}, at byte " in checked.stdout
+    part.unlink()
+    checked = run("check", "--backup", str(target))
+    assert checked.returncode == 1 and "is missing" in checked.stdout
+    refused = run("restore", "--from", str(target), "--data", str(tmp_path / "data"))
+    assert refused.returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backups"]
+
+
+def test_one_database_is_restored_alone(tmp_path):
+    target = tmp_path / "backups"
+    with serving() as server:
+        connect(server).set("of", "default")
+        address = f"127.0.0.1:{server.http_port}"
+        passwords = {}
+        for name in ("shop", "blog"):
+            made = run("admin", "--server", address, "create", name)
+            assert made.returncode == 0, made.stderr
+            passwords[name] = json.loads(made.stdout)["credentials"]["token"]
+            redis.Redis(port=server.port, password=passwords[name]).set("of", name)
+        backup(server, target)
+        # A database of the same name is another.
+        assert run("admin", "--server", address, "delete", "blog").returncode == 0
+        assert run("admin", "--server", address, "create", "blog").returncode == 0
+        backup(server, target)
+    data = tmp_path / "data"
+    refused = run("restore", "--from", str(target), "--data", str(data), "--database", "blog")
+    assert refused.returncode != 0 and "was deleted before the version" in refused.stderr
+    assert not data.exists()
+    done = run("restore", "--from", str(target), "--data", str(data), "--database", "shop")
+    assert done.returncode == 0, done.stderr
+    with serving(data=str(data)) as server:
+        shop = redis.Redis(port=server.port, password=passwords["shop"], decode_responses=True)
+        assert shop.get("of") == "shop"
+        assert connect(server).get("of") is None
+        listed = run("admin", "--server", f"127.0.0.1:{server.http_port}", "list").stdout
+        assert '"shop"' in listed and '"blog"' not in listed
+
+
+def test_a_backup_and_a_restore_that_are_killed_lose_nothing(tmp_path):
+    target = tmp_path / "backups"
+    with serving() as server:
+        client = connect(server)
+        for number in range(1, 30):
+            fill(client, number)
+        server_address = f"127.0.0.1:{server.http_port}"
+        # The server keeps what they had begun for two minutes, and serves four.
+        for pause in (0.1, 0.3, 0.6):
+            slow = [binary(), "backup", "--server", server_address, "--to", str(target), "--full", "--bytes-per-second", "100000"]
+            process = subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(pause)
+            # Others are served meanwhile.
+            assert client.incr("served") > 0
+            process.kill()
+            process.wait()
+        backup(server, target)
+        state = contents(server)
+    data = tmp_path / "data"
+    for pause in (0.0, 0.05, 0.1):
+        command = [binary(), "restore", "--from", str(target), "--data", str(data)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause)
+        process.kill()
+        if process.wait() == 0:
+            break
+        assert not data.exists() or os.listdir(data)
+    if data.exists():
+        data = tmp_path / "again"
+    assert restored(target, data) == state
+
+
+def test_what_is_written_is_followed(tmp_path):
+    target = tmp_path / "backups"
+    with serving(options=["--engine", "ssd"]) as server:
+        client = connect(server)
+        command = [binary(), "backup", "--server", f"127.0.0.1:{server.http_port}", "--to", str(target), "--follow", "--interval-seconds", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert "all rows" in process.stdout.readline()
+            refused = run("backup", "--server", f"127.0.0.1:{server.http_port}", "--to", str(target))
+            assert refused.returncode != 0 and "another backup is being taken" in refused.stderr
+            fill(client, 1)
+            version, state = durable_version(server), contents(server)
+            while int(process.stdout.readline().split()[-1]) < version:
+                assert process.poll() is None
+            client.flushall()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+    assert restored(target, tmp_path / "data", "--at", str(version)) == state
+
+
+@contextmanager
+def object_store():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_an_object_store_keeps_backups(tmp_path):
+    # What was acknowledged before a backup began is in it, also where nobody waits for the disk.
+    with object_store() as endpoint, serving(durability="none") as server:
+        environment = {
+            "AWS_ENDPOINT": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+        }
+        bucket = boto3.client(
+            "s3", endpoint_url=endpoint, aws_access_key_id="id", aws_secret_access_key="secret", region_name="us-east-1"
+        )
+        bucket.create_bucket(Bucket="safe")
+        fill(connect(server), 1)
+        backup(server, "s3://safe/quartet/main", **environment)
+        fill(connect(server), 2)
+        backup(server, "s3://safe/quartet/main", **environment)
+        state = contents(server)
+        names = [found["Key"] for found in bucket.list_objects_v2(Bucket="safe")["Contents"]]
+        assert "quartet/main/manifest-0000000001.json" in names
+        checked = run("check", "--backup", "s3://safe/quartet/main", **environment)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert restored("s3://safe/quartet/main", tmp_path / "data", **environment) == state
+        part = next(name for name in names if "part-" in name)
+        bucket.delete_object(Bucket="safe", Key=part)
+        refused = run("restore", "--from", "s3://safe/quartet/main", "--data", str(tmp_path / "other"), **environment)
+        assert refused.returncode != 0 and "is missing" in refused.stderr
+
+
+def test_only_who_has_the_root_key_takes_a_backup(tmp_path):
+    with serving() as server:
+        for path in ("", "/0/rows", "/0/log"):
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Bearer {REST_READ_ONLY_TOKEN}"}):
+                request = urllib.request.Request(
+                    f"http://127.0.0.1:{server.http_port}/admin/v1/backups{path}", b"{}", headers, method="POST"
+                )
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(request, timeout=30)
+                assert refused.value.code in (401, 403), path
+        made = run("admin", "--server", f"127.0.0.1:{server.http_port}", "create", "shop")
+        token = json.loads(made.stdout)["credentials"]["token"]
+        target = tmp_path / "backups"
+        refused = run("backup", "--server", f"127.0.0.1:{server.http_port}", "--key", token, "--to", str(target))
+        assert refused.returncode != 0 and "401" in refused.stderr
+        assert not list(target.glob("manifest-*"))
+        url, headers = f"http://127.0.0.1:{server.http_port}/admin/v1/backups", {"authorization": "Bearer dev"}
+        for _ in range(4):
+            request = urllib.request.Request(url, b"{}", headers, method="POST")
+            begun = json.load(urllib.request.urlopen(request, timeout=30))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(url, b"{}", headers, method="POST"), timeout=30)
+        assert refused.value.code == 503
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{begun['id']}", headers=headers, method="DELETE"), timeout=30)
+        assert "all rows" in backup(server, target)
+
+
+def test_versions_that_no_backup_covers_are_told(tmp_path):
+    target = tmp_path / "backups"
+    with serving() as server:
+        fill(connect(server), 1)
+        backup(server, target)
+        version = durable_version(server)
+    with serving() as other:
+        fill(connect(other), 2)
+        command = ["backup", "--server", f"127.0.0.1:{other.http_port}", "--to", str(target)]
+        taken = run(*command)
+        assert taken.returncode == 0 and f"what was written behind version {version} and before version" in taken.stderr
+        assert "warning" not in run(*command, "--full").stderr
+        state = contents(other)
+    checked = run("check", "--backup", str(target))
+    assert checked.stdout.count("is in no backup") == 1 and checked.stdout.endswith("sound\n"), checked.stdout
+    refused = run("restore", "--from", str(target), "--data", str(tmp_path / "between"), "--at", str(version + 1))
+    assert refused.returncode != 0 and "versions are covered from" in refused.stderr
+    assert restored(target, tmp_path / "newest") == state
