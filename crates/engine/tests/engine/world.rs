@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use quartet_engine::{
     Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Parts, Space, StoreKind, Transaction,
@@ -31,6 +32,7 @@ pub struct World {
     pub checkpoint_log_bytes: u64,
     pub epoch_bytes_max: usize,
     pub log_retention_bytes: u64,
+    pub log_retention: Duration,
     pub store: Option<StoreKind>,
 }
 
@@ -44,6 +46,7 @@ impl Default for World {
             checkpoint_log_bytes: 1 << 30,
             epoch_bytes_max: 1 << 20,
             log_retention_bytes: 1 << 30,
+            log_retention: Duration::ZERO,
             store: std::env::var("QUARTET_ENGINE")
                 .ok()
                 .map(|name| StoreKind::parse(&name).unwrap()),
@@ -65,6 +68,7 @@ impl World {
                 checkpoint_log_bytes: self.checkpoint_log_bytes,
                 epoch_bytes_max: self.epoch_bytes_max,
                 log_retention_bytes: self.log_retention_bytes,
+                log_retention: self.log_retention,
                 store: self.store,
                 cache_bytes: 1 << 20,
                 ..EngineOptions::default()
