@@ -368,6 +368,18 @@ def test_a_script_that_takes_too_long_is_taken_back(host, admin):
         assert client.get("k") is None
 
 
+def test_a_transaction_that_takes_too_long_is_taken_back(host, admin):
+    shop = admin.create("shop")
+    with connect(host, shop) as client:
+        transaction = client.pipeline(transaction=True)
+        transaction.set("k", "1")
+        for _ in range(1000):
+            transaction.eval("for i = 1, 1e7 do end", 0)
+        with pytest.raises(redis.ResponseError, match="max transaction duration exceeded"):
+            transaction.execute()
+        assert client.get("k") is None
+
+
 def test_the_command_line_asks_the_same(host, admin):
     def run(*words):
         command = [binary(), "admin", "--server", f"127.0.0.1:{host.http_port}", *words]
