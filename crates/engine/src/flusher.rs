@@ -664,7 +664,12 @@ impl Worker {
             sequence: self.tail,
             version,
         };
-        let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", move || flush.run(position));
+        let runtime = self.shared.runtime.clone();
+        let write = move || {
+            runtime.make_way();
+            flush.run(position)
+        };
+        let started = Job::start(self.shared.runtime.as_ref(), "checkpoint", write);
         match started {
             Ok(job) => self.checkpoint = Some(RunningCheckpoint { position, job }),
             Err(error) => self.give_up_checkpoint(format!("no thread for a checkpoint: {error}")),

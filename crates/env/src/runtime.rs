@@ -35,6 +35,9 @@ pub trait Runtime: Send + Sync {
     /// Unknown to clients.
     fn random(&self) -> u64;
 
+    /// What the calling work does from now on is less urgent than what others do.
+    fn make_way(&self) {}
+
     /// Begins work beside the caller. Errors: the system gives no thread for it.
     fn start(&self, name: &'static str, step: Step) -> io::Result<Arc<dyn Task>>;
 }
@@ -70,6 +73,13 @@ impl Runtime for SystemRuntime {
 
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    /// The calling thread gets about a third of another one's share of a busy core.
+    fn make_way(&self) {
+        // Elsewhere it would be the whole process. If it is refused, the work is done all the same.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(5);
     }
 
     fn random(&self) -> u64 {
@@ -151,6 +161,22 @@ mod tests {
             task.wake();
         }
         task.join();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_the_thread_that_makes_way_is_less_urgent() {
+        let urgency = || rustix::process::nice(0).unwrap();
+        let (before, runtime) = (urgency(), SystemRuntime::default());
+        let (said, heard) = channel();
+        let step = move || {
+            SystemRuntime::default().make_way();
+            said.send(urgency()).unwrap();
+            Next::Done
+        };
+        runtime.start("work", Box::new(step)).unwrap().join();
+        assert_eq!(heard.recv().unwrap(), (before + 5).min(19));
+        assert_eq!(urgency(), before);
     }
 
     #[test]
