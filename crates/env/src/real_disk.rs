@@ -349,6 +349,18 @@ mod tests {
         assert_eq!(disk.open("b").err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 
+    /// As without a descriptor to spare: trimming the log would otherwise end the server.
+    #[test]
+    fn what_cannot_be_opened_is_removed_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(directory.path()).unwrap();
+        std::os::unix::fs::symlink("nowhere", directory.path().join("a")).unwrap();
+        assert!(disk.open("a").is_err());
+        disk.remove_gently("a").unwrap();
+        assert!(directory.path().join("a").symlink_metadata().is_err());
+        assert_eq!(disk.remove_gently("a").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
     #[test]
     fn what_is_created_is_for_its_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
