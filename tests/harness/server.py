@@ -104,8 +104,15 @@ class Server:
             shutil.rmtree(self.data, ignore_errors=True)
 
     def rss_bytes(self) -> int:
+        return self._status_bytes("VmRSS")
+
+    def anonymous_bytes(self) -> int:
+        """Resident memory without the pages of the program itself, which the kernel takes back when it needs them."""
+        return self._status_bytes("RssAnon")
+
+    def _status_bytes(self, name: str) -> int:
         text = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", text).group(1)) * 1024
+        return int(re.search(rf"{name}:\s+(\d+) kB", text).group(1)) * 1024
 
     def _start_quartet(self) -> None:
         command = [binary(), "serve", "--dev", "--data", self.data]

@@ -310,6 +310,31 @@ mod tests {
         assert!((12..=15).contains(&left), "{left} keys are left");
     }
 
+    /// A client that asked again and again whether the checkpoint was written ended it each time.
+    #[test]
+    fn only_what_may_need_memory_ends_a_checkpoint() {
+        let fixture = Fixture::new();
+        let mut connection = fixture.connect();
+        fill(&fixture, &mut connection, "allkeys-random");
+        fixture.layer.config.start_with("maxmemory", "0".into());
+        let engine = &fixture.layer.engine;
+        let (memory, budget) = (engine.memory(), 1 << 60);
+        memory.set_budget(Some(budget));
+        let running = &engine.statistics().checkpoint_running;
+        let was_given_up_after = |connection: &mut Connection, command: &[&str]| {
+            memory.measured(u64::MAX);
+            running.store(true, Ordering::Relaxed);
+            connection.run(command);
+            running.store(false, Ordering::Relaxed);
+            memory.measured(0);
+            memory.evicts_above() < budget
+        };
+        for command in [&["GET", "k"][..], &["INFO"], &["DEL", "k"], &["BGSAVE"]] {
+            assert!(!was_given_up_after(&mut connection, command), "{command:?}");
+        }
+        assert!(was_given_up_after(&mut connection, &["SET", "k", "v"]));
+    }
+
     #[test]
     fn one_of_several_databases_loses_nothing_because_others_need_room() {
         let fixture = Fixture::of_several();

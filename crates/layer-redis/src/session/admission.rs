@@ -140,7 +140,8 @@ impl Session {
         if let Err(denial) = self.client.user.check(command, arguments) {
             return Err(denial.text(command).into());
         }
-        if layer.is_out_of_memory() && self.may_need_memory(command) {
+        // In this order: who asks whether there is memory may end a checkpoint for it.
+        if self.may_need_memory(command) && layer.is_out_of_memory() {
             return Err(errors::OUT_OF_MEMORY.into());
         }
         if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
