@@ -594,9 +594,9 @@ impl Renderer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluation::definitions::NoNames;
     use crate::language::parse;
     use crate::language::value::Fields;
+    use crate::language::value::NoNames;
     use crate::storage::codec::Encoder;
 
     /// Fields are shown alike from their row and decoded, and are of the same size.

@@ -171,6 +171,19 @@ pub trait Names {
     fn name(&self, kind: Native, number: u64) -> Option<Arc<str>>;
 }
 
+/// Names stay names.
+pub struct NoNames;
+
+impl Names for NoNames {
+    fn number(&self, _: Native, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn name(&self, _: Native, _: u64) -> Option<Arc<str>> {
+        None
+    }
+}
+
 /// When a version was written, in microseconds; `PENDING` until the transaction that writes it commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);

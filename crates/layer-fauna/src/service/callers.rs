@@ -196,8 +196,7 @@ impl Fauna {
                 }
                 let (partition, database) = (rows::number_at(&row, 0), rows::number_at(&row, 8));
                 let role =
-                    crate::storage::codec::Decoder::new(row.get(48..)?, &crate::evaluation::definitions::NoNames)
-                        .value()?;
+                    crate::storage::codec::Decoder::new(row.get(48..)?, &crate::language::value::NoNames).value()?;
                 let own = (partition == database).then(|| Ref::new(Target::Numbered(Native::Keys, id as i64)));
                 Some(Caller {
                     database: DatabaseNumber(database),

@@ -1,0 +1,250 @@
+//! Indexes: what a definition must have, filling a new one, and what may change of it.
+
+use std::sync::Arc;
+
+use super::fields::{Definition, invalid_type, is_bool, is_integer, is_text};
+use crate::evaluation::Evaluation;
+use crate::language::error::{Errors, Failure, Result, Step};
+use crate::language::expression::Effect;
+use crate::language::value::{Fields, Native, Target, Value};
+use crate::storage::documents::Place;
+use crate::storage::indexes::{covered_documents, note_form};
+use crate::storage::rows::Key;
+
+/// Indexes over at most so many documents are built in the transaction that makes them.
+const BUILD_AT_ONCE_MAX: usize = 128;
+
+pub(super) fn index(definition: &mut Definition<'_>) {
+    let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
+    for (key, default) in [("active", false), ("serialized", true)] {
+        if !definition.take(key, "Boolean", is_bool) {
+            definition.put(key, Value::Bool(default));
+        }
+    }
+    definition.name();
+    source(definition);
+    components(definition, "terms");
+    components(definition, "values");
+    if matches!(flag(definition, "unique"), Some(Value::Bool(true))) {
+        definition.put("unique", Value::Bool(true));
+    }
+    let has_terms = definition
+        .given("terms")
+        .is_some_and(|terms| !terms.one_or_many().is_empty());
+    let is_unique = matches!(flag(definition, "unique"), Some(Value::Bool(true)));
+    let partitions = if has_terms || is_unique { 1 } else { 8 };
+    let partitions = flag(definition, "partitions")
+        .filter(is_integer)
+        .unwrap_or(Value::Int(partitions));
+    if let Value::Int(count) = partitions
+        && !(1..=8).contains(&count)
+    {
+        let description = format!("Value {count} is not in expected range 1 to 8.");
+        definition.refuse("partitions", "bounds error", &description);
+    }
+    definition.put("partitions", partitions);
+    if definition.failures.is_empty() {
+        bindings(definition);
+    }
+    definition.data();
+    // What is wrong with the source is told first.
+    definition
+        .failures
+        .sort_by_key(|failure| !failure.field.starts_with(&[Step::Name("source".into())]));
+}
+
+pub(super) fn source(definition: &mut Definition<'_>) {
+    let Some(source) = definition.given("source").cloned() else {
+        return definition.refuse("source", "value required", "Required value not found.");
+    };
+    let fits = |value: &Value| match value {
+        Value::Ref(reference) => reference.names(Native::Collections) || matches!(reference.target, Target::Native(_)),
+        Value::String(name) => &**name == "_",
+        Value::Object(fields) => fields.get("collection").or(fields.get("class")).is_some(),
+        _ => false,
+    };
+    if let Some(wrong) = source.one_or_many().iter().find(|value| !fits(value)) {
+        return definition
+            .failures
+            .insert(0, invalid_type(&["source"], wrong, "SourceClass"));
+    }
+    let is_databases =
+        |value: &Value| matches!(value, Value::Ref(of) if of.target == Target::Native(Native::Databases));
+    let collections: Vec<&Value> = source.one_or_many().iter().flat_map(collections_of).collect();
+    if collections.iter().any(|of| is_databases(of)) {
+        return definition.refuse("source", "invalid reference", "Cannot read reference.");
+    }
+    let is_twice = |(at, of): (usize, &&Value)| {
+        collections[..at]
+            .iter()
+            .any(|other| crate::storage::order::same(other, of))
+    };
+    let wildcards = collections.iter().filter(|of| is_text(of)).count();
+    if wildcards > 1 {
+        return definition.refuse("source", "multiple wildcards", "Too many wildcards.");
+    }
+    if collections.iter().enumerate().any(is_twice) {
+        let description = "A collection ref may only match one binding.";
+        return definition.refuse("source", "multiple bindings", description);
+    }
+    let has_bindings = |source: &Value| source.as_object().is_some_and(|fields| fields.get("fields").is_some());
+    if wildcards == 1 && collections.len() > 1 && !source.one_or_many().iter().any(has_bindings) {
+        let description = "Cannot mix collection refs and wildcards without providing bindings.";
+        return definition.refuse("source", "mixed wildcards", description);
+    }
+    // One source stands by itself.
+    definition.put(
+        "source",
+        match source.as_items() {
+            Some([single]) => single.clone(),
+            _ => source,
+        },
+    );
+}
+
+/// What is computed of a source must be pure, and used.
+fn bindings(definition: &mut Definition<'_>) {
+    let components = ["terms", "values"].iter().filter_map(|key| definition.given(key));
+    let components = components.flat_map(Value::one_or_many).filter_map(Value::as_object);
+    let used: Vec<Arc<str>> = components
+        .filter_map(|fields| fields.string("binding").cloned())
+        .collect();
+    let mut failures = Vec::new();
+    let sources = definition.given("source").map_or(&[][..], Value::one_or_many);
+    for (source, fields) in sources.iter().enumerate() {
+        let bound = fields.as_object().and_then(|fields| fields.get("fields")?.as_object());
+        for (index, (name, value)) in bound.iter().flat_map(|bound| bound.entries.iter()).enumerate() {
+            let mut refuse = |code, description: &str| {
+                let path = ["source".into(), source.to_string(), "fields".into(), index.to_string()];
+                let path = path.iter().map(|step| Step::Name(step.as_str().into()));
+                failures.push(Failure {
+                    field: path.chain([Step::Name(name.clone())]).collect(),
+                    ..Failure::new(&[], code, description)
+                });
+            };
+            if matches!(value, Value::Query(closure) if closure.lambda.effect > Effect::Pure) {
+                refuse("invalid binding", "Field binding must be a pure unary function.");
+            }
+            if !used.contains(name) {
+                refuse("unused binding", "Source binding is not used as a term or value.");
+            }
+        }
+    }
+    definition.failures.extend(failures);
+}
+
+fn components(definition: &mut Definition<'_>, key: &'static str) {
+    let Some(components) = definition.given(key).cloned() else {
+        return;
+    };
+    let mut shown = Vec::new();
+    for component in components.one_or_many() {
+        let fields = component.as_object();
+        if fields.is_none() {
+            return definition.failures.push(invalid_type(&[key], component, "Term"));
+        }
+        let has_extract =
+            fields.is_some_and(|fields| fields.get("field").is_some() || fields.string("binding").is_some());
+        if let Some(transform) = fields.and_then(|fields| fields.string("transform"))
+            && &**transform != "casefold"
+        {
+            let description = format!("Invalid value `{transform}` at `transform`");
+            return definition.refuse("transform", "invalid value", &description);
+        }
+        if !has_extract {
+            let description = "Must provide one of the following: field, binding";
+            return definition.refuse("field", "value required", description);
+        }
+        let known = ["field", "binding", "transform", "reverse"];
+        let kept = fields
+            .iter()
+            .flat_map(|fields| fields.entries.iter())
+            .filter(|(key, _)| known.contains(&&**key));
+        shown.push(Value::object(
+            kept.map(|(key, value)| (key.clone(), path_of(key, value))).collect(),
+        ));
+    }
+    if !shown.is_empty() {
+        definition.put(key, Value::array(shown));
+    }
+}
+
+/// A field is shown as a path, also when it was given as one string.
+fn path_of(key: &str, value: &Value) -> Value {
+    match (key, value) {
+        ("field", Value::String(_)) => Value::array(vec![value.clone()]),
+        _ => value.clone(),
+    }
+}
+
+/// The collections that a source is over.
+fn collections_of(source: &Value) -> &[Value] {
+    let collections = match source {
+        Value::Object(fields) => fields.get("collection").or_else(|| fields.get("class")),
+        other => Some(other),
+    };
+    collections.map_or(&[][..], Value::one_or_many)
+}
+
+/// Fills a new index if its sources are small; otherwise leaves it to the builder.
+pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields: Fields) -> Result<Fields> {
+    let index = evaluation.schema.compile_index(place.id, place.reference.id(), &fields);
+    let several = fields.get("source").and_then(Value::as_items).is_some();
+    let documents = covered_documents(evaluation, &index, &[], BUILD_AT_ONCE_MAX + 1);
+    let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
+    // Whoever asks for that may read the index while it is being filled.
+    let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));
+    let fields = fields.with("active", Value::Bool(active));
+    note_form(evaluation.view.writing());
+    if at_once {
+        for document in documents {
+            evaluation.index_document(&index, &document)?;
+        }
+    } else {
+        let key = Key::global(b'B').number(place.database().0).number(place.id);
+        evaluation.view.writing().set(&key.0, &[]);
+        evaluation.surroundings.work_is_left();
+    }
+    Ok(fields)
+}
+
+/// Sources, terms and values are for ever.
+pub(super) fn check_index_change(old: &Fields, params: &Fields, replace: bool) -> Result<()> {
+    let fixed = params.entries.iter().filter(|(key, value)| {
+        let is_fixed = matches!(&**key, "source" | "terms" | "values");
+        let same = old.get(key).is_some_and(|old| crate::storage::order::equal(old, value));
+        is_fixed && !same
+    });
+    let changed: Vec<(Arc<str>, Value)> = fixed.cloned().collect();
+    if changed.is_empty() || replace {
+        return Ok(());
+    }
+    let description = format!(
+        "Index sources, terms, and values may not be updated (Diff({}))",
+        spaced(&Value::object(changed))
+    );
+    Err(Errors::validation(vec![Failure::new(
+        &[],
+        "invalid index",
+        description,
+    )]))
+}
+
+/// As the original prints values into messages.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let entries: Vec<String> = fields
+                .entries
+                .iter()
+                .map(|(key, value)| format!("\"{key}\" : {}", spaced(value)))
+                .collect();
+            format!("{{ {} }}", entries.join(", "))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.values.iter().map(spaced).collect();
+            format!("[ {} ]", items.join(", "))
+        }
+        other => crate::language::render::compact(other),
+    }
+}

@@ -1,0 +1,196 @@
+//! Roles: what a definition must have, and which roles may be named.
+
+use std::sync::Arc;
+
+use super::fields::{Definition, invalid_type, is_text};
+use crate::evaluation::Evaluation;
+use crate::language::error::{Errors, Failure, Result, check};
+use crate::language::expression::Parameters;
+use crate::language::value::{Fields, Native, Value};
+use crate::storage::codec;
+use crate::storage::documents::Place;
+use crate::storage::rows::{self, Key};
+
+pub(super) fn role(definition: &mut Definition<'_>) {
+    definition.name();
+    for (key, kind) in [("membership", "Membership"), ("privileges", "Privilege")] {
+        let Some(given) = definition.given(key).cloned() else {
+            continue;
+        };
+        let mut kept = Vec::new();
+        for item in given.one_or_many() {
+            match item.as_object() {
+                Some(fields) => kept.push(part_of_role(definition, fields)),
+                None => definition.failures.push(invalid_type(&[key], item, kind)),
+            }
+        }
+        // A single one that says nothing is left out, one of several is not (as in the original).
+        match (&given, kept.pop()) {
+            (Value::Array(_), last) => {
+                kept.extend(last);
+                definition.put(key, Value::array(kept));
+            }
+            (_, Some(single)) if single.as_object().is_some_and(|fields| !fields.entries.is_empty()) => {
+                definition.put(key, single);
+            }
+            _ => {}
+        }
+    }
+    definition.data();
+}
+
+/// A privilege or a membership, with what is known of it alone.
+fn part_of_role(definition: &mut Definition<'_>, fields: &Fields) -> Value {
+    let mut kept = Vec::new();
+    match fields.get("resource") {
+        None | Some(Value::Null) => {}
+        Some(resource @ Value::Ref(_)) => kept.push(("resource".into(), resource.clone())),
+        Some(other) => definition.failures.push(invalid_type(&["resource"], other, "Ref")),
+    }
+    match fields.get("actions") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(actions)) => {
+            let actions = actions_of_role(definition, actions);
+            if !actions.is_empty() {
+                kept.push(("actions".into(), Value::object(actions)));
+            }
+        }
+        Some(other) => definition
+            .failures
+            .push(invalid_type(&["actions"], other, "RoleAction Map")),
+    }
+    match fields.get("predicate") {
+        None | Some(Value::Null) => {}
+        Some(predicate @ Value::Query(_)) => kept.push(("predicate".into(), predicate.clone())),
+        Some(other) => definition.failures.push(invalid_type(&["predicate"], other, "Query")),
+    }
+    Value::object(kept)
+}
+
+/// The actions that there are, in the order given.
+fn actions_of_role(definition: &mut Definition<'_>, actions: &Fields) -> Vec<(Arc<str>, Value)> {
+    let mut kept = Vec::new();
+    for (action, grant) in &actions.entries {
+        let Some((known, _)) = ARITIES.iter().find(|(known, _)| *known == &**action) else {
+            continue;
+        };
+        match grant {
+            Value::Null => {}
+            Value::Bool(_) | Value::Query(_) => kept.push((action.clone(), grant.clone())),
+            other => definition
+                .failures
+                .push(invalid_type(&["actions", known], other, "RoleAction")),
+        }
+    }
+    kept
+}
+
+/// How many arguments the predicate of each action is given.
+const ARITIES: [(&str, usize); 9] = [
+    ("read", 1),
+    ("write", 2),
+    ("create", 1),
+    ("create_with_id", 2),
+    ("delete", 1),
+    ("history_write", 4),
+    ("history_read", 1),
+    ("unrestricted_read", 1),
+    ("call", 1),
+];
+
+/// Predicates that could not be given what they declare to take. Like the original this looks at a single privilege or
+/// membership, not into arrays of them, and lets `_` take anything.
+pub(super) fn wrong_arities(fields: &Fields) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut judge = |path: &[&'static str], predicate: Option<&Value>, expected: usize| {
+        let Some(Value::Query(closure)) = predicate else { return };
+        let actual = match closure.lambda.parameters {
+            Parameters::One if closure.lambda.takes_anything() => return,
+            Parameters::One => 1,
+            Parameters::Many(count) => count,
+        };
+        if actual != expected {
+            let description = format!("Found lambda with arity {actual} expected {expected}");
+            failures.push(Failure::new(path, "invalid arity", description));
+        }
+    };
+    let object = |key| fields.get(key).and_then(Value::as_object);
+    if let Some(actions) = object("privileges").and_then(|privilege| privilege.get("actions")?.as_object()) {
+        for (action, expected) in ARITIES {
+            judge(&["privileges", "actions", action], actions.get(action), expected);
+        }
+    }
+    if let Some(membership) = object("membership") {
+        judge(&["membership", "predicate"], membership.get("predicate"), 1);
+    }
+    failures
+}
+
+/// A collection's documents are members of so many roles at most.
+const ROLES_OF_MEMBERS_MAX: usize = 64;
+
+/// The failure's field is the position of the form (as in the original's code).
+pub(super) fn check_roles_of_members(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    fields: &Fields,
+    form: &[&'static str],
+) -> Result<()> {
+    let resources = |fields: &Fields| -> Vec<Value> {
+        let memberships = fields.get("membership").map_or(&[][..], Value::one_or_many).iter();
+        let objects = memberships.filter_map(Value::as_object);
+        objects
+            .filter_map(|membership| membership.get("resource").cloned())
+            .collect()
+    };
+    let own = resources(fields);
+    if own.is_empty() {
+        return Ok(());
+    }
+    let prefix = Key::of(place.database(), b'D').number(Native::Roles as u64);
+    let others: Vec<Vec<Value>> = evaluation
+        .view
+        .rows(&prefix.0, &prefix.end(), false, usize::MAX)
+        .iter()
+        .filter(|(key, _)| rows::number_at(key, prefix.0.len()) != place.id)
+        .map(|(_, row)| resources(&codec::decode_version(row, place.schema.as_ref()).1))
+        .collect();
+    let is_exceeded = own.iter().any(|resource| {
+        let has_it = |other: &&Vec<Value>| other.iter().any(|of| crate::storage::order::equal(of, resource));
+        others.iter().filter(has_it).count() >= ROLES_OF_MEMBERS_MAX
+    });
+    match is_exceeded {
+        false => Ok(()),
+        true => {
+            let description = format!(
+                "Maximum number of roles per membership class exceeded. Maximum allowed: {ROLES_OF_MEMBERS_MAX}."
+            );
+            let failure = Failure::new(form, "resources exceeded", description);
+            Err(Errors::validation(vec![failure]))
+        }
+    }
+}
+
+const BUILT_IN_ROLES: [&str; 4] = ["admin", "server", "server-readonly", "client"];
+
+/// Roles that are named must be there.
+pub(super) fn check_role_names(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> Result<()> {
+    if !matches!(native, Native::Keys | Native::Functions) {
+        return Ok(());
+    }
+    let names = fields.get("role").map_or(&[][..], Value::one_or_many).iter();
+    let unknown = names
+        .filter_map(Value::as_str)
+        .filter(|name| !BUILT_IN_ROLES.contains(&&***name) && evaluation.schema.role(name).is_none());
+    let failures = unknown.map(|name| {
+        let description = format!("Role name `{name}` does not exist.");
+        Failure::new(&["role"], "validation failure", description)
+    });
+    check(failures.collect())
+}
+
+pub(super) fn is_role(value: &Value) -> bool {
+    let one =
+        |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
+    value.one_or_many().iter().all(one)
+}
