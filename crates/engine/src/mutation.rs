@@ -6,33 +6,49 @@ use crate::Transaction;
 
 /// A write of an interactive transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "the fields are keys, values and where in them something goes"
-)]
 pub enum Mutation {
     /// The key has this value.
-    Set { key: Vec<u8>, value: Vec<u8> },
+    Set {
+        /// Below the prefix of the space, as in every variant.
+        key: Vec<u8>,
+        /// What it holds from now on.
+        value: Vec<u8>,
+    },
     /// The key is gone.
-    Clear { key: Vec<u8> },
+    Clear {
+        /// Nothing happens if it is not there.
+        key: Vec<u8>,
+    },
     /// All keys of the range are gone.
-    ClearRange { range: KeyRange },
+    ClearRange {
+        /// Start included, end excluded.
+        range: KeyRange,
+    },
     /// Computed from the value at commit.
     Atomic {
+        /// How.
         operation: AtomicOperation,
+        /// Whose value it is.
         key: Vec<u8>,
+        /// What the operation takes beside the present value.
         operand: Vec<u8>,
     },
     /// The versionstamp overwrites ten bytes of the key. Precondition: `offset + VERSIONSTAMP_BYTES <= key.len()`.
     SetVersionstampedKey {
+        /// With room for the versionstamp.
         key: Vec<u8>,
+        /// Where in the key the versionstamp begins.
         offset: usize,
+        /// What it holds from now on.
         value: Vec<u8>,
     },
     /// The versionstamp overwrites ten bytes of the value. Precondition: `offset + VERSIONSTAMP_BYTES <= value.len()`.
     SetVersionstampedValue {
+        /// Whose value it is.
         key: Vec<u8>,
+        /// With room for the versionstamp.
         value: Vec<u8>,
+        /// Where in the value the versionstamp begins.
         offset: usize,
     },
 }

@@ -79,11 +79,17 @@ impl Default for EngineOptions {
 #[derive(Clone, Copy, Debug)]
 pub enum OpenProgress {
     /// So many rows of the checkpoint are read.
-    #[expect(missing_docs, reason = "how many")]
-    Checkpoint { rows: u64 },
+    Checkpoint {
+        /// How many.
+        rows: u64,
+    },
     /// So much of the log is replayed.
-    #[expect(missing_docs, reason = "so far, and in all")]
-    Log { bytes: u64, bytes_total: u64 },
+    Log {
+        /// So far.
+        bytes: u64,
+        /// In all.
+        bytes_total: u64,
+    },
 }
 
 impl From<ReplayProgress> for OpenProgress {

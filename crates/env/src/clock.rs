@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What tells the time.
 pub trait Clock: Send + Sync {
     /// Microseconds since the Unix epoch. Not monotonic: an operator may set the machine's clock back.
     fn now_micros(&self) -> u64;
@@ -29,16 +30,19 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
+    /// A clock that shows `micros` since the Unix epoch.
     pub fn new(micros: u64) -> ManualClock {
         ManualClock {
             micros: AtomicU64::new(micros),
         }
     }
 
+    /// Shows `micros` from now on, which may be earlier than before.
     pub fn set(&self, micros: u64) {
         self.micros.store(micros, Ordering::SeqCst);
     }
 
+    /// Goes on by `micros`.
     pub fn advance(&self, micros: u64) {
         self.micros.fetch_add(micros, Ordering::SeqCst);
     }

@@ -17,9 +17,11 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
     /// The names of all files, in ascending order, without the lock file.
     fn list(&self) -> io::Result<Vec<String>>;
+    /// Whether there is a file of that name.
     fn exists(&self, name: &str) -> io::Result<bool>;
     /// Moves `from` to `to` atomically, replacing what was there.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. `NotFound` if it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Removes a file that nobody reads any more. Its room comes back little by little, because the syncs of others wait as
     /// long as the system gives back much at once.
@@ -38,7 +40,9 @@ pub trait File: Send + Sync {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes`, growing the file as needed. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
+    /// Whether the length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -28,12 +28,19 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// Making or emptying a file.
     Create,
+    /// Opening a file that is there.
     Open,
+    /// Listing the directory.
     List,
+    /// Moving a file.
     Rename,
+    /// Removing a file.
     Remove,
+    /// Reading from a file.
     Read,
+    /// Writing to a file.
     Write,
     /// Cutting or growing a file.
     Resize,
@@ -44,6 +51,7 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Every operation.
     pub const ALL: [Operation; 10] = [
         Operation::Create,
         Operation::Open,
@@ -139,6 +147,7 @@ struct Content {
 }
 
 impl FaultyDisk {
+    /// An empty disk that does not fail yet.
     pub fn new() -> FaultyDisk {
         FaultyDisk::default()
     }

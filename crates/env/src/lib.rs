@@ -3,6 +3,8 @@
 //! Everything that keeps state is given these instead of calling the operating system, so that the same code runs on
 //! a real machine and on one that fails on purpose. Nothing here knows what a log or a checkpoint is.
 
+#![warn(missing_docs)]
+
 mod clock;
 mod disk;
 mod faulty_disk;

@@ -52,6 +52,7 @@ impl Content {
 }
 
 impl MemoryDisk {
+    /// An empty disk whose files may take `bytes_max` together.
     pub fn new(bytes_max: u64) -> MemoryDisk {
         MemoryDisk {
             files: Mutex::default(),

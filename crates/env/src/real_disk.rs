@@ -19,6 +19,7 @@ const LOCK_NAME: &str = "LOCK";
 const OWNER_ONLY_FILE: u32 = 0o600;
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 
+/// A directory of the machine, locked for this process.
 pub struct RealDisk {
     path: PathBuf,
     directory: fs::File,

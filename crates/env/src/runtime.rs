@@ -25,6 +25,7 @@ pub enum Next {
 /// One step of some work. It may wait for what other work does only through [`Runtime::pause`] and [`Task::join`].
 pub type Step = Box<dyn FnMut() -> Next + Send>;
 
+/// What runs work beside the caller, and lets time pass.
 pub trait Runtime: Send + Sync {
     /// What has passed since some moment. Never goes back.
     fn now(&self) -> Duration;
