@@ -35,7 +35,7 @@ seed number:
 bench target:
     cargo run --release --bin quartet -- bench product --target {{target}}
 
-# Licences and advisories of what is used
+# Licences, sources and advisories of what is used: `./test tidy` checks all but the advisories
 deny:
     cargo deny check
 
