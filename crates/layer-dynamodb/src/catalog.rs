@@ -26,6 +26,7 @@ impl DynamoDb {
     /// The table that a request names, by name or ARN.
     pub(crate) fn table(&self, transaction: &mut Transaction<'_>, given: &str) -> Result<Arc<Table>, Failure> {
         self.find_table(transaction, table_name(self.check_region(given)?))
+            .filter(|table| !table.is_coming())
             .ok_or_else(Failure::no_such_table)
     }
 
@@ -38,6 +39,17 @@ impl DynamoDb {
         let name = table_name(self.check_region(given)?);
         self.find_table(transaction, name)
             .ok_or_else(|| no_described_table(name))
+    }
+
+    /// The same for operations that change a table.
+    pub(crate) fn changeable_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        given: &str,
+    ) -> Result<Arc<Table>, Failure> {
+        let table = self.described_table(transaction, given)?;
+        check_is_there(&table, Exception::ResourceInUse)?;
+        Ok(table)
     }
 
     /// The table of this region.
@@ -96,6 +108,20 @@ impl DynamoDb {
             }
         });
         names
+    }
+}
+
+/// Refuses a table that is still being made.
+pub fn check_is_there(table: &Table, exception: Exception) -> Result<(), Failure> {
+    match table.is_coming() {
+        false => Ok(()),
+        true => Err(Failure::new(
+            exception,
+            format!(
+                "Attempt to change a resource which is still in use: Table is being created: {}",
+                table.name
+            ),
+        )),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Operations on what this server does not have: backups, replicas in other regions, buckets of S3, streams of Kinesis, rules
+//! Operations on what this server does not have: replicas in other regions, buckets of S3, streams of Kinesis, rules
 //! of CloudWatch and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
 //! them is refused with an exception that the service's model gives the operation and no client repeats.
 
@@ -54,36 +54,9 @@ fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&Table) 
     layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
 }
 
-pub fn create_backup(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    refused_of_backed_up(layer, text(request, "TableName"), |table| {
-        let text = format!("Backups are not enabled for table: {}", table.name);
-        Failure::new(Exception::ContinuousBackupsUnavailable, text)
-    })
-}
-
-pub fn backup(_: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let text = format!("Backup not found: {}", text(request, "BackupArn"));
-    settled(Err(Failure::new(Exception::BackupNotFound, text)))
-}
-
-pub fn list_backups(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"BackupSummaries":[]}"#.into()))
-}
-
 fn no_recovery(table: &Table) -> Failure {
-    let text = match table.recovery {
-        None => format!("Point in time recovery is not enabled for table '{}'", table.name),
-        Some(_) => format!("No earlier state of table '{}' is kept at this endpoint", table.name),
-    };
+    let text = format!("Point in time recovery is not enabled for table '{}'", table.name);
     Failure::new(Exception::PointInTimeRecoveryUnavailable, text)
-}
-
-pub fn restore_to_point_in_time(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let source = match text(request, "SourceTableName") {
-        "" => text(request, "SourceTableArn"),
-        name => name,
-    };
-    refused_of_backed_up(layer, source, no_recovery)
 }
 
 // ---- S3

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use quartet_engine::{Invariants, Judged, Repair, decoded};
-use quartet_model::{KeyRange, LayerId};
+use quartet_model::{KeyRange, LayerId, Version};
 
+use crate::backups::Backup;
 use crate::key;
 use crate::stored;
 use crate::streams::Stream;
@@ -30,7 +31,9 @@ impl Invariants for DynamoDbInvariants {
         for table in tables.values() {
             judge_items(judged, table);
         }
-        judge_strays(judged, &tables);
+        let dropped = dropped(judged);
+        judge_strays(judged, &tables, &dropped);
+        judge_history(judged, &tables, &dropped);
         judge_numbers(judged, &tables);
         judge_streams(judged, &tables);
         judge_tokens(judged);
@@ -166,8 +169,62 @@ fn judge_expiry(judged: &mut Judged<'_>, table: &Table, seconds: u64, place: &[u
     }
 }
 
-/// Items and entries belong to a table, entries to one of its indexes.
-fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
+/// The numbers of tables that were deleted and whose state is needed.
+fn dropped(judged: &mut Judged<'_>) -> BTreeSet<u32> {
+    let mut dropped = BTreeSet::new();
+    let rows = judged.rows;
+    rows.scan(b"D", b"E", false, &mut |row_key, value| {
+        match serde_json::from_slice::<Table>(value) {
+            Ok(table) if key::dropped(table.id) == row_key => drop(dropped.insert(table.id)),
+            _ => judged.found("a deleted table cannot be read".into(), Vec::new()),
+        }
+        ControlFlow::Continue(())
+    });
+    dropped
+}
+
+/// History and pins belong to a table that is or was, each backup has its pin, and each table knows its newest.
+fn judge_history(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
+    for (letter, next, what) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
+        let mut start = letter.to_vec();
+        while let Some(row) = judged.rows.nth(&start, next, 0) {
+            let row_key = quartet_engine::Transaction::layer_key(&row);
+            let range = KeyRange::prefix(&row_key[..row_key.len().min(5)]);
+            start.clone_from(&range.end);
+            let number = row_key.get(1..5).and_then(|number| number.try_into().ok());
+            let number = number.map_or(0, u32::from_be_bytes);
+            if !tables.contains_key(&number) && !dropped.contains(&number) {
+                let what = format!("{what} of table number {number}, which there is not");
+                let (start, end) = (range.start, range.end);
+                judged.found(what, vec![Repair::ClearRange { start, end }]);
+            }
+        }
+    }
+    let rows = judged.rows;
+    rows.scan(b"B", b"C", false, &mut |_, value| {
+        let backup = serde_json::from_slice::<Backup>(value);
+        let pin = backup.map(|backup| key::pin(backup.table.id, Version(backup.version), backup.number));
+        if !pin.is_ok_and(|pin| rows.get_row(&pin).is_some()) {
+            judged.found("a backup cannot be read, or its state is not kept".into(), Vec::new());
+        }
+        ControlFlow::Continue(())
+    });
+    for table in tables.values() {
+        let mut newest = 0;
+        let pins = key::pins(table.id);
+        rows.scan(&pins.start, &pins.end, true, &mut |row_key, _| {
+            newest = key::pinned_version(row_key).0;
+            ControlFlow::Break(())
+        });
+        if newest != table.pinned {
+            let what = format!("table \"{}\" does not know its newest backup", table.name);
+            judged.found(what, Vec::new());
+        }
+    }
+}
+
+/// Items and entries belong to a table, entries to one of its indexes; of a deleted table there are only items.
+fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
     let mut start = b"I".to_vec();
     while let Some(row) = judged.rows.nth(&start, b"J", 0) {
         let row_key = quartet_engine::Transaction::layer_key(&row);
@@ -184,6 +241,7 @@ fn judge_strays(judged: &mut Judged<'_>, tables: &BTreeMap<u32, Table>) {
         let index = u16::from_be_bytes(numbers[4..].try_into().expect("two bytes"));
         let rows = judged.rows.count(&range.start, &range.end);
         match tables.get(&table) {
+            None if index == 0 && dropped.contains(&table) => {}
             None => judged.found(
                 format!("{rows} rows belong to no table: their table had number {table}"),
                 Vec::new(),

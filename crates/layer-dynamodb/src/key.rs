@@ -10,12 +10,19 @@
 //! 'J' table u32 | index u16                                   -> how far the filling of a new index is
 //! 'K' token                                                   -> a transaction done, 'L' time u64 | token to forget it
 //! 'N'                                                         -> the last number given to a table or a stream
+//! 'H' table u32 | place | until u64                           -> from u64 | what the item was between these versions
+//! 'P' table u32 | version u64 | number u32                    -> nothing: the state at this version is needed
+//! 'B' name of a backup                                        -> the backup, as JSON
+//! 'E' time u64 | name of a backup                             -> nothing: when to delete it
+//! 'D' table u32                                               -> a table that was deleted and whose state is needed, as JSON
+//! 'Y' number u32                                              -> how far the filling of a restored table is
+//! 'G' time u64 | table u32                                    -> when to look for history that is not needed, and how far that is
 //! ```
 //!
 //! The hash in front spreads partitions over the whole range, so that parallel scans divide it evenly. Within a partition
 //! rows sort by the range attributes, each of which tells its own end.
 
-use quartet_model::KeyRange;
+use quartet_model::{KeyRange, Version};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -234,6 +241,85 @@ pub fn token_expiry(micros: u64, token: &str) -> Vec<u8> {
 }
 
 pub const LAST_NUMBER: &[u8] = b"N";
+
+/// What all history of a table lies below.
+pub fn history_of(table: u32) -> KeyRange {
+    KeyRange::prefix(&history(table, &[]))
+}
+
+/// What the history of one item lies below; no place is the beginning of another.
+pub fn history(table: u32, place: &[u8]) -> Vec<u8> {
+    [b"H".as_slice(), &table.to_be_bytes(), place].concat()
+}
+
+/// `until` is the version of the change that ended it.
+pub fn history_entry(table: u32, place: &[u8], until: Version) -> Vec<u8> {
+    let mut key = history(table, place);
+    key.extend_from_slice(&until.0.to_be_bytes());
+    key
+}
+
+/// Behind all history of the item at `place`.
+pub fn history_after(table: u32, place: &[u8]) -> Vec<u8> {
+    KeyRange::prefix(&history(table, place)).end
+}
+
+/// Takes the key of a history row apart: place and version.
+pub fn history_parts(key: &[u8]) -> (&[u8], Version) {
+    let (place, until) = key[5..].split_last_chunk().expect("a history row's key");
+    (place, Version(u64::from_be_bytes(*until)))
+}
+
+pub fn pin(table: u32, version: Version, number: u32) -> Vec<u8> {
+    let mut key = pins_from(table, version);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Where the pins of a table at a version begin.
+pub fn pins_from(table: u32, version: Version) -> Vec<u8> {
+    let mut key = vec![b'P'];
+    key.extend_from_slice(&table.to_be_bytes());
+    key.extend_from_slice(&version.0.to_be_bytes());
+    key
+}
+
+pub fn pins(table: u32) -> KeyRange {
+    KeyRange::prefix(&[b"P".as_slice(), &table.to_be_bytes()].concat())
+}
+
+/// The version in a pin's key.
+pub fn pinned_version(key: &[u8]) -> Version {
+    let (_, rest) = key.split_first_chunk::<5>().expect("a pin's key");
+    Version(u64::from_be_bytes(*rest.first_chunk().expect("a pin's key")))
+}
+
+pub fn backup(kept_name: &str) -> Vec<u8> {
+    [b"B", kept_name.as_bytes()].concat()
+}
+
+pub fn backup_expiry(micros: u64, kept_name: &str) -> Vec<u8> {
+    [b"E".as_slice(), &micros.to_be_bytes(), kept_name.as_bytes()].concat()
+}
+
+pub fn dropped(table: u32) -> Vec<u8> {
+    [b"D".as_slice(), &table.to_be_bytes()].concat()
+}
+
+pub fn restoring(number: u32) -> Vec<u8> {
+    [b"Y".as_slice(), &number.to_be_bytes()].concat()
+}
+
+pub fn sweep(due_micros: u64, table: u32) -> Vec<u8> {
+    [b"G".as_slice(), &due_micros.to_be_bytes(), &table.to_be_bytes()].concat()
+}
+
+/// Takes the key of a sweep apart: when it is due, and the table.
+pub fn sweep_parts(key: &[u8]) -> (u64, u32) {
+    let (due, table) = key[1..].split_first_chunk().expect("a sweep's key");
+    let table = table.try_into().expect("a sweep's key");
+    (u64::from_be_bytes(*due), u32::from_be_bytes(table))
+}
 
 #[cfg(test)]
 mod tests {

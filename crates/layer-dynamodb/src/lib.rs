@@ -12,6 +12,7 @@
 //! [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling of new indexes, forgetting.
 
 mod attributes;
+mod backups;
 mod batch;
 pub mod calendar;
 mod capacity;
@@ -20,6 +21,7 @@ mod changes;
 mod elsewhere;
 pub mod expression;
 pub mod failure;
+mod history;
 mod invariants;
 mod items;
 pub mod json;
@@ -34,6 +36,7 @@ mod partiql;
 mod policies;
 mod read;
 pub mod region;
+mod restore;
 mod search;
 mod settings;
 mod shape;

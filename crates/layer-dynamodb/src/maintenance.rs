@@ -14,10 +14,12 @@ use crate::key::{self, Position};
 use crate::streams::{self, KEPT_MICROS};
 use crate::table::{Index, Table};
 use crate::write::{Author, Found, expiry_of, replace};
-use crate::{DynamoDb, stored};
+use crate::{DynamoDb, backups, history, restore, stored};
 
 /// Items that one transaction handles.
 const STEP_ITEMS: usize = 200;
+/// How long one kind of work may go on before others get their turn.
+const TURN_MICROS: u64 = 20_000;
 /// An expiry longer ago is taken for a mistake ("Using time to live").
 const EXPIRED_SECONDS_MAX: u64 = 5 * 365 * 24 * 3600;
 pub const TOKEN_KEPT_MICROS: u64 = 10 * 60 * 1_000_000;
@@ -48,6 +50,24 @@ impl DynamoDb {
         while self.step(DynamoDb::expire) {}
         while self.step(DynamoDb::forget_tokens) {}
         while self.step(DynamoDb::trim) {}
+        while self.step(backups::expire) {}
+        self.for_a_while(history::sweep);
+    }
+
+    /// Goes on with what was asked for and takes room, a little at a time. True if there may be more to do.
+    pub fn go_on(&self) -> bool {
+        !self.engine.memory().is_short() && self.for_a_while(restore::go_on)
+    }
+
+    /// Whoever else needs the thread waits this long at most. True if there may be more to do.
+    fn for_a_while(&self, work: fn(&DynamoDb, &mut Transaction<'_>) -> bool) -> bool {
+        let until_micros = self.engine.now_micros() + TURN_MICROS;
+        while self.step(work) {
+            if self.engine.now_micros() > until_micros {
+                return true;
+            }
+        }
+        false
     }
 
     /// True if there may be more to do.

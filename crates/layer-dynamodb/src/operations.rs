@@ -3,8 +3,8 @@
 use crate::json::Json;
 use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
 use crate::{
-    DynamoDb, Failure, Outcome, batch, elsewhere, items, partiql, policies, read, search, settings, streams, tables,
-    transact,
+    DynamoDb, Failure, Outcome, backups, batch, elsewhere, items, partiql, policies, read, restore, search, settings,
+    streams, tables, transact,
 };
 
 pub struct Operation {
@@ -117,16 +117,12 @@ const DATABASE: &[Operation] = &[
         UPDATE_CONTINUOUS_BACKUPS,
         settings::update_continuous_backups,
     ),
-    operation("CreateBackup", CREATE_BACKUP, elsewhere::create_backup),
-    operation("DescribeBackup", BACKUP, elsewhere::backup),
-    operation("DeleteBackup", BACKUP, elsewhere::backup),
-    operation("ListBackups", NOTHING, elsewhere::list_backups),
-    operation("RestoreTableFromBackup", RESTORE, elsewhere::backup),
-    operation(
-        "RestoreTableToPointInTime",
-        RESTORE_TO,
-        elsewhere::restore_to_point_in_time,
-    ),
+    operation("CreateBackup", CREATE_BACKUP, backups::create),
+    operation("DescribeBackup", BACKUP, backups::describe),
+    operation("DeleteBackup", BACKUP, backups::delete),
+    operation("ListBackups", LIST_BACKUPS, backups::list),
+    operation("RestoreTableFromBackup", RESTORE, restore::from_backup),
+    operation("RestoreTableToPointInTime", RESTORE_TO, restore::to_point_in_time),
     operation("ExportTableToPointInTime", EXPORT, elsewhere::export),
     operation("DescribeExport", EXPORT_ARN, elsewhere::describe_export),
     operation("ListExports", NOTHING, elsewhere::list_exports),
@@ -600,16 +596,14 @@ const ANY_LONG: Shape = Shape::Long {
     min: i64::MIN,
     max: i64::MAX,
 };
-const ON_DEMAND: Member = optional(
+const ON_DEMAND_SHAPE: Shape = Shape::Structure(
     "OnDemandThroughput",
-    Shape::Structure(
-        "OnDemandThroughput",
-        &[
-            optional("MaxReadRequestUnits", ANY_LONG),
-            optional("MaxWriteRequestUnits", ANY_LONG),
-        ],
-    ),
+    &[
+        optional("MaxReadRequestUnits", ANY_LONG),
+        optional("MaxWriteRequestUnits", ANY_LONG),
+    ],
 );
+const ON_DEMAND: Member = optional("OnDemandThroughput", ON_DEMAND_SHAPE);
 const WARM: Member = optional(
     "WarmThroughput",
     Shape::Structure(
@@ -660,17 +654,15 @@ const STREAM: Member = optional(
         ],
     ),
 );
-const ENCRYPTION: Member = optional(
+const ENCRYPTION_SHAPE: Shape = Shape::Structure(
     "SSESpecification",
-    Shape::Structure(
-        "SSESpecification",
-        &[
-            optional("Enabled", Shape::Boolean),
-            optional("SSEType", Shape::Choice(&["AES256", "KMS"])),
-            optional("KMSMasterKeyId", ANY_TEXT),
-        ],
-    ),
+    &[
+        optional("Enabled", Shape::Boolean),
+        optional("SSEType", Shape::Choice(&["AES256", "KMS"])),
+        optional("KMSMasterKeyId", ANY_TEXT),
+    ],
 );
+const ENCRYPTION: Member = optional("SSESpecification", ENCRYPTION_SHAPE);
 const TAG_LIST: Shape = Shape::List {
     of: &Shape::Structure("Tag", &[required("Key", ANY_TEXT), required("Value", ANY_TEXT)]),
     min: 0,
@@ -782,11 +774,60 @@ const UNTAG: &[Member] = &[
 const ARN: Shape = Shape::Text { min: 37, max: 1024 };
 const CREATE_BACKUP: &[Member] = &[TABLE_NAME, required("BackupName", Shape::Name { min: 3, max: 255 })];
 const BACKUP: &[Member] = &[required("BackupArn", ARN)];
-const RESTORE: &[Member] = &[required("TargetTableName", ANY_TEXT), required("BackupArn", ARN)];
+const LIST_BACKUPS: &[Member] = &[
+    optional("TableName", Shape::TableName),
+    optional("Limit", Shape::Integer { min: 1, max: 100 }),
+    optional("TimeRangeLowerBound", ANY_LONG),
+    optional("TimeRangeUpperBound", ANY_LONG),
+    optional("ExclusiveStartBackupArn", ARN),
+    optional("BackupType", Shape::Choice(&["USER", "SYSTEM", "AWS_BACKUP", "ALL"])),
+];
+const TARGET_TABLE: Member = required("TargetTableName", Shape::Name { min: 3, max: 255 });
+const BILLING_OVERRIDE: Member = optional(
+    "BillingModeOverride",
+    Shape::Choice(&["PROVISIONED", "PAY_PER_REQUEST"]),
+);
+const GLOBAL_OVERRIDE: Member = optional(
+    "GlobalSecondaryIndexOverride",
+    Shape::List {
+        of: &Shape::Structure("GlobalSecondaryIndex", GLOBAL_INDEX),
+        min: 0,
+        max: usize::MAX,
+    },
+);
+const LOCAL_OVERRIDE: Member = optional(
+    "LocalSecondaryIndexOverride",
+    Shape::List {
+        of: &Shape::Structure("LocalSecondaryIndex", LOCAL_INDEX),
+        min: 0,
+        max: usize::MAX,
+    },
+);
+const THROUGHPUT_OVERRIDE: Member = optional("ProvisionedThroughputOverride", THROUGHPUT_SHAPE);
+const ON_DEMAND_OVERRIDE: Member = optional("OnDemandThroughputOverride", ON_DEMAND_SHAPE);
+const ENCRYPTION_OVERRIDE: Member = optional("SSESpecificationOverride", ENCRYPTION_SHAPE);
+const RESTORE: &[Member] = &[
+    TARGET_TABLE,
+    required("BackupArn", ARN),
+    BILLING_OVERRIDE,
+    GLOBAL_OVERRIDE,
+    LOCAL_OVERRIDE,
+    THROUGHPUT_OVERRIDE,
+    ON_DEMAND_OVERRIDE,
+    ENCRYPTION_OVERRIDE,
+];
 const RESTORE_TO: &[Member] = &[
-    optional("SourceTableArn", ANY_TEXT),
-    optional("SourceTableName", ANY_TEXT),
-    required("TargetTableName", ANY_TEXT),
+    optional("SourceTableArn", Shape::TableName),
+    optional("SourceTableName", Shape::TableName),
+    TARGET_TABLE,
+    optional("UseLatestRestorableTime", Shape::Boolean),
+    optional("RestoreDateTime", ANY_LONG),
+    BILLING_OVERRIDE,
+    GLOBAL_OVERRIDE,
+    LOCAL_OVERRIDE,
+    THROUGHPUT_OVERRIDE,
+    ON_DEMAND_OVERRIDE,
+    ENCRYPTION_OVERRIDE,
 ];
 const EXPORT: &[Member] = &[required("TableArn", ANY_TEXT), required("S3Bucket", ANY_TEXT)];
 const EXPORT_ARN: &[Member] = &[required("ExportArn", ARN)];

@@ -1,4 +1,4 @@
-//! What is set beside a table: time to live, tags, backups on paper; and what the account is told.
+//! What is set beside a table: time to live, tags, continuous backups; and what the account is told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::table::{Recovery, Table};
 use crate::tables::write_seconds;
-use crate::{DynamoDb, Outcome, maintenance, settled};
+use crate::{DynamoDb, Outcome, history, maintenance, settled};
 
 const TAGS_MAX: usize = 50;
 const TAG_KEY_CHARACTERS_MAX: usize = 128;
@@ -19,9 +19,6 @@ const TAGS_PAGE: usize = 50;
 const POLICY_BYTES_MAX: usize = 20_480;
 /// For how long the service keeps earlier states, unless it is told to for less.
 const RECOVERY_DAYS: i64 = 35;
-const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
-/// What the service has lately written it can restore after five minutes.
-const RESTORABLE_AFTER_MICROS: u64 = 5 * 60 * 1_000_000;
 
 pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let specification = request.get("TimeToLiveSpecification").unwrap_or(&Json::Null);
@@ -32,7 +29,7 @@ pub fn update_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let enabled = specification.get("Enabled").and_then(Json::boolean).unwrap_or(false);
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
         let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
-        let mut table = Table::clone(&*layer.described_table(transaction, name)?);
+        let mut table = Table::clone(&*layer.changeable_table(transaction, name)?);
         match (&table.time_to_live, enabled) {
             (Some(current), _) if current != attribute => Err(Failure::validation(format!(
                 "TimeToLive is active on a different AttributeName: current AttributeName is {current}"
@@ -287,10 +284,19 @@ pub fn update_continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcom
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
         let mut table = Table::clone(&*backed_up_table(layer, transaction, name)?);
         let now = transaction.now_micros();
-        table.recovery = enabled.then(|| Recovery {
-            since_micros: table.recovery.as_ref().map_or(now, |present| present.since_micros),
-            days: days.unwrap_or_else(|| table.recovery.as_ref().map_or(RECOVERY_DAYS, |present| present.days)),
-        });
+        table.recovery = match (enabled, table.recovery.take()) {
+            (false, before) => {
+                if before.is_some() {
+                    history::sweep_now(transaction, &table);
+                }
+                None
+            }
+            (true, Some(before)) => Some(Recovery {
+                days: days.unwrap_or(before.days),
+                ..before
+            }),
+            (true, None) => Some(history::start(transaction, &table, days.unwrap_or(RECOVERY_DAYS))),
+        };
         layer.store_table(transaction, &table);
         Ok((table.recovery, now))
     };
@@ -323,9 +329,8 @@ fn continuous_backups_body((recovery, now_micros): (Option<Recovery>, u64)) -> V
 }
 
 fn write_recovery(recovery: &Recovery, now_micros: u64, writer: &mut Writer) {
-    let kept_micros = recovery.days as u64 * DAY_MICROS;
-    let earliest = recovery.since_micros.max(now_micros.saturating_sub(kept_micros));
-    let latest = earliest.max(now_micros.saturating_sub(RESTORABLE_AFTER_MICROS));
+    let earliest = recovery.earliest_micros(now_micros);
+    let latest = earliest.max(now_micros);
     writer.member("PointInTimeRecoveryStatus", "ENABLED");
     writer.name("RecoveryPeriodInDays").raw(recovery.days);
     write_seconds(writer, "EarliestRestorableDateTime", earliest);

@@ -41,18 +41,46 @@ pub struct Table {
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
     pub resource_policy: Option<Policy>,
-    #[serde(default)]
+    /// Not what versions before 0.2 kept as `recovery`: they kept no history with it.
+    #[serde(default, rename = "point_in_time")]
     pub recovery: Option<Recovery>,
+    /// The newest version whose state is needed: what is older than it becomes history when it changes.
+    #[serde(default)]
+    pub pinned: u64,
+    #[serde(default)]
+    pub restored: Option<Restored>,
 }
 
 /// A resource policy and its revision.
 pub type Policy = (String, String);
 
-/// Point-in-time recovery, as it was asked for.
+/// Point-in-time recovery: whatever changes becomes history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
+    /// The commit that switched it on.
     pub since_micros: u64,
     pub days: i64,
+    /// When history that has become too old is next looked for.
+    pub sweep_micros: u64,
+}
+
+const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
+
+impl Recovery {
+    /// The earliest version whose state can be told.
+    pub fn earliest_micros(&self, now_micros: u64) -> u64 {
+        let kept_micros = self.days as u64 * DAY_MICROS;
+        self.since_micros.max(now_micros.saturating_sub(kept_micros))
+    }
+}
+
+/// Where a table comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Restored {
+    pub backup_arn: Option<String>,
+    pub table_arn: String,
+    pub micros: u64,
+    pub in_progress: bool,
 }
 
 /// The stream that is on, or was the latest.
@@ -154,6 +182,11 @@ impl Table {
 
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name == name)
+    }
+
+    /// Not all of its items are there yet.
+    pub fn is_coming(&self) -> bool {
+        self.restored.as_ref().is_some_and(|restored| restored.in_progress)
     }
 
     pub fn has_local_indexes(&self) -> bool {

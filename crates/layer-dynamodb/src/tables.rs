@@ -13,7 +13,7 @@ use crate::maintenance;
 use crate::settings::{check_policy, check_tags, parse_tags};
 use crate::streams;
 use crate::table::{Capacity, Index, StreamSettings, StreamView, Table};
-use crate::{DynamoDb, Outcome};
+use crate::{DynamoDb, Outcome, backups};
 
 const LOCAL_INDEXES_MAX: usize = 5;
 const GLOBAL_INDEXES_MAX: usize = 20;
@@ -50,16 +50,12 @@ pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         Ok(table)
     };
     layer.respond(parse_creation(layer, request), execute, |_, table| {
-        Writer::object(|writer| {
-            writer.nested("TableDescription", |writer| {
-                describe_table(layer, &table, &Shown::new("CREATING"), writer);
-            });
-        })
+        created_body(layer, &table)
     })
 }
 
 /// A UUID of version 4, from bytes that are never given out twice.
-fn uuid(unique: &[u8]) -> String {
+pub fn uuid(unique: &[u8]) -> String {
     let [version, variant] = [0x4000_0000_0000_0000_0000, 0x8000_0000_0000_0000];
     let bits = xxh3_128(unique) & !(0xf << 76) & !(0x3 << 62);
     let digits = format!("{:032x}", bits | version | variant);
@@ -103,11 +99,13 @@ fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, Fail
             tags: tags.into_iter().collect(),
             deletion_protection: flag(request, "DeletionProtectionEnabled").unwrap_or(false),
             table_class: text("TableClass"),
-            sse_description: parse_encryption(layer, request),
+            sse_description: parse_encryption(layer, request.get("SSESpecification")),
             warm_throughput: parse_warm_throughput(request, "table", &capacity, None)?,
             on_demand_maximum: parse_on_demand_maximum(request, &capacity)?,
             resource_policy: policy.map(|policy| (policy, String::new())),
             recovery: None,
+            pinned: 0,
+            restored: None,
             capacity,
         },
     })
@@ -145,9 +143,11 @@ fn parse_capacity(request: &Json<'_>, present: Option<&Capacity>) -> Result<Capa
 }
 
 fn parse_units(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
-    let Some(throughput) = json.get("ProvisionedThroughput") else {
-        return Ok(None);
-    };
+    json.get("ProvisionedThroughput").map(units_of).transpose()
+}
+
+/// Read and write units of a ProvisionedThroughput.
+pub fn units_of(throughput: &Json<'_>) -> Result<(i64, i64), Failure> {
     let units = |name: &str| {
         let units = throughput.get(name).and_then(Json::integer).unwrap_or_default();
         match units {
@@ -157,7 +157,7 @@ fn parse_units(json: &Json<'_>) -> Result<Option<(i64, i64)>, Failure> {
             units => Ok(units),
         }
     };
-    Ok(Some((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?)))
+    Ok((units("ReadCapacityUnits")?, units("WriteCapacityUnits")?))
 }
 
 /// Reads OnDemandThroughput; what is not named is -1, no maximum.
@@ -234,8 +234,9 @@ fn parse_stream(request: &Json<'_>) -> Result<Option<Option<StreamView>>, Failur
     }
 }
 
-fn parse_encryption(layer: &DynamoDb, request: &Json<'_>) -> Option<String> {
-    let given = request.get("SSESpecification")?;
+/// What an SSESpecification asks for, as it is described.
+pub fn parse_encryption(layer: &DynamoDb, given: Option<&Json<'_>>) -> Option<String> {
+    let given = given?;
     flag(given, "Enabled").filter(|enabled| *enabled)?;
     let text = |name| given.get(name).and_then(Json::text);
     Some(json_text(Writer::object(|writer| {
@@ -338,6 +339,11 @@ struct Sizes {
     parts: Vec<(u64, u64)>,
 }
 
+/// How many items a table has, and about how many bytes.
+pub fn measure_items(transaction: &mut Transaction<'_>, table: &Table) -> (u64, u64) {
+    measure(transaction, &KeyRange::prefix(&key::items(table.id, 0)))
+}
+
 impl Sizes {
     fn measure(transaction: &mut Transaction<'_>, table: &Table) -> Sizes {
         let ids = std::iter::once(0).chain(table.indexes.iter().map(|index| index.id));
@@ -376,10 +382,14 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             Ok((table, sizes))
         },
         |(), (table, sizes)| {
-            let filling = table.indexes.iter().any(|index| index.filling);
+            let status = match table.indexes.iter().any(|index| index.filling) {
+                _ if table.is_coming() => "CREATING",
+                true => "UPDATING",
+                false => "ACTIVE",
+            };
             let shown = Shown {
                 sizes,
-                ..Shown::new(if filling { "UPDATING" } else { "ACTIVE" })
+                ..Shown::new(status)
             };
             Writer::object(|writer| {
                 writer.nested("Table", |writer| describe_table(layer, &table, &shown, writer));
@@ -424,6 +434,15 @@ impl Shown {
             _ => Some("ACTIVE"),
         }
     }
+}
+
+/// The body that answers the making of a table.
+pub fn created_body(layer: &DynamoDb, table: &Table) -> Vec<u8> {
+    Writer::object(|writer| {
+        writer.nested("TableDescription", |writer| {
+            describe_table(layer, table, &Shown::new("CREATING"), writer);
+        });
+    })
 }
 
 /// Writes the members of a TableDescription.
@@ -483,6 +502,16 @@ fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &mut W
         let arn = format!("{}/stream/{}", layer.table_arn(&table.name), stream.label);
         writer.member("LatestStreamArn", &arn);
     }
+    if let Some(restored) = &table.restored {
+        writer.nested("RestoreSummary", |writer| {
+            if let Some(backup) = &restored.backup_arn {
+                writer.member("SourceBackupArn", backup);
+            }
+            writer.member("SourceTableArn", &restored.table_arn);
+            write_seconds(writer, "RestoreDateTime", restored.micros);
+            writer.name("RestoreInProgress").raw(restored.in_progress);
+        });
+    }
     if let Some(description) = &table.sse_description {
         writer.name("SSEDescription").raw(description);
     }
@@ -494,7 +523,7 @@ fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &mut W
     write_warmth(writer, shown, table.warm_throughput, &table.capacity);
 }
 
-fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)>) {
+pub fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)>) {
     if let Some((read, write)) = on_demand {
         writer.nested("OnDemandThroughput", |writer| {
             writer.name("MaxReadRequestUnits").raw(read);
@@ -524,15 +553,7 @@ fn describe_index(
     writer: &mut Writer,
 ) {
     writer.open(b'{');
-    writer.member("IndexName", &index.name);
-    write_key_schema(writer, &index.hash, &index.range);
-    writer.nested("Projection", |writer| {
-        writer.member("ProjectionType", index.projection.name());
-        let names = projected_names(index);
-        if !names.is_empty() {
-            writer.list("NonKeyAttributes", names, |writer, name| writer.string(name));
-        }
-    });
+    write_index(writer, index);
     if index.global {
         writer.member("IndexStatus", shown.index_status(index));
         if index.filling {
@@ -549,6 +570,19 @@ fn describe_index(
         &format!("{}/index/{}", layer.table_arn(&table.name), index.name),
     );
     writer.close(b'}');
+}
+
+/// Writes name, keys and projection of an index.
+pub fn write_index(writer: &mut Writer, index: &Index) {
+    writer.member("IndexName", &index.name);
+    write_key_schema(writer, &index.hash, &index.range);
+    writer.nested("Projection", |writer| {
+        writer.member("ProjectionType", index.projection.name());
+        let names = projected_names(index);
+        if !names.is_empty() {
+            writer.list("NonKeyAttributes", names, |writer, name| writer.string(name));
+        }
+    });
 }
 
 fn write_throughput(writer: &mut Writer, capacity: &Capacity) {
@@ -608,7 +642,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(
         Ok(()),
         |transaction, ()| {
-            let table = layer.described_table(transaction, name)?;
+            let table = layer.changeable_table(transaction, name)?;
             if table.deletion_protection {
                 return Err(Failure::validation(
                     "Resource cannot be deleted as it is currently protected against deletion. \
@@ -616,8 +650,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 ));
             }
             transaction.deletes();
-            let everything = key::everything_of(table.id);
-            transaction.clear_range(&everything.start, &everything.end);
+            backups::keep_or_clear(transaction, &table);
             if let Some(stream) = table.live_stream() {
                 streams::end(transaction, stream.id);
             }
@@ -725,7 +758,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     };
     let execute = |transaction: &mut Transaction<'_>, change: &Change<'_, '_>| {
         let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
-        let mut table = Table::clone(&*layer.described_table(transaction, name)?);
+        let mut table = Table::clone(&*layer.changeable_table(transaction, name)?);
         let mut changed = change.settings(layer, &mut table)?;
         changed |= change.capacity(transaction, &mut table)?;
         changed |= change.stream(transaction, &mut table)?;
@@ -774,7 +807,7 @@ impl Change<'_, '_> {
             changed = true;
         }
         if request.get("SSESpecification").is_some() {
-            table.sse_description = parse_encryption(layer, request);
+            table.sse_description = parse_encryption(layer, request.get("SSESpecification"));
             changed = true;
         }
         let present = table.warm_throughput.unwrap_or_else(|| initial_warmth(&table.capacity));

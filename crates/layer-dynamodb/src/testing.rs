@@ -63,6 +63,7 @@ fn run_script(path: &Path) {
         } else if let Some(seconds) = line.strip_prefix("+ ") {
             fixture.clock.advance(seconds.parse::<u64>().unwrap() * 1_000_000);
             fixture.layer.maintain();
+            fixture.layer.go_on();
             observed.push_str(&format!("{line}\n"));
         } else if line == "! throttled" {
             fixture.layer.throughput = Arc::new(Throughput::limited());

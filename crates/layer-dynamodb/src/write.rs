@@ -8,10 +8,10 @@ use quartet_store::Row;
 
 use crate::capacity::{Consumed, write_units};
 use crate::key::{self, ITEMS_PREFIX_BYTES, Position};
-use crate::stored;
 use crate::streams::{self, Event};
 use crate::table::{Index, Projection, Table};
 use crate::value::{Item, Value};
+use crate::{history, stored};
 
 /// The item that was there, decoded when somebody looks.
 pub struct Found {
@@ -73,6 +73,7 @@ pub fn replace(
     let encoded = new.map(stored::encode);
     let new_size = encoded.as_deref().map_or(0, stored::size);
     let mut consumed = Consumed::of_table(write_units(old.size().max(new_size)));
+    history::keep(transaction, table, &key[ITEMS_PREFIX_BYTES..], old);
     match &encoded {
         Some(stored) => drop(transaction.set(key, stored)),
         None if old.row().is_some() => drop(transaction.clear(key)),

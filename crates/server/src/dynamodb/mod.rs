@@ -215,6 +215,7 @@ impl DynamoDbHttp {
 impl HttpLayer for DynamoDbHttp {
     fn maintain(&self) {
         self.layer.maintain();
+        self.layer.go_on();
     }
 
     fn body_bytes_max(&self) -> usize {

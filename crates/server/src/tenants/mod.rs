@@ -333,6 +333,10 @@ impl OpenDatabase {
         }
         if let Some(layer) = self.dynamodb.get() {
             layer.maintain();
+            let has_room = admission_control::has_no_room(&self.database, &layer.engine).is_none();
+            if has_room && layer.go_on() {
+                self.used_micros.store(now_micros, Ordering::Relaxed);
+            }
         }
         if let Some(layer) = self.keyvalue.get() {
             layer.maintain();
