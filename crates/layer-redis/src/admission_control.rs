@@ -19,6 +19,9 @@ pub trait AdmissionControl: Send + Sync {
     /// Counts a command, or refuses it with an error reply.
     fn admit(&self, admission: &Admission) -> Result<(), String>;
 
+    /// A command that was executed took so long.
+    fn took(&self, micros: u64);
+
     /// So many bytes were taken from and given to a client.
     fn transferred(&self, bytes_in: usize, bytes_out: usize);
 

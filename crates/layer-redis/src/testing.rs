@@ -24,6 +24,8 @@ impl AdmissionControl for NoAdmissionControl {
         Ok(())
     }
 
+    fn took(&self, _micros: u64) {}
+
     fn transferred(&self, _: usize, _: usize) {}
 
     fn check_connections(&self, _: usize) -> Result<(), String> {

@@ -1,15 +1,18 @@
-//! How long requests take, by layer and operation, as `/metrics` shows it.
+//! How long requests take, by layer and operation and by logical database, as `/metrics` shows it.
 //!
-//! Redis' commands are measured by their layer, once for everything that tells of durations. Here are the layers behind HTTP: two
-//! clock readings and two atomic additions for each of their requests, which take a thousand times as long.
+//! Redis' commands are measured by their layer, once for everything that tells of durations. Here are the other layers: one or two
+//! clock readings and a few atomic additions for each of their requests.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quartet_layer_dynamodb::Target;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::latency::Histogram;
+use quartet_tenancy::{BriefHistogram, DURATION_BOUNDS, Database};
+
+use crate::exposition::{Buckets, Exposition, Kind};
+use crate::layers::LayerMaker;
 
 /// Durations of one operation.
 #[derive(Default)]
@@ -25,17 +28,40 @@ impl Durations {
     }
 }
 
-/// Of all layers behind HTTP, by operation.
+/// Of all layers but Redis', by operation.
 pub struct OfLayers {
     dynamodb: BTreeMap<&'static str, Durations>,
     pub fauna_query: Durations,
+    keyvalue: [Durations; KEYVALUE_OPERATIONS.len()],
+    rest: [Durations; REST_OPERATIONS.len()],
+    /// Of the default database.
+    default_database: BriefHistogram,
 }
+
+/// The requests of the key-value protocol that have an answer.
+pub const KEYVALUE_OPERATIONS: [&str; 9] = [
+    "read_version",
+    "get",
+    "get_key",
+    "get_range",
+    "commit",
+    "watch",
+    "estimated_bytes",
+    "split_points",
+    "status",
+];
+
+/// What REST is asked for at once.
+pub const REST_OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
 
 impl Default for OfLayers {
     fn default() -> OfLayers {
         OfLayers {
             dynamodb: Target::names().map(|name| (name, Durations::default())).collect(),
             fauna_query: Durations::default(),
+            keyvalue: Default::default(),
+            rest: Default::default(),
+            default_database: BriefHistogram::default(),
         }
     }
 }
@@ -43,6 +69,36 @@ impl Default for OfLayers {
 impl OfLayers {
     pub fn dynamodb(&self, operation: &'static str) -> &Durations {
         &self.dynamodb[operation]
+    }
+
+    /// By its place among [`KEYVALUE_OPERATIONS`].
+    pub fn keyvalue(&self, operation: usize) -> &Durations {
+        &self.keyvalue[operation]
+    }
+
+    /// By its place among [`REST_OPERATIONS`].
+    pub fn rest(&self, operation: usize) -> &Durations {
+        &self.rest[operation]
+    }
+
+    /// The histogram of a database; `None` is the default one.
+    pub fn of_database<'d>(&'d self, database: Option<&'d Database>) -> &'d BriefHistogram {
+        database.map_or(&self.default_database, |database| &database.meter.durations)
+    }
+}
+
+impl LayerMaker {
+    /// Tells of a request in the log if it took long. `None` is the default database.
+    #[inline]
+    pub fn note_slow(
+        &self,
+        micros: u64,
+        request: (&str, &str),
+        database: Option<&Database>,
+        shape: impl FnOnce() -> String,
+    ) {
+        let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
+        self.slow_requests.note(micros, request, name, shape);
     }
 }
 
@@ -63,51 +119,91 @@ const BOUNDS: [u64; 11] = [
 const NAME: &str = "quartet_request_duration_seconds";
 
 /// The histograms of every operation that was ever asked for, of the default database's layer of Redis and of all others.
-pub fn render(redis: &Redis, layers: &OfLayers, text: &mut String) {
-    let _ = writeln!(
-        text,
-        "# HELP {NAME} How long requests took, by layer and operation, without waiting for the disk.\n# TYPE {NAME} histogram"
-    );
+pub fn write(redis: &Redis, layers: &OfLayers, out: &mut dyn Exposition) {
+    let help = "How long requests took, by layer and operation, without waiting for the disk.";
+    out.family(NAME, Kind::Histogram, help);
     let commands = redis.observation.statistics.commands.0.iter().enumerate();
     for (index, counter) in commands {
-        let name = redis.table.at(index).name;
         let micros = counter.micros.load(Ordering::Relaxed);
-        histogram(text, ("redis", name), &counter.durations, micros);
+        operation(("redis", redis.table.at(index).name), &counter.durations, micros, out);
     }
     let fauna = std::iter::once(("fauna", "query", &layers.fauna_query));
-    let dynamodb = layers
-        .dynamodb
-        .iter()
-        .map(|(name, durations)| ("dynamodb", *name, durations));
-    for (layer, operation, durations) in fauna.chain(dynamodb) {
+    let dynamodb = layers.dynamodb.iter();
+    let dynamodb = dynamodb.map(|(name, durations)| ("dynamodb", *name, durations));
+    let keyvalue = KEYVALUE_OPERATIONS.into_iter().zip(&layers.keyvalue);
+    let keyvalue = keyvalue.map(|(name, durations)| ("keyvalue", name, durations));
+    let rest = REST_OPERATIONS.into_iter().zip(&layers.rest);
+    let rest = rest.map(|(name, durations)| ("rest", name, durations));
+    for (layer, name, durations) in fauna.chain(dynamodb).chain(keyvalue).chain(rest) {
         let micros = durations.micros.load(Ordering::Relaxed);
-        histogram(text, (layer, operation), &durations.histogram, micros);
+        operation((layer, name), &durations.histogram, micros, out);
     }
 }
 
-fn histogram(text: &mut String, (layer, operation): (&str, &str), histogram: &Histogram, micros: u64) {
+fn operation((layer, operation): (&str, &str), histogram: &Histogram, micros: u64, out: &mut dyn Exposition) {
+    let buckets = buckets(histogram, &BOUNDS, micros);
+    if buckets.count > 0 {
+        out.histogram(&[("layer", layer), ("operation", operation)], &buckets);
+    }
+}
+
+fn buckets(histogram: &Histogram, bounds: &[u64], micros: u64) -> Buckets {
     let steps = histogram.cumulative();
-    let Some((_, count)) = steps.last() else {
-        return;
-    };
-    let labels = format!("layer=\"{layer}\",operation=\"{operation}\"");
-    for bound in BOUNDS {
-        let within = steps.iter().rev().find(|(upper, _)| *upper <= bound);
-        let within = within.map_or(0, |(_, calls)| *calls);
-        let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"{}\"}} {within}", seconds(bound));
+    let within = bounds.iter().map(|bound| {
+        let last = steps.iter().rev().find(|(upper, _)| upper <= bound);
+        (*bound, last.map_or(0, |(_, calls)| *calls))
+    });
+    Buckets {
+        within: within.collect(),
+        count: steps.last().map_or(0, |(_, count)| *count),
+        micros,
     }
-    let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"+Inf\"}} {count}");
-    let _ = writeln!(text, "{NAME}_sum{{{labels}}} {}", seconds(micros));
-    let _ = writeln!(text, "{NAME}_count{{{labels}}} {count}");
 }
 
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
+/// Of one database's requests, of all layers. Those over REST count by their commands.
+pub fn of_database(histogram: &BriefHistogram) -> Buckets {
+    let (counts, micros) = histogram.figures();
+    let mut total = 0;
+    let mut within = Vec::with_capacity(counts.len());
+    for (bound, count) in DURATION_BOUNDS.into_iter().zip(counts) {
+        total += count;
+        within.push((bound, total));
+    }
+    let beyond = counts[DURATION_BOUNDS.len()];
+    Buckets {
+        within,
+        count: total + beyond,
+        micros,
+    }
+}
+
+/// The default database's: what its layer of Redis has measured by command, and the other layers.
+pub fn of_default_database(redis: &Redis, layers: &OfLayers) -> Buckets {
+    let mut sum = of_database(&layers.default_database);
+    for counter in &redis.observation.statistics.commands.0 {
+        if counter.calls.load(Ordering::Relaxed) > 0 {
+            let micros = counter.micros.load(Ordering::Relaxed);
+            sum.add(&buckets(&counter.durations, &DURATION_BOUNDS, micros));
+        }
+    }
+    sum
+}
+
+impl Buckets {
+    /// With those of another, which has the same bounds.
+    pub fn add(&mut self, other: &Buckets) {
+        for ((_, within), (_, more)) in self.within.iter_mut().zip(&other.within) {
+            *within += more;
+        }
+        self.count += other.count;
+        self.micros += other.micros;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exposition::Text;
 
     #[test]
     fn buckets_hold_what_took_no_longer() {
@@ -115,27 +211,31 @@ mod tests {
         [1, 16, 17, 1000, 5_000_000]
             .iter()
             .for_each(|micros| durations.add(*micros));
-        let mut text = String::new();
-        histogram(&mut text, ("fauna", "query"), &durations.histogram, 5_001_034);
-        let line = |bound: &str, count: u64| {
-            let line = format!("{NAME}_bucket{{layer=\"fauna\",operation=\"query\",le=\"{bound}\"}} {count}\n");
-            assert!(text.contains(&line), "{line} in {text}");
-        };
-        line("0.000016", 2);
-        line("0.000064", 3);
-        line("0.001024", 4);
-        line("4.194304", 4);
-        line("16.777216", 5);
-        line("+Inf", 5);
-        assert!(text.ends_with(&format!("{NAME}_count{{layer=\"fauna\",operation=\"query\"}} 5\n")));
-        assert!(text.contains("_sum{layer=\"fauna\",operation=\"query\"} 5.001034\n"));
+        let shown = buckets(&durations.histogram, &BOUNDS, 5_001_034);
+        let within = |bound: u64| shown.within.iter().find(|(upper, _)| *upper == bound).unwrap().1;
+        assert_eq!([16, 64, 1 << 10, 1 << 22, 1 << 24].map(within), [2, 3, 4, 4, 5]);
+        assert_eq!((shown.count, shown.micros), (5, 5_001_034));
     }
 
     #[test]
     fn what_was_never_asked_for_is_left_out() {
-        let mut text = String::new();
-        histogram(&mut text, ("fauna", "query"), &Histogram::default(), 0);
-        assert_eq!(text, "");
+        let mut text = Text::default();
+        operation(("fauna", "query"), &Histogram::default(), 0, &mut text);
+        assert_eq!(text.text, "");
         assert!(OfLayers::default().dynamodb.contains_key("PutItem"));
+    }
+
+    #[test]
+    fn a_database_has_few_buckets_that_add_up() {
+        let histogram = BriefHistogram::default();
+        [1, 1024, 1025, 300_000]
+            .iter()
+            .for_each(|micros| histogram.add(*micros));
+        let mut shown = of_database(&histogram);
+        assert_eq!(shown.within, [(1 << 10, 2), (1 << 14, 3), (1 << 18, 3)]);
+        assert_eq!((shown.count, shown.micros), (4, 302_050));
+        shown.add(&of_database(&histogram));
+        assert_eq!(shown.within, [(1 << 10, 4), (1 << 14, 6), (1 << 18, 6)]);
+        assert_eq!((shown.count, shown.micros), (8, 604_100));
     }
 }

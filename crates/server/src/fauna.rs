@@ -108,13 +108,10 @@ impl FaunaHttp {
         }
         let micros = self.layer.engine.now_micros().saturating_sub(started_micros);
         let maker = &self.tenants.maker;
+        let database = inside.as_ref().map(|inside| &*inside.database);
         maker.durations.fauna_query.add(micros);
-        let database = || match inside {
-            Some(inside) => inside.database.definition().name.clone(),
-            None => "default".into(),
-        };
-        let shape = || shape_of_json(body);
-        maker.slow_requests.note(micros, ("fauna", "query"), database, shape);
+        maker.durations.of_database(database).add(micros);
+        maker.note_slow(micros, ("fauna", "query"), database, || shape_of_json(body));
     }
 
     fn scheduler_handle(&self, inside: &Option<Inside>) -> SchedulerHandle {

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::admin::Admin;
 use crate::backups::Backups;
 use crate::changes::{self, Changes};
+use crate::exposition::Text;
 use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::metrics;
 use crate::rest::{self, Rest};
@@ -48,12 +49,15 @@ impl HttpPages {
         match head.path() {
             "/healthz" | "/health" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
             "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
-            "/metrics" => Some(text(
-                metrics::render(&self.layer, &self.tenants, self.admin.is_operators(head)),
-                "text/plain; version=0.0.4",
-            )),
+            "/metrics" => Some(self.metrics(self.admin.is_operators(head))),
             _ => None,
         }
+    }
+
+    fn metrics(&self, is_for_operators: bool) -> Answer {
+        let mut page = Text::default();
+        metrics::write(&self.layer, &self.tenants, is_for_operators, &mut page);
+        text(page.text, "text/plain; version=0.0.4")
     }
 }
 

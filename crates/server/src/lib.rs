@@ -17,6 +17,7 @@ mod dealer;
 mod durability;
 mod durations;
 mod dynamodb;
+mod exposition;
 mod fauna;
 mod http;
 mod http_connection;

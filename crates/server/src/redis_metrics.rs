@@ -2,27 +2,25 @@
 //!
 //! Names and meanings: <https://github.com/oliver006/redis_exporter>, of the fields of INFO for the default database.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::keyspace::key_counts;
 
-/// Name, kind, help and value of what has no labels.
-type Row = (&'static str, &'static str, &'static str, f64);
+use crate::exposition::{Exposition, Kind, seconds};
 
-pub fn render(layer: &Redis, text: &mut String) {
+/// Name, kind, help and value of what has no labels.
+type Row = (&'static str, Kind, &'static str, f64);
+
+pub fn write(layer: &Redis, out: &mut dyn Exposition) {
     for (name, kind, help, value) in figures(layer) {
-        let _ = writeln!(
-            text,
-            "# HELP redis_{name} {help}\n# TYPE redis_{name} {kind}\nredis_{name} {value}"
-        );
+        out.single(&format!("redis_{name}"), kind, help, value);
     }
-    instance(layer, text);
-    commands(layer, text);
+    instance(layer, out);
+    commands(layer, out);
     // A script may keep the partition for seconds, and this is answered on a thread that serves others.
     if !layer.engine.is_busy() {
-        keys(layer, text);
+        keys(layer, out);
     }
 }
 
@@ -40,183 +38,181 @@ fn figures(layer: &Redis) -> Vec<Row> {
     let slowlog = layer.observation.slowlog.lock().entries.len() as f64;
     let peak = statistics.used_peak(used) as f64;
     let last_save = quartet_layer_redis::commands::server::persistence::last_save_seconds(layer) as f64;
-    let seconds = |micros: u64| micros as f64 / 1e6;
     vec![
-        ("up", "gauge", "The server answers.", 1.0),
+        ("up", Kind::Gauge, "The server answers.", 1.0),
         (
             "uptime_in_seconds",
-            "gauge",
+            Kind::Gauge,
             "Time since the start.",
             seconds(uptime_micros).floor(),
         ),
         (
             "start_time_seconds",
-            "gauge",
+            Kind::Gauge,
             "When it started.",
             seconds(started_micros),
         ),
         (
             "process_id",
-            "gauge",
+            Kind::Gauge,
             "Number of the process.",
             layer.process.identity.process_id.into(),
         ),
-        ("connected_clients", "gauge", "Open Redis connections.", connected),
+        ("connected_clients", Kind::Gauge, "Open Redis connections.", connected),
         (
             "blocked_clients",
-            "gauge",
+            Kind::Gauge,
             "Connections that wait in a command.",
             blocked,
         ),
-        ("connected_slaves", "gauge", "Replicas of Redis' kind: none.", 0.0),
+        ("connected_slaves", Kind::Gauge, "Replicas of Redis' kind: none.", 0.0),
         (
             "cluster_enabled",
-            "gauge",
+            Kind::Gauge,
             "1 if a cluster is emulated.",
             f64::from(u8::from(layer.process.identity.emulated_cluster.is_some())),
         ),
         (
             "config_maxclients",
-            "gauge",
+            Kind::Gauge,
             "Most connections.",
             setting(&layer.config.maxclients),
         ),
         (
             "config_maxmemory",
-            "gauge",
+            Kind::Gauge,
             "The parameter maxmemory.",
             setting(&layer.config.maxmemory),
         ),
         (
             "memory_max_bytes",
-            "gauge",
+            Kind::Gauge,
             "The parameter maxmemory.",
             setting(&layer.config.maxmemory),
         ),
-        ("memory_used_bytes", "gauge", "Memory in use.", used as f64),
+        ("memory_used_bytes", Kind::Gauge, "Memory in use.", used as f64),
         (
             "memory_used_rss_bytes",
-            "gauge",
+            Kind::Gauge,
             "Resident memory.",
             resources.rss_bytes as f64,
         ),
         (
             "memory_used_peak_bytes",
-            "gauge",
+            Kind::Gauge,
             "The most memory in use that anybody has seen.",
             peak,
         ),
         (
             "mem_fragmentation_ratio",
-            "gauge",
+            Kind::Gauge,
             "Resident memory over memory in use.",
             resources.rss_bytes as f64 / used.max(1) as f64,
         ),
         (
             "cpu_sys_seconds_total",
-            "counter",
+            Kind::Counter,
             "System CPU time.",
             seconds(resources.cpu_system_micros),
         ),
         (
             "cpu_user_seconds_total",
-            "counter",
+            Kind::Counter,
             "User CPU time.",
             seconds(resources.cpu_user_micros),
         ),
         (
             "connections_received_total",
-            "counter",
+            Kind::Counter,
             "Connections accepted.",
             counter(&statistics.connections_received),
         ),
         (
             "rejected_connections_total",
-            "counter",
+            Kind::Counter,
             "Connections refused.",
             counter(&statistics.connections_rejected),
         ),
         (
             "commands_processed_total",
-            "counter",
+            Kind::Counter,
             "Commands executed.",
             counter(&statistics.commands_processed),
         ),
         (
             "instantaneous_ops_per_sec",
-            "gauge",
+            Kind::Gauge,
             "Commands a second.",
             per_second[0] as f64,
         ),
         (
             "net_input_bytes_total",
-            "counter",
+            Kind::Counter,
             "Bytes read.",
             counter(&statistics.bytes_read),
         ),
         (
             "net_output_bytes_total",
-            "counter",
+            Kind::Counter,
             "Bytes written.",
             counter(&statistics.bytes_written),
         ),
         (
             "keyspace_hits_total",
-            "counter",
+            Kind::Counter,
             "Look-ups that found the key.",
             counter(&statistics.keyspace_hits),
         ),
         (
             "keyspace_misses_total",
-            "counter",
+            Kind::Counter,
             "Look-ups that did not.",
             counter(&statistics.keyspace_misses),
         ),
         (
             "expired_keys_total",
-            "counter",
+            Kind::Counter,
             "Keys that expired.",
             counter(&statistics.expired_keys),
         ),
         (
             "evicted_keys_total",
-            "counter",
+            Kind::Counter,
             "Keys removed because memory was short.",
             counter(&statistics.evicted_keys),
         ),
-        ("slowlog_length", "gauge", "Entries of the slow log.", slowlog),
+        ("slowlog_length", Kind::Gauge, "Entries of the slow log.", slowlog),
         (
             "rdb_last_save_timestamp_seconds",
-            "gauge",
+            Kind::Gauge,
             "The newest checkpoint.",
             last_save,
         ),
         (
             "loading_dump_file",
-            "gauge",
+            Kind::Gauge,
             "Recovery goes on: never while this is answered.",
             0.0,
         ),
     ]
 }
 
-fn instance(layer: &Redis, text: &mut String) {
+fn instance(layer: &Redis, out: &mut dyn Exposition) {
     let identity = &layer.process.identity;
-    let _ = writeln!(
-        text,
-        "# HELP redis_instance_info Facts about the server.\n# TYPE redis_instance_info gauge\n\
-         redis_instance_info{{redis_version=\"{}\",redis_mode=\"{}\",role=\"master\",os=\"{}\",maxmemory_policy=\"{}\",\
-         tcp_port=\"{}\",run_id=\"{}\"}} 1",
-        quartet_layer_redis::REDIS_VERSION,
-        identity.mode(),
-        std::env::consts::OS,
-        layer.config.text_of("maxmemory-policy"),
-        identity.tcp_port,
-        identity.run_id,
-    );
+    out.family("redis_instance_info", Kind::Gauge, "Facts about the server.");
+    let labels = [
+        ("redis_version", quartet_layer_redis::REDIS_VERSION),
+        ("redis_mode", identity.mode()),
+        ("role", "master"),
+        ("os", std::env::consts::OS),
+        ("maxmemory_policy", &layer.config.text_of("maxmemory-policy")),
+        ("tcp_port", &identity.tcp_port.to_string()),
+        ("run_id", &identity.run_id),
+    ];
+    out.value(&labels, 1.0);
 }
 
-fn commands(layer: &Redis, text: &mut String) {
+fn commands(layer: &Redis, out: &mut dyn Exposition) {
     let used: Vec<(&str, u64, u64)> = layer
         .observation
         .statistics
@@ -231,38 +227,28 @@ fn commands(layer: &Redis, text: &mut String) {
         })
         .filter(|(_, calls, _)| *calls > 0)
         .collect();
-    let _ = writeln!(
-        text,
-        "# HELP redis_commands_total Calls of each command.\n# TYPE redis_commands_total counter"
-    );
+    out.family("redis_commands_total", Kind::Counter, "Calls of each command.");
     for (name, calls, _) in &used {
-        let _ = writeln!(text, "redis_commands_total{{cmd=\"{name}\"}} {calls}");
+        out.value(&[("cmd", name)], *calls as f64);
     }
     let name = "redis_commands_duration_seconds_total";
-    let _ = writeln!(text, "# HELP {name} Time in each command.\n# TYPE {name} counter");
+    out.family(name, Kind::Counter, "Time in each command.");
     for (command, _, micros) in &used {
-        let _ = writeln!(text, "{name}{{cmd=\"{command}\"}} {}", *micros as f64 / 1e6);
+        out.value(&[("cmd", command)], seconds(*micros));
     }
 }
 
-fn keys(layer: &Redis, text: &mut String) {
+fn keys(layer: &Redis, out: &mut dyn Exposition) {
     let Ok(reader) = layer.engine.reader(layer.space) else {
         return;
     };
     let counts = key_counts(&reader);
-    let _ = writeln!(text, "# HELP redis_db_keys Keys.\n# TYPE redis_db_keys gauge");
+    out.family("redis_db_keys", Kind::Gauge, "Keys.");
     for count in &counts {
-        let _ = writeln!(text, "redis_db_keys{{db=\"db{}\"}} {}", count.db, count.keys);
+        out.value(&[("db", &format!("db{}", count.db))], count.keys as f64);
     }
-    let _ = writeln!(
-        text,
-        "# HELP redis_db_keys_expiring Keys that expire.\n# TYPE redis_db_keys_expiring gauge"
-    );
+    out.family("redis_db_keys_expiring", Kind::Gauge, "Keys that expire.");
     for count in &counts {
-        let _ = writeln!(
-            text,
-            "redis_db_keys_expiring{{db=\"db{}\"}} {}",
-            count.db, count.expiring
-        );
+        out.value(&[("db", &format!("db{}", count.db))], count.expiring as f64);
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Lines in a second.
 const LINES_MAX: u32 = 10;
 /// A longer shape is cut off.
-const SHAPE_BYTES_MAX: usize = 400;
+pub const SHAPE_BYTES_MAX: usize = 400;
 
 pub struct SlowRequests {
     /// `None`: none is told of.

@@ -19,8 +19,8 @@ mod quotas;
 mod share;
 
 pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
-pub use definition::{Consistency, DEFAULT_NAME, Definition, KeptCredentials};
+pub use definition::{Consistency, DEFAULT_NAME, Definition, KeptCredentials, is_name};
 pub use invariants::CatalogueInvariants;
-pub use meter::{Charge, Meter, Usage};
+pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
 pub use quotas::{Exceeded, Limits, Quotas};
 pub use share::{Share, Turns};

@@ -44,6 +44,34 @@ pub struct Meter {
     active_micros: AtomicU64,
     /// Changed since it was last written down.
     changed: std::sync::atomic::AtomicBool,
+    /// How long requests took since the start. Not written down.
+    pub durations: BriefHistogram,
+}
+
+/// Durations in a few buckets, because there is one for each database.
+#[derive(Default)]
+pub struct BriefHistogram {
+    /// How many took no longer than each bound, and longer than the one before; the last: longer than any.
+    counts: [AtomicU64; DURATION_BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+/// Upper bounds in microseconds: powers of two, so that histograms of those can be added.
+pub const DURATION_BOUNDS: [u64; 3] = [1 << 10, 1 << 14, 1 << 18];
+
+impl BriefHistogram {
+    #[inline]
+    pub fn add(&self, micros: u64) {
+        let bucket = DURATION_BOUNDS.iter().filter(|bound| micros > **bound).count();
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The counts, and the sum in microseconds.
+    pub fn figures(&self) -> ([u64; DURATION_BOUNDS.len() + 1], u64) {
+        let counts = std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed));
+        (counts, self.micros.load(Ordering::Relaxed))
+    }
 }
 
 /// The figures of a meter, as they are written down and shown.

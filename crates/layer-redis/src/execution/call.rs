@@ -279,6 +279,9 @@ fn account(
         .fetch_add(1, Ordering::Relaxed);
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
+    if let Some(admission_control) = &layer.access.admission_control {
+        admission_control.took(micros);
+    }
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     if threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG) {
         if let Some(slow) = &layer.process.slow {

@@ -117,14 +117,11 @@ impl DynamoDbHttp {
         let started_micros = engine.now_micros();
         let reply = self.reply_to(target, caller, sent_bytes, &request);
         let micros = engine.now_micros().saturating_sub(started_micros);
-        self.tenants.maker.durations.dynamodb(target.name()).add(micros);
-        let slow_requests = &self.tenants.maker.slow_requests;
-        slow_requests.note(
-            micros,
-            ("dynamodb", target.name()),
-            || database_of(caller),
-            || shape_of_json(body),
-        );
+        let maker = &self.tenants.maker;
+        let database = caller.database.as_deref();
+        maker.durations.dynamodb(target.name()).add(micros);
+        maker.durations.of_database(database).add(micros);
+        maker.note_slow(micros, ("dynamodb", target.name()), database, || shape_of_json(body));
         reply
     }
 
@@ -280,12 +277,6 @@ impl HttpLayer for DynamoDbHttp {
         };
         Dispatch::Answered(shown_to_page(head, answer))
     }
-}
-
-/// The name of the database that the caller is in.
-fn database_of(caller: &Caller) -> String {
-    let database = caller.database.as_ref();
-    database.map_or_else(|| "default".into(), |database| database.definition().name.clone())
 }
 
 /// A browser shows the answer to the page that asked.

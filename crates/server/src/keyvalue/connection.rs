@@ -21,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
 use super::KeyValueEndpoint;
+use super::measuring;
 use super::takeover::Seated;
 use crate::connection_limit::Permit;
 use crate::durability::DurableWaiters;
@@ -325,6 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.is_busy = false;
         self.session.begin_batch();
         let start = self.output.len();
+        let tenants = self.scheduler_handle.tenants().clone();
+        let mut started_micros = tenants.maker.engine.now_micros();
         loop {
             let frame = next_frame(&self.input[self.consumed..], FRAME_BYTES_MAX);
             let Some(frame) = frame.map_err(|_| io::ErrorKind::InvalidData)? else {
@@ -345,6 +348,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(false);
             }
             self.consumed += frame.bytes;
+            let now_micros = tenants.maker.engine.now_micros();
+            let micros = now_micros.saturating_sub(started_micros);
+            measuring::note(&tenants.maker, self.database.as_deref(), &request, micros);
+            started_micros = now_micros;
             if let Some(database) = &self.database {
                 database.meter.transferred(frame.bytes, self.output.len() - before);
             }

@@ -3,9 +3,11 @@
 //! | file         | what it is                                             |
 //! |--------------|--------------------------------------------------------|
 //! | `connection` | the loop between a socket and its session              |
+//! | `measuring`  | how long requests take, and the shape of one           |
 //! | `takeover`   | one connection at a time for each client's session     |
 
 mod connection;
+mod measuring;
 mod takeover;
 
 use std::io;

@@ -3,6 +3,7 @@
 //! A session is lent for the request and has nothing of an earlier one: what would outlive a request is refused. Short work is
 //! done on the I/O thread; what takes long (a long pipeline, a script, a pause of all clients) goes on where it may.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use quartet_layer_redis::after::After;
 use quartet_layer_redis::failure::Deferred;
 use quartet_layer_redis::{Redis, Session, connectionless};
 use quartet_model::Version;
-use quartet_wire_resp::{Protocol, Reply};
+use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 use quartet_wire_rest::Commands;
 use tokio::sync::watch;
 
 use crate::rdb_file;
 use crate::resp_connection::save;
+use crate::slow_requests::SHAPE_BYTES_MAX;
 
 /// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
 const COMMANDS_AT_ONCE: usize = 1000;
@@ -221,6 +223,30 @@ impl Execution {
         let is_frame = self.commands.is_transaction() && (index == 0 || index + 1 == self.commands.len());
         let command = self.commands.get(index).filter(|_| !is_frame)?;
         connectionless::refusal(self.sessions.layer().table, command)
+    }
+
+    /// The names of the commands, each with how many arguments follow: `set 2, get 1`.
+    pub fn shape(&self) -> String {
+        let mut shape = String::new();
+        for index in 0..self.commands.len() {
+            if shape.len() > SHAPE_BYTES_MAX {
+                shape.push_str(", ...");
+                break;
+            }
+            if index > 0 {
+                shape.push_str(", ");
+            }
+            let request = self.commands.get(index).unwrap_or_default();
+            let mut parser = Parser::new();
+            if let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) {
+                let arguments = parser.arguments(request);
+                let name = self.sessions.layer().table.find_of(arguments);
+                // What is no command may be a value in the wrong place.
+                let name = name.map_or("?", |command| command.name);
+                let _ = write!(shape, "{name} {}", arguments.len().saturating_sub(1));
+            }
+        }
+        shape
     }
 
     fn answer_rest(&mut self, text: &str) {

@@ -23,6 +23,7 @@ use self::events::Events;
 use self::execution::{BUSY, Begun, Execution, Sessions};
 use self::tokens::{Tokens, Unwelcome};
 use crate::compression::{self, Unreadable};
+use crate::durations::REST_OPERATIONS;
 use crate::http_connection::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
@@ -252,23 +253,44 @@ pub fn answer_busy() -> Answer {
 
 /// Does what may be done soon, and tells what is left.
 fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+    let scheduler_handle = caller.scheduler_handle.clone();
+    let started_micros = scheduler_handle.tenants().maker.engine.now_micros();
     let (mut execution, wishes) = match prepared(caller, head, body) {
         Ok(prepared) => prepared,
         Err(refusal) => return Dispatch::Answered(refusal.answer()),
     };
     match execution.begin() {
-        Begun::Everything => return Dispatch::Answered(answered(execution, wishes)),
+        Begun::Everything => {
+            let answer = answered(&mut execution, wishes);
+            note_duration(&scheduler_handle, &execution, wishes.shape, started_micros);
+            return Dispatch::Answered(answer);
+        }
         Begun::Nothing => return Dispatch::Busy,
         Begun::APart => {}
     }
-    let scheduler_handle = caller.scheduler_handle.clone();
     let rest = move || {
         scheduler_handle.answer(|| {
             execution.finish();
-            answered(execution, wishes)
+            let answer = answered(&mut execution, wishes);
+            note_duration(&scheduler_handle, &execution, wishes.shape, started_micros);
+            answer
         })
     };
     Dispatch::Unfinished(Some(caller.scheduler_handle.clone()), Box::new(rest))
+}
+
+/// A request was answered. Its database's histogram has its commands already.
+fn note_duration(scheduler_handle: &SchedulerHandle, execution: &Execution, shape: Shape, started_micros: u64) {
+    let maker = &scheduler_handle.tenants().maker;
+    let micros = maker.engine.now_micros().saturating_sub(started_micros);
+    let operation = match shape {
+        Shape::Single => 0,
+        Shape::Pipeline => 1,
+        Shape::Transaction => 2,
+    };
+    maker.durations.rest(operation).add(micros);
+    let request = ("rest", REST_OPERATIONS[operation]);
+    maker.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
 }
 
 fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, Wishes), Refusal> {
@@ -335,11 +357,11 @@ fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
     }
 }
 
-fn answered(execution: Execution, wishes: Wishes) -> Answer {
+fn answered(execution: &mut Execution, wishes: Wishes) -> Answer {
     let (version, hold) = (execution.version, execution.hold);
     let (status, kind, body) = match wishes.format {
         Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),
-        Format::Resp2 => resp2(execution.replies, wishes.shape),
+        Format::Resp2 => resp2(std::mem::take(&mut execution.replies), wishes.shape),
     };
     let mut answer = answer(status, kind, body, hold);
     let encoding = wishes

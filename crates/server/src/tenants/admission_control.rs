@@ -56,6 +56,10 @@ impl AdmissionControl for RedisAdmissionControl {
         Ok(())
     }
 
+    fn took(&self, micros: u64) {
+        self.database.meter.durations.add(micros);
+    }
+
     fn transferred(&self, bytes_in: usize, bytes_out: usize) {
         if bytes_in + bytes_out > 0 {
             self.database.meter.transferred(bytes_in, bytes_out);

@@ -49,6 +49,11 @@ impl SchedulerHandle {
         &self.tenants
     }
 
+    /// `None` is the default one.
+    pub fn database(&self) -> Option<&Database> {
+        self.database.as_deref()
+    }
+
     pub fn begin(&self) -> Turn {
         if self.tenants.catalogue.is_empty() {
             return None;

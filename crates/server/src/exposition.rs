@@ -1,0 +1,130 @@
+//! Where metrics are written: the Prometheus text format, or whatever else takes families, values and histograms.
+
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+pub type Labels<'l> = &'l [(&'l str, &'l str)];
+
+/// How many of some durations took no longer than each bound, in microseconds; the bounds ascend.
+pub struct Buckets {
+    pub within: Vec<(u64, u64)>,
+    pub count: u64,
+    pub micros: u64,
+}
+
+pub trait Exposition {
+    /// What is written next is of this metric.
+    fn family(&mut self, name: &str, kind: Kind, help: &str);
+
+    fn value(&mut self, labels: Labels<'_>, value: f64);
+
+    fn histogram(&mut self, labels: Labels<'_>, buckets: &Buckets);
+
+    /// About how many bytes more it should take.
+    fn room(&self) -> usize;
+
+    /// A metric without labels.
+    fn single(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.value(&[], value);
+    }
+}
+
+pub fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// Whoever scrapes reads no more than this, however many databases there are.
+const TEXT_BYTES_MAX: usize = 950_000;
+
+/// The Prometheus text format, version 0.0.4.
+#[derive(Default)]
+pub struct Text {
+    pub text: String,
+    name: String,
+}
+
+impl Text {
+    fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: impl std::fmt::Display) {
+        self.text.push_str(&self.name);
+        self.text.push_str(suffix);
+        let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+        let mut separator = '{';
+        for (name, value) in all {
+            // No value has a quote, a backslash or a line's end in it: they are names of ours, and of databases.
+            let _ = write!(self.text, "{separator}{name}=\"{value}\"");
+            separator = ',';
+        }
+        let close = if separator == ',' { "}" } else { "" };
+        let _ = writeln!(self.text, "{close} {value}");
+    }
+}
+
+impl Exposition for Text {
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        self.name.clear();
+        self.name.push_str(name);
+        let kind = kind.name();
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, labels: Labels<'_>, value: f64) {
+        self.line("", labels, None, value);
+    }
+
+    fn histogram(&mut self, labels: Labels<'_>, buckets: &Buckets) {
+        for (bound, within) in &buckets.within {
+            self.line("_bucket", labels, Some(&seconds(*bound).to_string()), within);
+        }
+        self.line("_bucket", labels, Some("+Inf"), buckets.count);
+        self.line("_sum", labels, None, seconds(buckets.micros));
+        self.line("_count", labels, None, buckets.count);
+    }
+
+    fn room(&self) -> usize {
+        TEXT_BYTES_MAX.saturating_sub(self.text.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_a_line_for_each_value() {
+        let mut text = Text::default();
+        text.single("one", Kind::Gauge, "First.", 1.5);
+        text.family("two_seconds", Kind::Histogram, "Second.");
+        let buckets = Buckets {
+            within: vec![(1000, 2), (1_000_000, 3)],
+            count: 4,
+            micros: 2_500_000,
+        };
+        text.histogram(&[("layer", "fauna")], &buckets);
+        let expected = "# HELP one First.\n# TYPE one gauge\none 1.5\n\
+                        # HELP two_seconds Second.\n# TYPE two_seconds histogram\n\
+                        two_seconds_bucket{layer=\"fauna\",le=\"0.001\"} 2\n\
+                        two_seconds_bucket{layer=\"fauna\",le=\"1\"} 3\n\
+                        two_seconds_bucket{layer=\"fauna\",le=\"+Inf\"} 4\n\
+                        two_seconds_sum{layer=\"fauna\"} 2.5\n\
+                        two_seconds_count{layer=\"fauna\"} 4\n";
+        assert_eq!(text.text, expected);
+        assert_eq!(text.room(), TEXT_BYTES_MAX - expected.len());
+    }
+}
