@@ -189,6 +189,14 @@ impl Blocking {
         true
     }
 
+    /// The same for everybody who waits.
+    pub fn end_all_soon(&self, error: &'static str) {
+        let waiting: Vec<u64> = self.queues.lock().waiters.keys().copied().collect();
+        for client_id in waiting {
+            self.end_soon(client_id, Some(error));
+        }
+    }
+
     /// The connection is gone: nothing is to be given to it.
     pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
         self.remove(partition, client_id);

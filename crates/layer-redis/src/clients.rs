@@ -46,6 +46,8 @@ pub struct ClientState {
     pub caching: Option<bool>,
     /// What it has said about itself as a replica, before it is one.
     pub replica: ReplicaRequest,
+    /// It brings what the server that we are a replica of has sent: nothing is refused, and nothing expires before it says so.
+    pub is_upstream: bool,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -105,6 +107,7 @@ impl ClientState {
             subscriptions: Subscriptions::default(),
             caching: None,
             replica: ReplicaRequest::default(),
+            is_upstream: false,
         }
     }
 }
@@ -152,6 +155,8 @@ pub struct Client {
     pub watched_keys: Mutex<Vec<(u8, Arc<[u8]>)>>,
     pub blocked: AtomicBool,
     pub monitor: AtomicBool,
+    /// The connection is a replica's.
+    pub is_replica: AtomicBool,
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     pub killed: AtomicBool,
@@ -425,6 +430,7 @@ impl Clients {
             watched_keys: Mutex::default(),
             blocked: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
+            is_replica: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),

@@ -31,7 +31,13 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
         Group::Transactions => true,
         Group::PubSub => changes_subscriptions(command),
         Group::Stream => command.has(BLOCKING) && may_wait(command, arguments),
-        _ => command.has(BLOCKING) || matches!(command.name, "monitor" | "sync" | "psync" | "replconf" | "migrate"),
+        _ => {
+            command.has(BLOCKING)
+                || matches!(
+                    command.name,
+                    "monitor" | "sync" | "psync" | "replconf" | "replicaof" | "slaveof" | "migrate"
+                )
+        }
     }
 }
 

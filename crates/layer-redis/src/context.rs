@@ -33,20 +33,36 @@ impl<'c, 't> Context<'c, 't> {
     }
 
     pub fn keys_of(&mut self, db: u8) -> Keyspace<'_, 't> {
+        let now_ms = self.expires_up_to_ms();
         Keyspace {
             tx: self.tx,
             db,
-            now_ms: self.now_ms,
+            now_ms,
             changes: &self.layer.changes,
         }
     }
 
+    /// What has a deadline up to here is over. On a replica nothing is before its source says so, as the source may have decided
+    /// otherwise before the deadline passed.
+    pub fn expires_up_to_ms(&self) -> u64 {
+        match self.client.is_upstream {
+            true => 0,
+            false => self.now_ms,
+        }
+    }
+
+    /// What would expire at `deadline_ms` is over already.
+    pub fn is_over(&self, deadline_ms: u64) -> bool {
+        deadline_ms <= self.expires_up_to_ms()
+    }
+
     /// The selected database together with the reply, for answers written while rows are read.
     pub fn keys_and_reply(&mut self) -> (Keyspace<'_, 't>, &mut Reply<'c>) {
+        let now_ms = self.expires_up_to_ms();
         let keys = Keyspace {
             tx: self.tx,
             db: self.client.db,
-            now_ms: self.now_ms,
+            now_ms,
             changes: &self.layer.changes,
         };
         (keys, &mut self.reply)
@@ -76,8 +92,8 @@ impl<'c, 't> Context<'c, 't> {
 
     /// A dead key is told of where it was found, unless nothing may expire now.
     fn note_expired(&self, name: &[u8]) {
-        let is_paused = self.layer.connections.pause.holds_back(true, self.now_ms).is_some();
-        if !is_paused && self.layer.expired.note(self.client.db, name) {
+        let may_expire = self.layer.may_expire(self.now_ms);
+        if may_expire && self.layer.expired.note(self.client.db, name) {
             self.layer.changes.note(self.client.db, name, What::Expired);
         }
     }

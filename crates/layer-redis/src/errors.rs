@@ -27,3 +27,9 @@ pub const UNREADABLE: &str = "ERR the disk could not be read, see the server's l
 /// What a replica answers that may not show what it has.
 pub const NOT_HOME: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// What a replica answers while its first copy arrives.
+pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
+/// Who waited for a key when the server became a replica.
+pub const UNBLOCKED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";

@@ -72,6 +72,8 @@ pub enum Deferred {
     Replicate(Box<ReplicaRequest>),
     /// Wait until so many replicas have what is committed, or the time is over, and answer how many do. No OK is written.
     AwaitReplicas { count: u64, timeout_ms: u64 },
+    /// Be a replica of the server at this host and port, or of none, and answer OK when that is written down.
+    ReplicaOf(Option<(String, u16)>),
     /// Start writing a checkpoint, and the RDB file beside it.
     SaveInBackground,
 }
@@ -87,6 +89,7 @@ impl std::fmt::Debug for Deferred {
             Deferred::Migrate(_) => "Migrate",
             Deferred::Replicate(_) => "Replicate",
             Deferred::AwaitReplicas { .. } => "AwaitReplicas",
+            Deferred::ReplicaOf(_) => "ReplicaOf",
             Deferred::SaveInBackground => "SaveInBackground",
         })
     }

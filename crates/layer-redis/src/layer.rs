@@ -262,18 +262,19 @@ impl Redis {
         process_is_short || self.nothing_to_evict.load(Ordering::Relaxed) && self.should_evict()
     }
 
-    /// There is more than `maxmemory` allows, or than the process may take. One load while `maxmemory` is 0 and nothing may
+    /// There is more than `maxmemory` allows, which does not count on a replica, or than the process may take. One load while `maxmemory` is 0 and nothing may
     /// be evicted.
     #[inline]
     pub fn should_evict(&self) -> bool {
         let maxmemory = self.config.maxmemory.load(Ordering::Relaxed) as u64;
-        let exceeds = maxmemory > 0 && self.bytes_against_maxmemory() > maxmemory;
+        let exceeds = maxmemory > 0 && !self.replication.is_replica() && self.bytes_against_maxmemory() > maxmemory;
         exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
     }
 
     /// A database that is one of several loses nothing because others need room: it is refused instead.
     fn evicts_for_the_process(&self) -> bool {
-        self.eviction_policy().evicts() && self.access.admission_control.is_none()
+        let is_own = self.access.admission_control.is_none() && !self.replication.is_replica();
+        is_own && self.eviction_policy().evicts()
     }
 
     fn exceeds_what_the_process_may_take(&self) -> bool {

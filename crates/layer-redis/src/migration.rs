@@ -33,7 +33,8 @@ pub enum Targets {
 }
 
 impl Targets {
-    pub fn check(&self, host: &str, port: u16) -> Result<(), Failure> {
+    /// `command` is what the error calls whoever asks.
+    pub fn check(&self, command: &str, host: &str, port: u16) -> Result<(), Failure> {
         let is_allowed = match self {
             Targets::Any => true,
             Targets::Listed(listed) => listed
@@ -43,7 +44,7 @@ impl Targets {
         if is_allowed {
             return Ok(());
         }
-        Err(format!("ERR MIGRATE to {host}:{port} is not allowed; the server's option --migrate-targets names the targets that are").into())
+        Err(format!("ERR {command} {host}:{port} is not allowed; the server's option --migrate-targets names the targets that are").into())
     }
 }
 

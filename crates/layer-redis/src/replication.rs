@@ -67,6 +67,8 @@ pub struct Follower {
     /// What it says it has.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
+    /// When it has said anything at all: one that reads a large copy from its disk sends empty lines meanwhile.
+    pub heard_micros: AtomicU64,
     /// It has said how far it is.
     pub has_spoken: AtomicBool,
     /// The first copy is with it.
@@ -90,9 +92,104 @@ pub struct Replication {
     arrived: Condvar,
     /// When replicas were last told that we live.
     pinged_micros: AtomicU64,
+    /// This server is a replica itself, and only what its source sends is written.
+    is_replica: AtomicBool,
+    /// Replicas that were given a first copy, that went on where they were, and that asked to go on in vain.
+    pub served: Served,
+    /// What it holds is part of a first copy, and is shown to nobody.
+    is_partial: AtomicBool,
+    upstream: Mutex<Option<Upstream>>,
+}
+
+/// How replicas began, for INFO.
+#[derive(Default)]
+pub struct Served {
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+    pub partial_refused: AtomicU64,
+}
+
+/// The server that this one is a replica of.
+#[derive(Clone)]
+pub struct Upstream {
+    pub host: String,
+    pub port: u16,
+    pub link: LinkState,
+    /// How far its stream has arrived.
+    pub offset: u64,
+    /// When it was heard last, and when the link was lost.
+    pub heard_micros: u64,
+    pub down_since_micros: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    Down,
+    /// The first copy arrives.
+    Copying,
+    Up,
+}
+
+impl Upstream {
+    pub fn new(host: &str, port: u16, now_micros: u64) -> Upstream {
+        Upstream {
+            host: host.into(),
+            port,
+            link: LinkState::Down,
+            offset: 0,
+            heard_micros: now_micros,
+            down_since_micros: now_micros,
+        }
+    }
 }
 
 impl Replication {
+    /// This server is a replica from now on, or no more.
+    pub fn follow(&self, upstream: Option<Upstream>) {
+        let mut present = self.upstream.lock();
+        self.is_replica.store(upstream.is_some(), Ordering::SeqCst);
+        *present = upstream;
+    }
+
+    /// This server is a replica.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica.load(Ordering::Relaxed)
+    }
+
+    /// What the server holds is part of a first copy.
+    #[inline]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial.load(Ordering::Relaxed)
+    }
+
+    pub fn hold_part(&self, is_partial: bool) {
+        self.is_partial.store(is_partial, Ordering::SeqCst);
+    }
+
+    pub fn upstream(&self) -> Option<Upstream> {
+        self.upstream.lock().clone()
+    }
+
+    /// Notes how the link to the source is, if there is one.
+    pub fn note_link(&self, link: LinkState, now_micros: u64) {
+        if let Some(upstream) = self.upstream.lock().as_mut() {
+            if link == LinkState::Down && upstream.link != LinkState::Down {
+                upstream.down_since_micros = now_micros;
+            }
+            upstream.link = link;
+            upstream.heard_micros = now_micros;
+        }
+    }
+
+    /// Notes how far the source's stream has arrived.
+    pub fn note_offset(&self, offset: u64, now_micros: u64) {
+        if let Some(upstream) = self.upstream.lock().as_mut() {
+            upstream.offset = offset;
+            upstream.heard_micros = now_micros;
+        }
+    }
+
     /// Somebody follows, or did a moment ago.
     #[inline]
     pub fn is_on(&self) -> bool {
@@ -213,6 +310,7 @@ impl Replication {
             position: AtomicU64::new(position),
             acknowledged: AtomicU64::new(position),
             acknowledged_micros: AtomicU64::new(replica.now_micros),
+            heard_micros: AtomicU64::new(replica.now_micros),
             has_spoken: AtomicBool::new(false),
             is_online: AtomicBool::new(goes_on.is_some()),
         });

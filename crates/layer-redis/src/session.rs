@@ -14,6 +14,7 @@ use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
 
 use crate::acl::User;
+use crate::acl::rules::Rules;
 use crate::after::After;
 use crate::clients::{Client, ClientState, ReplyMode};
 use crate::command::{Command, DENYOOM};
@@ -119,6 +120,13 @@ impl Session {
         self.client.become_user(user);
     }
 
+    /// From now on the requests are those of the server that we are a replica of. They may do everything.
+    pub fn act_for_upstream(&mut self) {
+        let rules = Rules::of_default_user(self.layer.table);
+        self.act_for(Arc::new(User::new(b"replication", rules)));
+        self.client.is_upstream = true;
+    }
+
     /// A client that was silent for the time of `timeout` is disconnected, unless it waits for something of the server's.
     pub fn may_idle(&self) -> bool {
         let shared = &self.client.shared;
@@ -202,7 +210,8 @@ impl Session {
                         break;
                     }
                     let arguments = parser.arguments(rest);
-                    if layer.connections.pause.is_set() && self.pause(&layer, partition.as_mut(), arguments, consumed) {
+                    let may_pause = layer.connections.pause.is_set() && !self.client.is_upstream;
+                    if may_pause && self.pause(&layer, partition.as_mut(), arguments, consumed) {
                         break;
                     }
                     match &mut partition {

@@ -155,7 +155,7 @@ pub struct ServeArguments {
     /// Seconds that a new connection may take to authenticate [default: 5]
     #[arg(long, env = "QUARTET_AUTHENTICATION_SECONDS")]
     authentication_seconds: Option<u64>,
-    /// Where MIGRATE may send keys: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
+    /// Where MIGRATE may send keys and REPLICAOF may copy from: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
     #[arg(long, env = "QUARTET_MIGRATE_TARGETS")]
     migrate_targets: Option<String>,
     /// RDB file that SAVE and BGSAVE write beside the checkpoint, which a Redis 7 loads [default: none]

@@ -16,7 +16,7 @@ use crate::carrier::Carrier;
 use crate::commands::Commands;
 use crate::connection::Target;
 use crate::error::{Error, Result};
-use crate::progress::{self, Progress, Step};
+use crate::progress::{self, Keeper, Progress, Step};
 use crate::records::{Place, Records, bring};
 use crate::watcher::Watcher;
 
@@ -46,7 +46,7 @@ pub fn copy(path: &Path, target: &mut dyn Target, watcher: &mut dyn Watcher, mer
         offset: place.offset,
         db: place.db,
     };
-    let mut carrier = Carrier::new(target, watcher, &source, begin);
+    let mut carrier = Carrier::new(target, watcher, &source, begin, Keeper::Key);
     carrier.begin()?;
     let mut before_bytes = 0;
     for (index, file) in files.iter().enumerate() {

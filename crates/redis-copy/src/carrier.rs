@@ -1,7 +1,7 @@
 //! Brings requests to the target, many in one transaction, with how far the copy has come.
 //!
 //! ```text
-//! MULTI  SELECT db  request ...  SELECT 0  SET quartet:import progress  EXEC
+//! MULTI  SELECT db  request ...  SELECT 0  SET quartet:import progress  EXEC     or, within a replica,  REPLCONF  quartet-whole progress  EXEC
 //! ```
 //!
 //! Keys are brought with several transactions under way; the progress that each writes is what has been confirmed when it leaves,
@@ -15,7 +15,7 @@ use quartet_wire_resp::{Value, encode_command};
 
 use crate::connection::{IN_FLIGHT_BYTES_MAX, Target, error_text};
 use crate::error::{Error, Result};
-use crate::progress::{KEY, Progress, Step, refused};
+use crate::progress::{Keeper, Progress, Step, refused};
 use crate::watcher::{Rejected, Watcher, shown};
 
 /// A transaction is sent when it has so many requests or bytes.
@@ -41,6 +41,7 @@ pub struct Carrier<'c> {
     target: &'c mut dyn Target,
     pub watcher: &'c mut dyn Watcher,
     source: String,
+    keeper: Keeper,
     batch: Batch,
     in_flight: VecDeque<Sent>,
     in_flight_bytes: usize,
@@ -84,14 +85,23 @@ struct Sent {
     /// How far the copy is when this has arrived.
     step: Step,
     bytes: usize,
+    /// To the requests that write the progress.
+    own_replies: usize,
 }
 
 impl<'c> Carrier<'c> {
-    pub fn new(target: &'c mut dyn Target, watcher: &'c mut dyn Watcher, source: &str, begin: Step) -> Carrier<'c> {
+    pub fn new(
+        target: &'c mut dyn Target,
+        watcher: &'c mut dyn Watcher,
+        source: &str,
+        begin: Step,
+        keeper: Keeper,
+    ) -> Carrier<'c> {
         Carrier {
             target,
             watcher,
             source: source.into(),
+            keeper,
             batch: Batch::default(),
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
@@ -116,6 +126,10 @@ impl<'c> Carrier<'c> {
     pub fn clear(&mut self) -> Result<()> {
         self.confirmed = Step::FirstCopy;
         self.batch.push(&[b"FLUSHALL"], 0, "FLUSHALL".into(), true);
+        if self.keeper == Keeper::Replica {
+            let words: &[&[u8]] = &[b"FUNCTION", b"FLUSH"];
+            self.batch.push(words, 0, "FUNCTION FLUSH".into(), true);
+        }
         self.begin()
     }
 
@@ -201,16 +215,21 @@ impl<'c> Carrier<'c> {
             source: self.source.clone(),
             step: told.clone(),
         };
-        let mut requests = Vec::with_capacity(batch.requests.len() + 300);
+        let (written, own_replies) = self.keeper.requests(&progress);
+        let mut requests = Vec::with_capacity(batch.requests.len() + written.len() + 50);
         encode_command(&["MULTI"], &mut requests);
         requests.extend_from_slice(&batch.requests);
-        encode_command(&["SELECT", "0"], &mut requests);
-        encode_command(&[b"SET".as_slice(), KEY, progress.text().as_bytes()], &mut requests);
+        requests.extend_from_slice(&written);
         encode_command(&["EXEC"], &mut requests);
         self.target.send(&requests).map_err(of_target)?;
         let bytes = requests.len();
         self.in_flight_bytes += bytes;
-        self.in_flight.push_back(Sent { batch, step, bytes });
+        self.in_flight.push_back(Sent {
+            batch,
+            step,
+            bytes,
+            own_replies,
+        });
         Ok(())
     }
 
@@ -235,9 +254,9 @@ impl<'c> Carrier<'c> {
                 refusals.push((index, text));
             }
         }
-        for own in ["SELECT", "SET"] {
+        for _ in 0..sent.own_replies {
             if let Some(text) = error_text(&self.receive()?) {
-                return Err(Error::Target(format!("{own}: {text}")));
+                return Err(Error::Target(format!("writing down how far the copy is: {text}")));
             }
         }
         match self.receive()? {

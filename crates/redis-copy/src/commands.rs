@@ -20,18 +20,30 @@ pub struct Commands {
     pub db: u64,
     /// A transaction of the source's has begun and not ended.
     in_transaction: bool,
+    /// Messages to channels are brought as well.
+    brings_messages: bool,
     parser: Parser,
 }
 
-/// Words that are no effects: messages to channels, and what keeps a connection alive.
-const IGNORED: [&str; 6] = ["ping", "publish", "spublish", "exec", "multi", "replconf"];
+/// Words that are no effects: they keep a connection alive, or hold others together.
+const IGNORED: [&str; 4] = ["ping", "exec", "multi", "replconf"];
+const MESSAGES: [&str; 2] = ["publish", "spublish"];
 
 impl Commands {
     pub fn new(db: u64) -> Commands {
         Commands {
             db,
             in_transaction: false,
+            brings_messages: false,
             parser: Parser::new(),
+        }
+    }
+
+    /// For whoever has clients that listen to the source's channels.
+    pub fn with_messages(self) -> Commands {
+        Commands {
+            brings_messages: true,
+            ..self
         }
     }
 
@@ -93,7 +105,7 @@ impl Commands {
             self.in_transaction = true;
         } else if is("exec") {
             self.in_transaction = false;
-        } else if IGNORED.iter().any(|word| is(word)) {
+        } else if IGNORED.iter().any(|word| is(word)) || !self.brings_messages && MESSAGES.iter().any(|word| is(word)) {
         } else if self.db >= u64::from(DATABASES) {
             let what = format!(
                 "{} {}",

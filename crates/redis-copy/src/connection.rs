@@ -2,7 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use quartet_wire_resp::{Value, decode, encode_command};
 
@@ -31,7 +33,9 @@ pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the other side may say nothing. A request may wait for a disk.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How often a wait looks whether it is to end.
+const STOP_LOOK: Duration = Duration::from_millis(200);
 
 pub struct Connection {
     socket: TcpStream,
@@ -40,6 +44,10 @@ pub struct Connection {
     start: usize,
     /// What was sent and perhaps not taken by the socket yet.
     output: Vec<u8>,
+    /// How long the other side may say nothing.
+    patience: Duration,
+    /// Set when nobody wants to wait any longer.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
@@ -62,7 +70,7 @@ impl Connection {
     fn new(socket: TcpStream, address: &Address) -> Result<Connection> {
         let set = |socket: &TcpStream| -> io::Result<()> {
             socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(SILENCE_MAX))?;
+            socket.set_read_timeout(Some(STOP_LOOK))?;
             socket.set_write_timeout(Some(SILENCE_MAX))
         };
         set(&socket).map_err(link)?;
@@ -71,6 +79,8 @@ impl Connection {
             input: Vec::new(),
             start: 0,
             output: Vec::new(),
+            patience: SILENCE_MAX,
+            stop: None,
         };
         if let Some(password) = &address.password {
             let user = address.user.as_deref().map(str::as_bytes);
@@ -89,11 +99,18 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Whether the socket has more: reads it, waiting no longer than `patience`. False if nothing came.
+    /// Waiting for the other side ends when the flag is set.
+    pub fn ends_with(&mut self, stop: Option<Arc<AtomicBool>>) {
+        self.stop = stop;
+    }
+
+    /// Whether the socket has more: reads it, waiting no longer than `timeout`. False if nothing came.
     pub fn read_more(&mut self, timeout: Duration) -> Result<bool> {
         self.socket.set_read_timeout(Some(timeout)).map_err(link)?;
+        self.patience = timeout;
         let read = self.fill();
-        self.socket.set_read_timeout(Some(SILENCE_MAX)).map_err(link)?;
+        self.patience = SILENCE_MAX;
+        self.socket.set_read_timeout(Some(STOP_LOOK)).map_err(link)?;
         read
     }
 
@@ -109,9 +126,15 @@ impl Connection {
         let unread = self.input.len() - self.start;
         let old = self.input.len();
         self.input.resize(old + unread.clamp(READ_BYTES, 16 << 20), 0);
+        let started = Instant::now();
         let read = loop {
             match self.socket.read(&mut self.input[old..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) && started.elapsed() < self.patience => {
+                    if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                        break Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                }
                 read => break read,
             }
         };
@@ -119,7 +142,7 @@ impl Connection {
         match read {
             Ok(0) => Err(Error::Link("the connection was closed".into())),
             Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(false),
+            Err(error) if is_timeout(&error) => Ok(false),
             Err(error) => Err(link(error)),
         }
     }
@@ -217,6 +240,10 @@ impl Connection {
         self.socket.set_nonblocking(false).map_err(link)?;
         outcome
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn link(error: io::Error) -> Error {

@@ -11,14 +11,14 @@ use crate::address::Address;
 use crate::append_only::Copied;
 use crate::carrier::Carrier;
 use crate::commands::{Commands, Said};
-use crate::connection::{Connection, Target};
+use crate::connection::{Connection, SILENCE_MAX, Target};
 use crate::cut_over;
 use crate::error::{Error, Result};
 use crate::link::{self, Begun, FirstCopy, Link, Position};
-use crate::progress::{self, Step};
+use crate::progress::{self, Keeper, Step};
 use crate::records::{Place, Records, bring};
 use crate::verify::{self, Verdict};
-use crate::watcher::Watcher;
+use crate::watcher::{Stage, Watcher};
 
 const LOOK: Duration = Duration::from_millis(50);
 const RETRY_FIRST: Duration = Duration::from_millis(200);
@@ -35,6 +35,54 @@ pub struct Wishes {
     pub merges: bool,
 }
 
+/// What a copy is for.
+enum Purpose<'w> {
+    Import(&'w Wishes),
+    /// The target is a server that the source's clients may read from, at this port.
+    Replica {
+        port: Option<u16>,
+    },
+}
+
+impl Purpose<'_> {
+    fn follows(&self) -> bool {
+        match self {
+            Purpose::Import(wishes) => wishes.follows,
+            Purpose::Replica { .. } => true,
+        }
+    }
+
+    fn merges(&self) -> bool {
+        matches!(self, Purpose::Import(wishes) if wishes.merges)
+    }
+
+    fn port(&self) -> Option<u16> {
+        match self {
+            Purpose::Import(_) => None,
+            Purpose::Replica { port } => *port,
+        }
+    }
+}
+
+/// Copies for as long as nobody ends it: the target is the source's replica. `begin` is how far the target has come; whatever
+/// else it holds goes before a first copy. Answers why it has ended.
+pub fn replicate(
+    source: &Address,
+    target: &mut dyn Target,
+    watcher: &mut dyn Watcher,
+    begin: Step,
+    port: Option<u16>,
+) -> Error {
+    let carrier = Carrier::new(target, watcher, &source.to_string(), begin, Keeper::Replica);
+    let mut copy = Copy {
+        source,
+        carrier,
+        purpose: Purpose::Replica { port },
+        must_clear: true,
+    };
+    copy.run().err().unwrap_or(Error::Stopped)
+}
+
 /// Copies until the source's state has arrived, or, following, until the cut-over. `None` as the verdict: nothing was compared.
 pub fn copy(
     source: &Address,
@@ -46,12 +94,12 @@ pub fn copy(
     let found = progress::prepare(target, &name, u64::from(DATABASES), wishes.merges)?;
     let must_clear = found.is_some();
     let begin = found.map_or(Step::FirstCopy, |progress| progress.step);
-    let mut carrier = Carrier::new(target, watcher, &name, begin);
+    let mut carrier = Carrier::new(target, watcher, &name, begin, Keeper::Key);
     carrier.begin()?;
     let mut copy = Copy {
         source,
         carrier,
-        wishes,
+        purpose: Purpose::Import(wishes),
         must_clear,
     };
     let verdict = copy.run()?;
@@ -69,7 +117,7 @@ pub fn copy(
 struct Copy<'a, 'c> {
     source: &'a Address,
     carrier: Carrier<'c>,
-    wishes: &'a Wishes,
+    purpose: Purpose<'a>,
     /// What an earlier beginning has brought must go before another.
     must_clear: bool,
 }
@@ -85,10 +133,11 @@ impl Copy<'_, '_> {
                     if *self.carrier.confirmed() != before {
                         (pause, absent_since) = (RETRY_FIRST, Instant::now());
                     }
-                    if !self.wishes.follows && absent_since.elapsed() > ABSENCE_MAX {
+                    if !self.purpose.follows() && absent_since.elapsed() > ABSENCE_MAX {
                         return Err(Error::Link(text));
                     }
                     self.carrier.watcher.note(&format!("the source: {text}; trying again"));
+                    self.carrier.watcher.stage(Stage::Apart);
                     self.sleep(pause)?;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
@@ -119,7 +168,9 @@ impl Copy<'_, '_> {
             ),
             _ => (None, 0),
         };
-        let begun = link::begin(self.source, position.as_ref(), false)?;
+        let mut connection = Connection::open(self.source)?;
+        connection.ends_with(self.carrier.watcher.stop_flag());
+        let begun = link::begin(connection, self.source, position.as_ref(), self.purpose.port())?;
         match (begun, position) {
             (Begun::GoesOn(link), Some(position)) => {
                 self.carrier.watcher.note("the stream of commands goes on");
@@ -135,7 +186,8 @@ impl Copy<'_, '_> {
     }
 
     fn first_copy(&mut self, first: FirstCopy) -> Result<Link> {
-        if self.must_clear && !self.wishes.merges {
+        self.carrier.watcher.stage(Stage::FirstCopy);
+        if self.must_clear && !self.purpose.merges() {
             self.carrier
                 .watcher
                 .note("what an unfinished copy has brought is removed, and the copy begins anew");
@@ -161,14 +213,17 @@ impl Copy<'_, '_> {
     }
 
     fn follow(&mut self, mut link: Link, offset: u64, db: u64) -> Result<Option<Verdict>> {
-        let mut stream = Stream {
-            commands: Commands::new(db),
-            read: offset,
+        let commands = match self.purpose {
+            Purpose::Import(_) => Commands::new(db),
+            Purpose::Replica { .. } => Commands::new(db).with_messages(),
         };
+        let mut stream = Stream { commands, read: offset };
+        let mut heard = Instant::now();
+        self.carrier.watcher.stage(Stage::Following(offset));
         self.carrier.watcher.phase("following", None);
         // A source begins its stream when it hears that the first copy has arrived.
         link.acknowledge(offset, true)?;
-        let goal = match self.wishes.follows {
+        let goal = match self.purpose.follows() {
             true => None,
             false => Some(source_offset(self.source)?),
         };
@@ -184,10 +239,14 @@ impl Copy<'_, '_> {
                 link.acknowledge(arrived, true)?;
                 return Ok(None);
             }
-            if self.wishes.follows && self.carrier.watcher.wants_cut_over() {
+            if self.purpose.follows() && self.carrier.watcher.wants_cut_over() {
                 return self.cut_over(&mut link, &mut stream).map(Some);
             }
-            link.connection.read_more(LOOK)?;
+            if link.connection.read_more(LOOK)? {
+                heard = Instant::now();
+            } else if heard.elapsed() > SILENCE_MAX {
+                return Err(Error::Link("it has said nothing for a minute".into()));
+            }
         }
     }
 
@@ -222,7 +281,9 @@ impl Copy<'_, '_> {
             return Ok(());
         }
         let (id, offset, db) = (link.id.clone(), stream.read, stream.commands.db);
-        self.carrier.bring_commands(Step::Following { id, offset, db })
+        self.carrier.bring_commands(Step::Following { id, offset, db })?;
+        self.carrier.watcher.stage(Stage::Following(offset));
+        Ok(())
     }
 
     /// Commands up to here are with the target, durably.
@@ -260,7 +321,7 @@ impl Copy<'_, '_> {
             link.acknowledge(self.arrived(), false)?;
         }
         self.carrier.watcher.phase("cut-over: both sides are compared", None);
-        let merges = self.wishes.merges;
+        let merges = self.purpose.merges();
         let (target, watcher) = self.carrier.parts();
         verify::compare(&mut closed.connection, target, watcher, merges, &mut || {
             link.acknowledge(goal, false)

@@ -56,14 +56,39 @@ pub struct FirstCopy {
     mark: Option<Vec<u8>>,
 }
 
-/// Connects and asks for everything behind `position`, or for a first copy. `only_records`: nothing of the stream is wanted.
-pub fn begin(address: &Address, position: Option<&Position>, only_records: bool) -> Result<Begun> {
-    let mut connection = Connection::open(address)?;
+/// Asks for a first copy, and nothing of the stream behind it.
+pub fn begin_records(address: &Address) -> Result<Begun> {
+    begin_with(
+        Connection::open(address)?,
+        address,
+        None,
+        &["REPLCONF", "rdb-only", "1"],
+    )
+}
+
+/// Asks for everything behind `position`, or for a first copy. `port`: where others reach this server, if it is one.
+pub fn begin(
+    connection: Connection,
+    address: &Address,
+    position: Option<&Position>,
+    port: Option<u16>,
+) -> Result<Begun> {
+    let port = port.map(|port| port.to_string());
+    let told = port.as_ref().map(|port| ["REPLCONF", "listening-port", port]);
+    begin_with(connection, address, position, told.as_ref().map_or(&[], |told| told))
+}
+
+fn begin_with(
+    mut connection: Connection,
+    address: &Address,
+    position: Option<&Position>,
+    told: &[&str],
+) -> Result<Begun> {
     for (words, needed) in [
         (&["REPLCONF", "capa", "eof", "capa", "psync2"][..], true),
-        (&["REPLCONF", "rdb-only", "1"][..], false),
+        (told, false),
     ] {
-        if needed || only_records {
+        if !words.is_empty() {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             let reply = connection.call(&words)?;
             // A server that does not know a word serves us without.

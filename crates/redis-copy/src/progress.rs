@@ -4,7 +4,7 @@
 //! whole. It never runs ahead of what has arrived. For keys it may lie a little behind, since to bring a key again changes
 //! nothing; for commands it is exact.
 
-use quartet_wire_resp::Value;
+use quartet_wire_resp::{Value, encode_command};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::Target;
@@ -22,12 +22,51 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
+    /// Nothing of the source's is there yet; what is there is the target's own.
+    Nothing,
     /// Records of a file, or of a file of several.
     File { name: String, offset: u64, db: u64 },
     /// Records of a live server's first copy, which begins anew if it breaks.
     FirstCopy,
     /// Commands of a live server.
     Following { id: String, offset: u64, db: u64 },
+}
+
+/// Where the progress is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// At [`KEY`], as any server lets us.
+    Key,
+    /// Beside the keys, by the session of a replica's own.
+    Replica,
+}
+
+impl Keeper {
+    /// The requests that write it, one behind the other, and how many replies they have.
+    pub fn requests(self, progress: &Progress) -> (Vec<u8>, usize) {
+        let (mut requests, text) = (Vec::new(), progress.text());
+        match self {
+            Keeper::Key => {
+                encode_command(&["SELECT", "0"], &mut requests);
+                encode_command(&[b"SET".as_slice(), KEY, text.as_bytes()], &mut requests);
+                (requests, 2)
+            }
+            Keeper::Replica => {
+                encode_command(&["REPLCONF", progress.step.standing(), &text], &mut requests);
+                (requests, 1)
+            }
+        }
+    }
+}
+
+impl Step {
+    /// Whether what the target holds is a whole, as a replica's session says it.
+    fn standing(&self) -> &'static str {
+        match self {
+            Step::Nothing | Step::Following { .. } => "quartet-whole",
+            Step::File { .. } | Step::FirstCopy => "quartet-part",
+        }
+    }
 }
 
 impl Progress {

@@ -1,5 +1,8 @@
 //! Whoever watches a copy: shows how far it is, keeps what was refused, and may end it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 /// Something that the target does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
@@ -15,7 +18,25 @@ impl std::fmt::Display for Rejected {
     }
 }
 
+/// How a copy of a live server stands with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// There is no connection.
+    Apart,
+    FirstCopy,
+    /// The stream of commands arrives, as far as this position.
+    Following(u64),
+}
+
 pub trait Watcher {
+    /// Told of each stage of a live server's copy, and of what has arrived.
+    fn stage(&mut self, _: Stage) {}
+
+    /// Set when the copy is to end; whoever waits for the source looks at it meanwhile.
+    fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
+
     /// What is being done from now on; `bytes_max` is how much there is to read, if that is known.
     fn phase(&mut self, text: &str, bytes_max: Option<u64>);
 

@@ -22,6 +22,7 @@ use crate::durations::OfLayers;
 use crate::fauna::DEVELOPMENT_SECRET;
 use crate::migration::Migrations;
 use crate::rdb_file::RdbFile;
+use crate::replica_of::ReplicaOf;
 use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::slow_requests::SlowRequests;
@@ -60,6 +61,8 @@ pub struct LayerMaker {
     pub durations: OfLayers,
     /// One for all listeners.
     pub tls: Arc<Tls>,
+    /// The server that the default database is a replica of.
+    pub replica_of: ReplicaOf,
     /// Host and port at which DynamoDB's clients reach the server.
     pub dynamodb_endpoint: OnceLock<String>,
     /// One for all: it keeps its connections and knows which issuers to trust.

@@ -33,6 +33,7 @@ mod pace;
 mod port_owner;
 mod rdb_file;
 mod redis_metrics;
+mod replica_of;
 mod replicas;
 mod resources;
 mod resp_connection;
@@ -90,6 +91,7 @@ use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
+use crate::replica_of::ReplicaOf;
 use crate::resp_connection::Takes;
 use crate::sentinel::{Sentinel, SentinelEntrance};
 use crate::slow_requests::SlowRequests;
@@ -190,6 +192,7 @@ impl Server {
             client_memory: Arc::new(ClientMemory::new(client_bytes_max(budget), engine.memory().clone())),
             login_guard: Arc::default(),
             migrations: Migrations::default(),
+            replica_of: ReplicaOf::default(),
             purges: watch::Sender::new(()),
             tls: Tls::absent(stranger_bytes.clone()),
             durations: durations::OfLayers::default(),
@@ -213,6 +216,7 @@ impl Server {
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
         server.redis = Some(layer.clone());
+        tenants.maker.replica_of.resume(&layer);
         let tls = tenants.maker.tls.clone();
         let mut redis = Vec::new();
         if let Some(listener) = redis_listener {
@@ -415,6 +419,7 @@ impl Server {
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.engine))?;
         self.stop.send_replace(true);
+        self.tenants.maker.replica_of.stop();
         self.tenants.maker.long_scripts.abandon();
         for thread in self.threads {
             if thread.join().is_err() {

@@ -5,14 +5,16 @@
 //! then the stream of commands, as far as it is durable;  the replica says REPLCONF ACK position
 //! ```
 //!
-//! A replica that takes nothing for the stall timeout, or lags further than `client-output-buffer-limit replica`, is cut off. One that
-//! cannot read a copy whose length nobody knows is told the length first: the copy is made twice, once to count.
+//! A replica that takes nothing for the stall timeout, says nothing for `repl-timeout`, or lags further than
+//! `client-output-buffer-limit replica` is cut off. One that cannot read a copy whose length nobody knows is told the length
+//! first: the copy is made twice, once to count, and empty lines show meanwhile that we live. While a replica reads its copy, its own
+//! empty lines do.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::clients::Client;
@@ -24,6 +26,8 @@ use tokio::sync::watch;
 /// How often a thread with nothing to send looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 const WORD_LOOK: Duration = Duration::from_millis(2);
+/// How often a replica is told that its copy is being prepared.
+const ALIVE_MICROS: u64 = 1_000_000;
 /// What a replica says is short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 
@@ -75,6 +79,16 @@ impl Serving {
         let limits = self.layer.config.backlog_limits();
         let from = from.and_then(|(_, next)| next.checked_sub(1));
         let (follower, goes_on) = self.layer.replication.attach(replica, from, limits)?;
+        self.client.is_replica.store(true, Ordering::Relaxed);
+        let served = &self.layer.replication.served;
+        match (goes_on, &self.request.position) {
+            (true, _) => served.partial.fetch_add(1, Ordering::Relaxed),
+            (false, None) => served.full.fetch_add(1, Ordering::Relaxed),
+            (false, Some(_)) => {
+                served.partial_refused.fetch_add(1, Ordering::Relaxed);
+                served.full.fetch_add(1, Ordering::Relaxed)
+            }
+        };
         self.layer.decide_on_changes();
         let image = (!goes_on).then(|| self.layer.image(&mut partition));
         Some((follower, image))
@@ -94,12 +108,16 @@ impl Serving {
                 }
             }
         }
+        follower
+            .heard_micros
+            .store(self.layer.engine.now_micros(), Ordering::Relaxed);
         self.listen(socket, follower)?;
         if self.request.takes_mark && !follower.is_online.load(Ordering::Relaxed) {
             self.await_word(follower)?;
         }
         follower.is_online.store(true, Ordering::Relaxed);
         while !self.is_over() {
+            self.check_heard(follower)?;
             match self.layer.replication.give(follower, LOOK) {
                 Given::Nothing => {}
                 Given::Lost => return Err(io::Error::other("it lags further than the backlog")),
@@ -116,15 +134,23 @@ impl Serving {
 
     /// A replica looks for the mark at the end of what it has received, so nothing may follow before it says that it found it.
     fn await_word(&self, follower: &Follower) -> io::Result<()> {
-        let started = Instant::now();
         while !follower.has_spoken.load(Ordering::Relaxed) {
             self.go_on()?;
-            if started.elapsed() > self.stall_timeout {
-                return Err(io::Error::other("it does not say that it has the copy"));
-            }
+            self.check_heard(follower)?;
             std::thread::sleep(WORD_LOOK);
         }
         Ok(())
+    }
+
+    /// A replica says each second how far it is; one that has lost its machine says nothing, and its connection need not break.
+    fn check_heard(&self, follower: &Follower) -> io::Result<()> {
+        let timeout_seconds: u64 = self.layer.config.text_of("repl-timeout").parse().unwrap_or(60);
+        let heard_micros = follower.heard_micros.load(Ordering::Relaxed);
+        let silent_micros = self.layer.engine.now_micros().saturating_sub(heard_micros);
+        match silent_micros > timeout_seconds * 1_000_000 {
+            true => Err(io::Error::other("it has said nothing for repl-timeout")),
+            false => Ok(()),
+        }
     }
 
     fn send_image(&self, socket: &TcpStream, mut image: Image, position: u64) -> io::Result<()> {
@@ -142,7 +168,17 @@ impl Serving {
         match self.request.takes_mark {
             true => out.extend_from_slice(format!("$EOF:{id}\r\n").as_bytes()),
             false => {
-                let counted = image.write(about, &mut |_| self.go_on()).map_err(told)?;
+                let mut told_micros = self.layer.engine.now_micros();
+                let mut count_on = |_: &[u8]| {
+                    self.go_on()?;
+                    let now_micros = self.layer.engine.now_micros();
+                    if now_micros >= told_micros + ALIVE_MICROS {
+                        told_micros = now_micros;
+                        (&mut &*socket).write_all(b"\n")?;
+                    }
+                    Ok(())
+                };
+                let counted = image.write(about, &mut count_on).map_err(told)?;
                 out.extend_from_slice(format!("${}\r\n", counted.bytes).as_bytes());
             }
         }
@@ -176,6 +212,9 @@ impl Serving {
             let (mut parser, mut unread) = (Parser::new(), Vec::new());
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = socket.read(&mut buffer) {
+                follower
+                    .heard_micros
+                    .store(layer.engine.now_micros(), Ordering::Relaxed);
                 unread.extend_from_slice(&buffer[..count]);
                 if !note_positions(&mut parser, &mut unread, &follower, layer.engine.now_micros()) {
                     break;

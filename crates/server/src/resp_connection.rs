@@ -747,6 +747,13 @@ impl Connection {
             After::Deferred(Deferred::AwaitReplicas { count, timeout_ms }) => {
                 self.await_replicas(count, timeout_ms).await
             }
+            After::Deferred(Deferred::ReplicaOf(source)) => {
+                let (layer, tenants) = (self.layer.clone(), self.scheduler_handle.tenants().clone());
+                let changing = move || tenants.maker.replica_of.change(&layer, source);
+                if let Ok(Err(text)) = tokio::task::spawn_blocking(changing).await {
+                    self.replace_ok_by(&text);
+                }
+            }
             After::Deferred(Deferred::SaveInBackground) => {
                 self.layer.engine.checkpoint_in_background();
                 rdb_file::write_in_background(self.layer.clone());
@@ -777,7 +784,7 @@ impl Connection {
     /// The connection is a replica's until it ends. Its socket is written from a thread of its own.
     async fn serve_replica(&mut self, socket: &mut impl Socket, request: ReplicaRequest) -> io::Result<()> {
         let Some(again) = socket.again()? else {
-            self.replace_output_by("ERR replicas are served over clear connections only");
+            self.replace_output_by("ERR replicas are served over connections without TLS only");
             return Ok(());
         };
         self.send(socket).await?;

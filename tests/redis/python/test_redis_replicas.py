@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
+import ssl
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from harness import certificates
+from harness.admin import Admin
 from harness.redis_copy import WAIT_SECONDS_MAX, contents, fill, run_import, start_import, until, url
 from harness.resp import Connection, ReplyError
-from harness.server import Server, binary
+from harness.server import Server, binary, free_port
 
 
 @pytest.fixture
@@ -121,7 +126,7 @@ def test_a_server_without_the_mark_is_told_the_length(source):
         received = b""
         while b"\r\n" not in received or len(received) < 1000:
             received += connection.socket.recv(1 << 16)
-        line, rest = received.split(b"\r\n", 1)
+        line, rest = received.lstrip(b"\n").split(b"\r\n", 1)
         length = int(line.removeprefix(b"$"))
         while len(rest) < length:
             rest += connection.socket.recv(1 << 16)
@@ -194,9 +199,11 @@ def test_a_real_redis_follows_by_a_first_copy_and_the_stream(source, redis):
         assert connection.do("ROLE")[2][0][0] == "127.0.0.1"
         in_step(redis, source)
         # A broken connection goes on where it was.
-        connection.do("CLIENT", "KILL", "TYPE", "normal")
+        assert connection.do("CLIENT", "KILL", "TYPE", "replica") == 1
         connection.do("SWAPDB", 0, 9)
         exercise(connection, 100)
+        until(lambda: info(connection, "sync_partial_ok") == "1")
+        assert info(connection, "sync_full") == "1"
     in_step(redis, source)
     with Connection(redis.port) as replica, Connection(source.port) as connection:
         assert replica.do("FCALL_RO", "f", 0) == 8 or replica.do("FUNCTION", "LIST") == connection.do("FUNCTION", "LIST")
@@ -232,6 +239,84 @@ def test_a_replica_that_lags_too_far_begins_anew(source, redis):
         connection.do("SET", "last", 1)
         until(lambda: replica.do("GET", "last") == "1" or None)
         assert contents(redis.port) == contents(source.port)
+
+
+def test_a_source_that_is_killed_is_followed_anew(redis):
+    """The stream's name is new after a start, so nobody goes on in a stream that may lack what a crash took back."""
+    source = Server(durability="always", fixed_port=free_port()).start()
+    try:
+        fill(source.port)
+        follow(redis, source)
+        for _ in range(2):
+            with Connection(source.port) as connection:
+                connection.do("INCR", "number")
+            source.kill()
+            source.start()
+            with Connection(source.port) as connection:
+                connection.do("DEL", "small set")
+                until(lambda: info(connection, "connected_slaves") == "1")
+                assert info(connection, "sync_full") == "1" and info(connection, "sync_partial_ok") == "0"
+            with Connection(redis.port) as there:
+                until(lambda: info(there, "master_link_status") == "up")
+            in_step(redis, source)
+    finally:
+        source.close()
+
+
+def begin_copy(connection: Connection) -> None:
+    """As a replica that can find the end by its mark: takes the first copy, and says nothing."""
+    connection.do("REPLCONF", "capa", "eof", "capa", "psync2")
+    connection.send("PSYNC", "?", "-1")
+    received = b""
+    while b"$EOF:" not in received or not received.endswith(received.split(b"$EOF:")[1][:40]) or len(received.split(b"$EOF:")[1]) < 50:
+        received += connection.socket.recv(1 << 16)
+
+
+def test_a_replica_that_says_nothing_is_cut_off_and_one_that_still_loads_is_not(source):
+    """One that took longer than the stall timeout to load its copy was cut off, and began anew for ever."""
+    with Connection(source.port) as connection, Connection(source.port) as silent, Connection(source.port) as loading:
+        connection.do("CONFIG", "SET", "repl-timeout", 2)
+        begin_copy(silent)
+        begin_copy(loading)
+        assert info(connection, "connected_slaves") == "2"
+        ended = threading.Event()
+
+        def live() -> None:
+            while not ended.wait(0.1):
+                loading.send_bytes(b"\n")
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        until(lambda: info(connection, "connected_slaves") == "1")
+        assert silent.read_to_close() == b""
+        # Twice the time that the silent one had.
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 2.5)
+        ended.set()
+        thread.join()
+        loading.send("REPLCONF", "ACK", "0")
+        connection.do("SET", "a", 1)
+        received = b""
+        while b"SET" not in received:
+            received += loading.socket.recv(1 << 16)
+
+
+def test_replicas_are_refused_over_tls_and_in_another_database(tmp_path):
+    made = certificates.make(tmp_path)
+    server = Server(options=["--tls-certificate", str(made.certificate), "--tls-key", str(made.key)]).start()
+    try:
+        context = ssl.create_default_context(cafile=str(made.root))
+        with socket.create_connection(("127.0.0.1", server.port)) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as connection:
+                connection.sendall(b"PSYNC ? -1\r\n")
+                assert connection.recv(1000) == b"-ERR replicas are served over connections without TLS only\r\n"
+                assert connection.recv(1000) == b""
+        token = Admin(server).create("guests")["credentials"]["token"]
+        with Connection(server.port) as connection:
+            assert connection.do("AUTH", "guests", token) == "OK"
+            assert connection.do("PSYNC", "?", "-1") == "ERR Command is not available: 'PSYNC'"
+    finally:
+        server.close()
 
 
 def test_a_quartet_moves_to_another_by_a_cut_over(source):

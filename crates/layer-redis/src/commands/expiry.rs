@@ -92,13 +92,16 @@ fn set_deadline(
         let name = String::from_utf8_lossy(&arguments[0]).to_lowercase();
         return Err(format!("ERR invalid expire time in '{name}' command").into());
     };
-    let (name, now_ms) = (&arguments[1], context.now_ms);
+    let name = &arguments[1];
+    let is_over =
+        |context: &Context<'_, '_>| u64::try_from(deadline_ms).is_ok_and(|deadline_ms| context.is_over(deadline_ms));
+    let is_over = is_over(context);
     let mut keys = context.keys();
     let found = keys
         .find(name)
         .filter(|entry| conditions.allow(entry.expiry_ms, deadline_ms));
     match (&found, u64::try_from(deadline_ms)) {
-        (Some(entry), Ok(deadline_ms)) if deadline_ms > now_ms => keys.set_expiry(name, entry, Some(deadline_ms)),
+        (Some(entry), Ok(deadline_ms)) if !is_over => keys.set_expiry(name, entry, Some(deadline_ms)),
         (Some(_), _) => drop(keys.remove(name)),
         (None, _) => {}
     }

@@ -111,7 +111,10 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         db: context.client.db,
         sent: Vec::new(),
     };
-    context.layer.migration_targets.check(&migration.host, migration.port)?;
+    context
+        .layer
+        .migration_targets
+        .check("MIGRATE to", &migration.host, migration.port)?;
     if migration.has_credentials {
         let words: Vec<&[u8]> = [b"AUTH".as_slice()].into_iter().chain(options.credentials).collect();
         encode_command(&words, &mut migration.requests);

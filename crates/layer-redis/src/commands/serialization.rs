@@ -131,7 +131,7 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     })?;
     check_lengths(&value)?;
     context.keys().remove(name);
-    let has_expired = options.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= context.now_ms);
+    let has_expired = options.expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms));
     if !has_expired {
         store(context, name, &value);
         let mut keys = context.keys();

@@ -2,7 +2,7 @@
 
 use crate::blocking::Place;
 use crate::clients::ClientState;
-use crate::command::Command;
+use crate::command::{Command, WRITE};
 use crate::errors;
 use crate::execution::call::call;
 use crate::failure::{Block, Failure};
@@ -102,6 +102,11 @@ fn retry(
         return None;
     };
     let arguments = parser.arguments(request);
+    // So may the server's part have.
+    if layer.replication.is_replica() && (command.has(WRITE) || layer.replication.is_partial()) {
+        Reply::new(bytes, client.protocol).error(errors::UNBLOCKED);
+        return Some(quartet_engine::Hold::ZERO);
+    }
     // The rules may have changed while it waited.
     if let Err(denial) = client.user.check(command, arguments) {
         let text = denial.text(command);

@@ -64,6 +64,7 @@ pub fn describe(layer: &Redis, own_id: u64, client: &Client, own_request_bytes: 
 pub fn flags(client: &Client) -> String {
     let [tracks, is_broken, broadcasts] = letters(client);
     let known = [
+        (client.is_replica.load(Ordering::Relaxed), 'S'),
         (client.monitor.load(Ordering::Relaxed), 'O'),
         (client.subscriptions.any(), 'P'),
         (client.multi.load(Ordering::Relaxed) > 0, 'x'),

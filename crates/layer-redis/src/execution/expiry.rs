@@ -24,9 +24,14 @@ impl Redis {
         }
     }
 
+    /// Nobody has paused the writers, and what expires is not for another server to say.
+    pub(crate) fn may_expire(&self, now_ms: u64) -> bool {
+        !self.replication.is_replica() && self.connections.pause.holds_back(true, now_ms).is_none()
+    }
+
     fn expire_these(&self, partition: &mut PartitionGuard<'_>, found: &[(u8, Vec<u8>)]) {
         let now_ms = partition.now_micros() / 1000;
-        if self.connections.pause.holds_back(true, now_ms).is_some() {
+        if !self.may_expire(now_ms) {
             return;
         }
         let removed = partition.execute(self.space, |tx| -> Result<u64, ()> {
@@ -84,8 +89,7 @@ impl Redis {
         {
             self.trim_tracking();
         }
-        let is_paused = self.connections.pause.holds_back(true, now_micros / 1000).is_some();
-        if is_paused || !self.active_expiry.load(Ordering::Relaxed) {
+        if !self.may_expire(now_micros / 1000) || !self.active_expiry.load(Ordering::Relaxed) {
             return;
         }
         // While somebody keeps the lock nothing expires; the next cycle comes soon.

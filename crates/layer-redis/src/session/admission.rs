@@ -1,13 +1,14 @@
 //! Whether a request may run now: what is looked at before a command sees it.
 
 use super::Session;
-use crate::command::{Command, DENYOOM, NO_AUTH, NO_MULTI, WRITE};
+use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
 use crate::commands::{scripting, transactions};
 use crate::errors;
 use crate::execution::call::{count_rejected, has_long_key};
 use crate::failure::Failure;
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
+use crate::replication::LinkState;
 use crate::subscriptions::is_allowed_while_subscribed;
 use quartet_engine::PartitionGuard;
 use quartet_wire_resp::{Arguments, Protocol};
@@ -144,13 +145,40 @@ impl Session {
         if self.may_need_memory(command) && layer.is_out_of_memory() {
             return Err(errors::OUT_OF_MEMORY.into());
         }
-        if layer.lacks_replicas() && (command.has(WRITE) || self.executes_writes(command)) {
+        if layer.replication.is_replica() && !self.client.is_upstream {
+            self.admit_on_replica(layer, command)?;
+        }
+        if layer.lacks_replicas() && !self.client.is_upstream && (command.has(WRITE) || self.executes_writes(command)) {
             return Err("NOREPLICAS Not enough good replicas to write.".into());
         }
         if request_bytes > NAME_BYTES_MAX && has_long_key(command, arguments) {
             return Err(errors::KEY_TOO_LARGE.into());
         }
         Ok(command)
+    }
+
+    /// A replica shows what is whole, and what it holds is its source's. As in Redis; REPLICAOF is the way out of both.
+    fn admit_on_replica(&self, layer: &Redis, command: &Command) -> Result<(), Failure> {
+        let is_queue = command.name == "exec" && self.client.multi.is_some();
+        let leaves = matches!(command.name, "replicaof" | "slaveof");
+        if layer.replication.is_partial() && (is_queue || !command.has(LOADING)) && !leaves {
+            return Err(errors::LOADING.into());
+        }
+        let text_of = |name| layer.config.text_of(name);
+        let is_up = || {
+            layer
+                .replication
+                .upstream()
+                .is_some_and(|upstream| upstream.link == LinkState::Up)
+        };
+        if (is_queue || !command.has(STALE)) && text_of("replica-serve-stale-data") == "no" && !is_up() {
+            return Err(errors::NOT_HOME.into());
+        }
+        let writes = command.has(WRITE) || self.executes_writes(command);
+        match writes && text_of("replica-read-only") == "yes" {
+            true => Err(errors::READ_ONLY_REPLICA.into()),
+            false => Ok(()),
+        }
     }
 
     /// RESP2 cannot tell a reply from a message, so a connection that listens may do little else.

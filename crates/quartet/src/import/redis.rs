@@ -127,7 +127,7 @@ enum Export {
 
 pub fn export(arguments: &ExportArguments) -> Result<()> {
     let Export::Redis { from, to } = &arguments.what;
-    let Begun::FirstCopy(first) = link::begin(from, None, true)? else {
+    let Begun::FirstCopy(first) = link::begin_records(from)? else {
         bail!("{from} did not begin a copy");
     };
     let folder = to

@@ -118,6 +118,10 @@ impl Watcher for Watch {
         self.line(text);
     }
 
+    fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
+        Some(self.is_stopped.clone())
+    }
+
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }

@@ -298,7 +298,7 @@ impl Execution {
                 let replicas = layer.replicas_at(layer.replication.end());
                 Reply::new(&mut self.replies, Protocol::Resp2).integer(replicas as i64);
             }
-            After::Deferred(Deferred::Migrate(_) | Deferred::Replicate(_)) => {
+            After::Deferred(Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::ReplicaOf(_)) => {
                 unreachable!("refused without a connection")
             }
         }

@@ -25,7 +25,9 @@ enum ClientType {
 
 impl ClientType {
     fn of(client: &Client) -> ClientType {
-        if client.subscriptions.any() {
+        if client.is_replica.load(Ordering::Relaxed) {
+            ClientType::Replication
+        } else if client.subscriptions.any() {
             ClientType::PubSub
         } else {
             ClientType::Normal

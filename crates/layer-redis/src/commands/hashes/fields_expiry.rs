@@ -140,7 +140,7 @@ fn expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>, unit: Unit, c
             None => -2,
             Some(old) if !condition.holds(old, deadline_ms) => 0,
             Some(_) => {
-                let change = expiring(deadline_ms, context.now_ms);
+                let change = expiring(deadline_ms, context.expires_up_to_ms());
                 edits.set(field, change);
                 if change == Change::Remove { 2 } else { 1 }
             }

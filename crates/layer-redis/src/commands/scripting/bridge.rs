@@ -180,6 +180,9 @@ impl Bridge<'_, '_, '_> {
         if self.read_only && writes_or_publishes(command) {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
+        if command.has(WRITE) && self.layer.replication.is_replica() && !self.client.is_upstream {
+            return Some(errors::READ_ONLY_REPLICA);
+        }
         if command.has(WRITE) && !self.has_written && self.layer.lacks_replicas() {
             return Some("NOREPLICAS Not enough good replicas to write.");
         }

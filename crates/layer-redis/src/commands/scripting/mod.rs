@@ -342,6 +342,7 @@ impl Run<'_> {
         client.db = context.client.db;
         client.caching = context.client.caching;
         client.is_script = true;
+        client.is_upstream = context.client.is_upstream;
         let declares = !self.has(COMPATIBLE);
         Bridge {
             read_only: self.read_only || declares && self.has(NO_WRITES),

@@ -16,7 +16,8 @@ use crate::context::Context;
 use crate::definition::*;
 use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::keyspace::expiry_sample;
-use crate::layer::MODULES;
+use crate::layer::{MODULES, Redis};
+use crate::replication::{LinkState, Upstream};
 use crate::statistics::{CommandCounter, DENIAL_REASONS};
 
 type Section = fn(&mut Context<'_, '_>, &mut String);
@@ -299,6 +300,7 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
 
 fn stats(context: &mut Context<'_, '_>, out: &mut String) {
     let statistics = &context.layer.observation.statistics;
+    let served = &context.layer.replication.served;
     let [commands, bytes_read, bytes_written] = statistics.rate.lock().per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kilobytes(bytes_read));
@@ -323,9 +325,9 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
             ("io_threaded_reads_processed", 0),
             ("io_threaded_writes_processed", 0),
             ("rejected_connections", load(&statistics.connections_rejected)),
-            ("sync_full", 0),
-            ("sync_partial_ok", 0),
-            ("sync_partial_err", 0),
+            ("sync_full", load(&served.full)),
+            ("sync_partial_ok", load(&served.partial)),
+            ("sync_partial_err", load(&served.partial_refused)),
             ("expired_subkeys", load(&statistics.expired_fields)),
             ("expired_keys", load(&statistics.expired_keys)),
             ("evicted_keys", load(&statistics.evicted_keys)),
@@ -359,7 +361,10 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
 }
 
 fn replication(context: &mut Context<'_, '_>, out: &mut String) {
-    line(out, "role", "master");
+    match context.layer.replication.upstream() {
+        None => line(out, "role", "master"),
+        Some(upstream) => of_replica(context.layer, &upstream, out),
+    }
     let replicas = super::replicas::lines(context.layer);
     line(out, "connected_slaves", replicas.len());
     for (number, replica) in replicas.iter().enumerate() {
@@ -379,6 +384,41 @@ fn replication(context: &mut Context<'_, '_>, out: &mut String) {
     );
     line(out, "repl_backlog_first_byte_offset", start);
     line(out, "repl_backlog_histlen", length);
+}
+
+fn of_replica(layer: &Redis, upstream: &Upstream, out: &mut String) {
+    let now_micros = layer.engine.now_micros();
+    let seconds_since = |micros: u64| now_micros.saturating_sub(micros) / 1_000_000;
+    let is_up = upstream.link == LinkState::Up;
+    line(out, "role", "slave");
+    line(out, "master_host", &upstream.host);
+    line(out, "master_port", upstream.port);
+    line(out, "master_link_status", if is_up { "up" } else { "down" });
+    match is_up {
+        true => line(out, "master_last_io_seconds_ago", seconds_since(upstream.heard_micros)),
+        false => line(out, "master_last_io_seconds_ago", -1),
+    }
+    line(
+        out,
+        "master_sync_in_progress",
+        u8::from(upstream.link == LinkState::Copying),
+    );
+    line(out, "slave_read_repl_offset", upstream.offset);
+    line(out, "slave_repl_offset", upstream.offset);
+    if !is_up {
+        line(
+            out,
+            "master_link_down_since_seconds",
+            seconds_since(upstream.down_since_micros),
+        );
+    }
+    line(out, "slave_priority", layer.config.text_of("replica-priority"));
+    line(
+        out,
+        "slave_read_only",
+        u8::from(layer.config.text_of("replica-read-only") == "yes"),
+    );
+    line(out, "replica_announced", 1);
 }
 
 fn cpu(context: &mut Context<'_, '_>, out: &mut String) {

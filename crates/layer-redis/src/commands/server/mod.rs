@@ -33,8 +33,8 @@ pub const COMMANDS: &[Definition] = &[
     row("info", -1, LOADING | STALE | DANGEROUS, "1.0.0", "Returns facts and counters of the server, by section.", info::info),
     row("time", 1, LOADING | STALE | FAST, "2.6.0", "Returns the time in seconds and microseconds.", time),
     row("role", 1, NOSCRIPT | LOADING | STALE | FAST | ADMIN_CATEGORY, "2.8.12", "Returns the part of this server in replication.", replicas::role),
-    row("replicaof", 3, REPLICATION, "5.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
-    row("slaveof", 3, REPLICATION, "1.0.0", "Accepts NO ONE: this server is no replica.", replica_of),
+    row("replicaof", 3, REPLICATION | NO_MULTI, "5.0.0", "Makes this server a replica of another, or of none.", replicas::replica_of),
+    row("slaveof", 3, REPLICATION | NO_MULTI, "1.0.0", "Makes this server a replica of another, or of none.", replicas::replica_of),
     row("psync", -3, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "2.8.0", "Makes the connection a replica, from a position on.", replicas::psync),
     row("sync", 1, ADMIN | NOSCRIPT | NO_MULTI | NO_ASYNC_LOADING, "1.0.0", "Makes the connection a replica.", replicas::sync),
     row("replconf", -1, ADMIN | NOSCRIPT | LOADING | STALE | ALLOW_BUSY, "3.0.0", "Tells what a replica can do.", replicas::replconf),
@@ -104,16 +104,6 @@ fn time(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> 
     context.reply.bulk((now_micros / 1_000_000).to_string().as_bytes());
     context.reply.bulk((now_micros % 1_000_000).to_string().as_bytes());
     Ok(())
-}
-
-fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
-    if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
-        context.reply.ok();
-        return Ok(());
-    }
-    let port = parse::integer(&arguments[2]).filter(|port| (0..=65_535).contains(port));
-    port.ok_or("ERR Invalid master port")?;
-    Err("ERR Quartet cannot be a replica of another server".into())
 }
 
 /// Everything that is committed counts, also what others have written.

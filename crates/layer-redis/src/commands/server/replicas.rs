@@ -1,14 +1,15 @@
-//! PSYNC, SYNC and REPLCONF: a connection becomes a replica; ROLE and INFO: who is one.
+//! PSYNC, SYNC and REPLCONF: a connection becomes a replica; REPLICAOF: the server does; ROLE and INFO: who is one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
 
 use crate::context::Context;
 use crate::definition::*;
 use crate::layer::Redis;
-use crate::replication::Follower;
+use crate::replication::{Follower, LinkState};
 use crate::{errors, parse};
 
 /// Words that a replica may say of itself and that change nothing here.
@@ -28,6 +29,9 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     }
     for position in (1..arguments.len()).step_by(2) {
         let (name, value) = (&arguments[position], &arguments[position + 1]);
+        if note_standing(context, name, value) {
+            continue;
+        }
         let replica = &mut context.client.replica;
         if parse::is(name, "capa") {
             replica.takes_mark |= parse::is(value, "eof");
@@ -58,10 +62,53 @@ pub fn sync(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failu
 }
 
 fn begin(context: &mut Context<'_, '_>, position: Option<(String, u64)>, is_old: bool) -> Result<(), Failure> {
+    // Nor can a server be its own replica, or two be each other's.
+    let upstream = context.layer.replication.upstream();
+    if upstream.is_some_and(|upstream| upstream.link != LinkState::Up) {
+        return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
+    }
     let mut request = std::mem::take(&mut context.client.replica);
     request.position = position;
     request.is_old = is_old;
     Err(Failure::Deferred(Deferred::Replicate(Box::new(request))))
+}
+
+pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Failure> {
+    if parse::is(&arguments[1], "no") && parse::is(&arguments[2], "one") {
+        return Err(Failure::Deferred(Deferred::ReplicaOf(None)));
+    }
+    let port = parse::integer(&arguments[2]).and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or("ERR Invalid master port")?;
+    let host = std::str::from_utf8(&arguments[1]).map_err(|_| "ERR Invalid master host")?;
+    // Whoever may say this would otherwise make the server connect anywhere in its own network.
+    context.layer.migration_targets.check("REPLICAOF", host, port)?;
+    let present = context.layer.replication.upstream();
+    if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
+        context.reply.simple("OK Already connected to specified master");
+        return Ok(());
+    }
+    Err(Failure::Deferred(Deferred::ReplicaOf(Some((host.into(), port)))))
+}
+
+/// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the copy's own.
+const STANDING_ROW: &[u8] = b"R";
+
+/// The copy's own words within its transactions: how far it is with them, and whether that is a whole.
+fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> bool {
+    if !context.client.is_upstream {
+        return false;
+    }
+    if parse::is(name, "quartet-none") {
+        context.tx.clear(STANDING_ROW);
+        return true;
+    }
+    let is_partial = parse::is(name, "quartet-part");
+    if !is_partial && !parse::is(name, "quartet-whole") {
+        return false;
+    }
+    context.tx.set(STANDING_ROW, text);
+    context.layer.replication.hold_part(is_partial);
+    true
 }
 
 /// How many replicas have everything up to `position`.
@@ -70,6 +117,14 @@ pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
 }
 
 impl Redis {
+    /// What a replica has written down of its copy; `None`: this server is no replica.
+    pub fn standing(&self) -> Option<Vec<u8>> {
+        let read = |tx: &mut Transaction<'_>| -> Result<Option<Vec<u8>>, ()> {
+            Ok(tx.get(STANDING_ROW).map(|row| row.value().to_vec()))
+        };
+        self.engine.partition().execute(self.space, read).ok()?.0
+    }
+
     /// How many replicas have everything up to `position`.
     pub fn replicas_at(&self, position: u64) -> u64 {
         let followers = self.replication.followers();
@@ -81,6 +136,19 @@ impl Redis {
 }
 
 pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Failure> {
+    if let Some(upstream) = context.layer.replication.upstream() {
+        context.reply.array(5);
+        context.reply.bulk(b"slave");
+        context.reply.bulk(upstream.host.as_bytes());
+        context.reply.integer(i64::from(upstream.port));
+        context.reply.bulk(match upstream.link {
+            LinkState::Down => b"connect",
+            LinkState::Copying => b"sync",
+            LinkState::Up => b"connected",
+        });
+        context.reply.integer(upstream.offset as i64);
+        return Ok(());
+    }
     let followers = context.layer.replication.followers();
     context.reply.array(3);
     context.reply.bulk(b"master");

@@ -69,7 +69,7 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
 
 /// Writes the value; one that has expired already leaves no key behind, but whoever watches the name is told.
 fn store(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], expiry_ms: Option<u64>) {
-    if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= context.now_ms) {
+    if expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms)) {
         let mut keys = context.keys();
         if !keys.remove(name) {
             keys.touch(name);
@@ -133,7 +133,7 @@ pub fn getex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     match lifetime {
         Lifetime::Until(unit, amount) => {
             let deadline_ms = options::deadline_ms(unit, amount, context.now_ms, "getex")?;
-            if deadline_ms <= context.now_ms {
+            if context.is_over(deadline_ms) {
                 context.keys().remove(name);
             } else {
                 context.keys().set_expiry(name, &entry, Some(deadline_ms));
