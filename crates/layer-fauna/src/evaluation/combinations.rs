@@ -6,7 +6,8 @@
 //! - a union has as many elements as the part that has most of them,
 //! - an intersection as many as the part that has fewest,
 //! - a difference those of its first part, unless another part has the group,
-//! - a distinct set and a join one: that of the least document.
+//! - a join one: that of the least document,
+//! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are equal, but not the same.
 //!
 //! What a set has of a group depends on the whole of it, never on where a page begins: a group that a range cuts is read whole
 //! and cut then. So the pages of a set, in either direction and of any size, are the set.
@@ -139,8 +140,46 @@ impl Evaluation<'_> {
         self.unchecked(set, &Range::prefix(element.group()), false, limit)
     }
 
+    /// The element of the least document of each run of the same values.
+    pub fn distinct(&mut self, of: &Readable, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
+        let mut found = Vec::new();
+        let mut run: Option<Element> = None;
+        let (mut rest, mut wanted) = (range.widened(), limit.saturating_add(1).min(CHUNK_MAX));
+        loop {
+            let chunk = self.elements(of, &rest, backwards, wanted)?;
+            self.step(chunk.len())?;
+            let is_all = chunk.len() < wanted;
+            let last = chunk.last().map(|last| last.key.clone());
+            for element in chunk {
+                match &mut run {
+                    Some(known) if known.shows_the_same(&element) && backwards => *known = element,
+                    Some(known) if known.shows_the_same(&element) => {}
+                    _ => found.extend(run.replace(element).filter(|done| range.contains(&done.key))),
+                }
+            }
+            let (Some(last), Some(known), false) = (last, &mut run, is_all || found.len() >= limit) else {
+                break;
+            };
+            rest = match known.has_equals_of_other_kinds() {
+                true => rest.after(&last, backwards),
+                false => {
+                    let group = known.group().to_vec();
+                    if backwards {
+                        let least = self.elements(of, &Range::prefix(&group), false, 1)?.pop();
+                        *known = least.unwrap_or_else(|| known.clone());
+                    }
+                    rest.after_group(&group, backwards)
+                }
+            };
+            wanted = (wanted * 2).min(CHUNK_MAX);
+        }
+        found.extend(run.filter(|done| range.contains(&done.key)));
+        found.truncate(limit);
+        Ok(found)
+    }
+
     /// The element of the least document of each group in any of the parts.
-    pub fn distinct(
+    pub fn united_least(
         &mut self,
         parts: &[Readable],
         range: &Range,

@@ -33,8 +33,27 @@ pub struct Request {
     pub cursor: Cursor,
     /// Where in the form the cursor stands, from the inside out.
     pub cursor_place: &'static [&'static str],
-    pub size: usize,
+    pub size: Size,
     pub sources: bool,
+}
+
+/// How many elements a page shows. None at all if it was asked for less, and then it does not tell what is beyond either.
+#[derive(Clone, Copy)]
+pub struct Size(i64);
+
+impl Size {
+    pub fn asked(size: Option<i64>) -> Size {
+        Size(size.unwrap_or(SIZE_DEFAULT).min(SIZE_MAX))
+    }
+
+    fn shown(self) -> usize {
+        self.0.max(0) as usize
+    }
+
+    /// The cursor on the far side of a page that shows nothing: an empty page stays where it is.
+    fn stays_at(self, given: Option<Value>) -> Option<Value> {
+        given.filter(|_| self.0 == 0)
+    }
 }
 
 pub enum Cursor {
@@ -56,10 +75,6 @@ impl Request {
     /// The errors of a cursor are told where it stands.
     fn placed<T>(&self, read: Result<T>) -> Result<T> {
         self.cursor_place.iter().fold(read, |read, key| read.within(key))
-    }
-
-    pub fn size(size: Option<i64>) -> usize {
-        size.unwrap_or(SIZE_DEFAULT).clamp(0, SIZE_MAX) as usize
     }
 }
 
@@ -101,24 +116,25 @@ impl Evaluation<'_> {
             }
         }
         let backwards = shape.backwards != towards_start;
-        let mut elements = self.elements(&readable, &range, backwards, request.size.saturating_add(1))?;
+        let size = request.size.shown();
+        let mut elements = self.elements(&readable, &range, backwards, size.saturating_add(1))?;
         self.step(elements.len())?;
-        let beyond = (elements.len() > request.size).then(|| elements.pop()).flatten();
+        let beyond = (elements.len() > size).then(|| elements.pop()).flatten();
         let (mut before, mut after) = (None, None);
         let given = cursor.map(echo);
         if towards_start {
             // The elements came from the cursor downwards.
             elements.reverse();
             after = given.clone();
-            before = match (&beyond, elements.first(), request.size) {
-                (_, _, 0) => given,
+            before = match (&beyond, elements.first(), size) {
+                (_, _, 0) => request.size.stays_at(given),
                 (Some(_), Some(first), _) => Some(element_cursor(first, &shape)),
                 _ => None,
             };
         } else {
             before = given.clone().or(before);
-            after = match (&beyond, request.size) {
-                (_, 0) => given,
+            after = match (&beyond, size) {
+                (_, 0) => request.size.stays_at(given),
                 (Some(beyond), _) => Some(element_cursor(beyond, &shape)),
                 (None, _) => after,
             };
@@ -163,18 +179,20 @@ impl Evaluation<'_> {
         let position = cursor
             .as_ref()
             .map_or(0, |(key, _)| events.partition_point(|event| event.key < *key));
+        let size = request.size.shown();
         let (start, end) = match &request.cursor {
-            Cursor::Before(_) => (position.saturating_sub(request.size), position),
-            _ => (position, position.saturating_add(request.size).min(total)),
+            Cursor::Before(_) => (position.saturating_sub(size), position),
+            _ => (position, position.saturating_add(size).min(total)),
         };
         let event_at = |index: usize| {
-            let event = events.get(index).filter(|_| request.size > 0);
+            let event = events.get(index).filter(|_| size > 0);
             event.map(|event| event.cursor(version))
         };
         let given = cursor.map(|(_, shown)| shown);
-        let (before, after) = match (&request.cursor, request.size) {
+        let (before, after) = match (&request.cursor, size) {
             (Cursor::Start, _) => (None, event_at(end)),
-            (_, 0) => (given.clone(), given),
+            (Cursor::After(_), 0) => (given.clone(), request.size.stays_at(given)),
+            (Cursor::Before(_), 0) => (request.size.stays_at(given.clone()), given),
             (Cursor::After(_), _) => (given, event_at(end)),
             (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), given),
         };
@@ -672,21 +690,17 @@ fn element_cursor(element: &Element, shape: &Shape) -> Value {
     Value::array(cursor)
 }
 
-fn collect_leaves(set: &Set, leaves: &mut Vec<Arc<Set>>) {
-    let mut each = |value: &Value| match as_set(value) {
-        Some(set) if matches!(*set, Set::Match { .. } | Set::Documents(_) | Set::Singleton(_)) => leaves.push(set),
-        Some(set) => collect_leaves(&set, leaves),
-        None => {}
+/// The sets that elements come from: what others are made of, and those that turn others round.
+fn collect_leaves(set: &Arc<Set>, leaves: &mut Vec<Arc<Set>>) {
+    let mut each = |value: &Value| {
+        if let Some(set) = as_set(value) {
+            collect_leaves(&set, leaves);
+        }
     };
-    match set {
+    match &**set {
         Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) => parts.iter().for_each(each),
-        Set::Distinct(of) | Set::Reverse(of) | Set::Filter(of, _) | Set::Range { of, .. } => each(of),
-        Set::Match { index, terms } => leaves.push(Arc::new(Set::Match {
-            index: index.clone(),
-            terms: terms.clone(),
-        })),
-        Set::Documents(of) => leaves.push(Arc::new(Set::Documents(of.clone()))),
-        Set::Singleton(of) => leaves.push(Arc::new(Set::Singleton(of.clone()))),
+        Set::Distinct(of) | Set::Filter(of, _) | Set::Range { of, .. } => each(of),
+        Set::Match { .. } | Set::Documents(_) | Set::Singleton(_) | Set::Reverse(_) => leaves.push(set.clone()),
         Set::Join(..) | Set::Events(_) => {}
     }
 }

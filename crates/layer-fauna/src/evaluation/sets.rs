@@ -16,7 +16,8 @@ use crate::language::value::{Closure, Native, Ref, Set, Target, Timestamp, Value
 use crate::storage::codec;
 use crate::storage::documents::{Place, reference};
 use crate::storage::indexes::{self, entries_prefix, former_prefix};
-use crate::storage::ranges::{Edge, Range, Shape, edge_of};
+use crate::storage::order;
+use crate::storage::ranges::{Range, Shape, edge_of};
 use crate::storage::rows::{self, DOCUMENT_BYTES, Key};
 use crate::storage::schema::{Index, Schema};
 
@@ -62,6 +63,22 @@ impl Element {
             true => &self.key,
             false => &self.key[..self.key.len() - DOCUMENT_BYTES],
         }
+    }
+
+    /// Whether two show the same, not only equals.
+    pub fn shows_the_same(&self, other: &Element) -> bool {
+        let mut values = self.values.iter().zip(&other.values);
+        self.group() == other.group() && values.all(|(one, other)| order::same(one, other))
+    }
+
+    /// Whether elements of its group may show something else: numbers are equal whether they are whole or not.
+    pub fn has_equals_of_other_kinds(&self) -> bool {
+        self.values.iter().any(|value| {
+            matches!(
+                value,
+                Value::Int(_) | Value::Double(_) | Value::Array(_) | Value::Object(_)
+            )
+        })
     }
 }
 
@@ -175,12 +192,12 @@ impl Evaluation<'_> {
             Set::Difference(parts) => self.difference(parts, range, backwards, limit),
             Set::Distinct(of) => {
                 let of = Readable::wholly(part(of)?);
-                self.distinct(std::slice::from_ref(&of), range, backwards, limit)
+                self.distinct(&of, range, backwards, limit)
             }
             Set::Filter(of, predicate) => self.filtered(&*part(of)?, predicate, range, backwards, limit),
             Set::Join(of, with) => {
                 let parts = self.joined(&part(of)?, with)?;
-                self.distinct(&parts, range, backwards, limit)
+                self.united_least(&parts, range, backwards, limit)
             }
             Set::Range { of, from, to } => {
                 let of = part(of)?;
@@ -463,15 +480,12 @@ impl Evaluation<'_> {
     fn narrowed(&mut self, of: &Set, from: &Value, to: &Value, range: &Range) -> Result<Range> {
         let shape = self.shape(of)?;
         let schema = self.schema.clone();
-        let edge = |bound: &Value| match bound {
-            Value::Null => None,
-            bound => Some(edge_of(bound.one_or_many(), &shape, &schema)),
-        };
+        let edge = |bound: &Value| edge_of(bound.one_or_many(), &shape, &schema);
         let (mut from, mut to) = (edge(from), edge(to));
         if shape.backwards {
             std::mem::swap(&mut from, &mut to);
         }
-        Ok(range.narrowed(from.unwrap_or_default(), to.map(Edge::behind)))
+        Ok(range.narrowed(from, Some(to.behind())))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::language::expression::Effect;
 use crate::language::value::{Contents, Document, Fields, Native, Timestamp, Value};
 use crate::storage::codec::{self, Encoder};
 use crate::storage::documents::{Place, Version, expiry_micros, reference};
-use crate::storage::order::KeyWriter;
+use crate::storage::order::{self, KeyWriter};
 use crate::storage::rows::{self, DatabaseNumber, Key};
 use crate::storage::schema::{Component, Extract, Index, Schema, Source};
 
@@ -48,6 +48,17 @@ impl Entry {
         let prefix = entries_prefix(place.database(), index, &self.terms_key);
         prefix.bytes(&self.values_key).bytes(&place.in_entries()).0
     }
+
+    /// Whether the other may stand in its place: keys do not tell 1 from 1.0.
+    fn is(&self, other: &Entry) -> bool {
+        self.terms_key == other.terms_key
+            && self.values_key == other.values_key
+            && same_all(&self.values, &other.values)
+    }
+}
+
+fn same_all(one: &[Value], other: &[Value]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| order::same(one, other))
 }
 
 /// Terms as they stand in keys: equal terms, equal bytes.
@@ -235,14 +246,13 @@ impl Evaluation<'_> {
         after: &[Entry],
         expiry: u64,
     ) -> Result<()> {
-        let same = |one: &Entry, other: &Entry| one.terms_key == other.terms_key && one.values_key == other.values_key;
         for entry in before {
-            if !after.iter().any(|other| same(entry, other)) {
+            if !after.iter().any(|other| entry.is(other)) {
                 self.remove_entry(index, place, entry);
             }
         }
         for entry in after {
-            if !before.iter().any(|other| same(entry, other)) {
+            if !before.iter().any(|other| entry.is(other)) {
                 self.add_entry(index, place, entry, Timestamp::PENDING, expiry)?;
             }
         }
@@ -321,6 +331,9 @@ impl Evaluation<'_> {
         let Some(row) = self.view.get(&former.0) else {
             return false;
         };
+        if !same_all(&entry_values(&row, 8, &place.schema), &entry.values) {
+            return false;
+        }
         let row = [&row[..8], &expiry.to_be_bytes(), row.get(8..).unwrap_or_default()].concat();
         let transaction = self.view.writing();
         transaction.clear(&former.0);
@@ -403,7 +416,7 @@ impl Evaluation<'_> {
                 Some(contents) => self.entries(index, place, version.ts, contents)?,
                 None => Vec::new(),
             };
-            let stays = |span: &Span| entries.iter().any(|entry| span.is(entry));
+            let stays = |span: &Span| entries.iter().any(|entry| span.entry.is(entry));
             let (kept, left): (Vec<Span>, Vec<Span>) = open.into_iter().partition(stays);
             spans.extend(left.into_iter().map(|span| Span {
                 removed: Some(version.ts),
@@ -411,7 +424,7 @@ impl Evaluation<'_> {
             }));
             open = kept;
             for entry in entries {
-                if !open.iter().any(|span| span.is(&entry)) {
+                if !open.iter().any(|span| span.entry.is(&entry)) {
                     open.push(Span {
                         entry,
                         added: version.ts,
@@ -458,12 +471,6 @@ struct Span {
     entry: Entry,
     added: Timestamp,
     removed: Option<Timestamp>,
-}
-
-impl Span {
-    fn is(&self, entry: &Entry) -> bool {
-        self.entry.terms_key == entry.terms_key && self.entry.values_key == entry.values_key
-    }
 }
 
 pub fn is_expired(row: &[u8], now_micros: u64) -> bool {

@@ -91,6 +91,11 @@ fn families_and_histories() {
 }
 
 #[test]
+fn sets_of_different_shapes() {
+    run("shapes");
+}
+
+#[test]
 fn sets() {
     run("sets");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::refs::named_or_ref;
-use crate::evaluation::pages::{Cursor, Request, cursor_of};
+use crate::evaluation::pages::{Cursor, Request, Size, cursor_of};
 use crate::evaluation::permitted::Readable;
 use crate::evaluation::sets::{Element, inactive};
 use crate::evaluation::{Arguments, Evaluation};
@@ -146,7 +146,7 @@ fn paginate(
     let request = Request {
         cursor,
         cursor_place,
-        size: Request::size(arguments.integer(3)),
+        size: Size::asked(arguments.integer(3)),
         sources: is_true(5),
     };
     let (operand, events) = (arguments.value(0), is_true(4));
