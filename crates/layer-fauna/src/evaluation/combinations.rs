@@ -9,6 +9,9 @@
 //! - a join one: that of the least document,
 //! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are equal, but not the same.
 //!
+//! Parts may differ in the number of their values, and in whether they are indexed in reverse order or turned round. Then keys of one form
+//! are made for all of their elements, which are read whole: nobody pages through such sets for speed.
+//!
 //! What a set has of a group depends on the whole of it, never on where a page begins: a group that a range cuts is read whole
 //! and cut then. So the pages of a set, in either direction and of any size, are the set.
 
@@ -25,7 +28,7 @@ use crate::language::error::{Code, Errors, Result};
 use crate::language::signature::Kind;
 use crate::language::value::as_set;
 use crate::language::value::{Set, Value};
-use crate::storage::ranges::Range;
+use crate::storage::ranges::{Range, Shape, mixed_key};
 
 /// Elements of the source of a join.
 const JOIN_SOURCE_MAX: usize = 100_000;
@@ -80,6 +83,59 @@ impl Evaluation<'_> {
             }
             rest = rest.after_group(&last, backwards);
         }
+    }
+
+    /// Whether the parts of a set have keys of several forms.
+    pub fn is_mixed(&mut self, parts: &[Value]) -> Result<bool> {
+        let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
+        Ok(!self.have_keys_of_one_form(parts.iter().map(|part| &**part))?)
+    }
+
+    pub fn have_keys_of_one_form<'s>(&mut self, sets: impl Iterator<Item = &'s Set>) -> Result<bool> {
+        let mut first: Option<Shape> = None;
+        for set in sets {
+            let shape = self.shape(set)?;
+            if !first.get_or_insert_with(|| shape.clone()).has_keys_of(&shape) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first elements in reading direction of a set whose parts have keys of several forms.
+    pub fn mixed(
+        &mut self,
+        set: &Set,
+        parts: &[Readable],
+        range: &Range,
+        backwards: bool,
+        limit: usize,
+    ) -> Result<Vec<Element>> {
+        let mut groups: BTreeMap<Vec<u8>, Vec<Vec<Element>>> = BTreeMap::new();
+        for (index, part) in parts.iter().enumerate() {
+            for element in self.all_with_mixed_keys(part)? {
+                let of_parts = groups.entry(element.group().to_vec()).or_default();
+                of_parts.resize_with(parts.len(), Vec::new);
+                of_parts[index].push(element);
+            }
+        }
+        let chosen = groups.into_values().flat_map(|of_parts| of_group_in(set, of_parts));
+        Ok(shown(chosen.collect(), range, backwards, limit))
+    }
+
+    /// All elements of a set in the order in which they are listed, with keys that go with those of any other.
+    fn all_with_mixed_keys(&mut self, of: &Readable) -> Result<Vec<Element>> {
+        let shape = self.shape(&of.set)?;
+        let reversals = shape.mixed().reversals;
+        let schema = self.schema.clone();
+        let mut all = Vec::new();
+        self.each_element(of, &mut |evaluation, element| {
+            let key = mixed_key(&element.values, &reversals, &element.reference, &schema);
+            evaluation.make(key.len() + element.value().size().bytes as usize)?;
+            all.push(Element { key, ..element.clone() });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(all)
     }
 
     fn is_in_all(&mut self, sets: &[Arc<Set>], element: &Element) -> Result<bool> {
@@ -145,6 +201,7 @@ impl Evaluation<'_> {
         let mut found = Vec::new();
         let mut run: Option<Element> = None;
         let (mut rest, mut wanted) = (range.widened(), limit.saturating_add(1).min(CHUNK_MAX));
+        let is_of_one_index = is_of_one_index(&of.set);
         loop {
             let chunk = self.elements(of, &rest, backwards, wanted)?;
             self.step(chunk.len())?;
@@ -160,9 +217,10 @@ impl Evaluation<'_> {
             let (Some(last), Some(known), false) = (last, &mut run, is_all || found.len() >= limit) else {
                 break;
             };
-            rest = match known.has_equals_of_other_kinds() {
-                true => rest.after(&last, backwards),
-                false => {
+            rest = match is_of_one_index && !known.has_equals_of_other_kinds() {
+                false => rest.after(&last, backwards),
+                // What is left of the group shows the same.
+                true => {
                     let group = known.group().to_vec();
                     if backwards {
                         let least = self.elements(of, &Range::prefix(&group), false, 1)?.pop();
@@ -295,6 +353,41 @@ impl Evaluation<'_> {
             })),
             other => Err(wrong_type("Lambda", other)),
         }
+    }
+}
+
+/// What a set has of a group, given what each of its parts has of it.
+fn of_group_in(set: &Set, of_parts: Vec<Vec<Element>>) -> Vec<Element> {
+    let mut of_parts = of_parts;
+    of_parts
+        .iter_mut()
+        .for_each(|group| group.sort_by(|one, other| one.key.cmp(&other.key)));
+    let mut first = of_parts[0].clone();
+    match set {
+        Set::Union(_) => of_parts.into_iter().rev().max_by_key(Vec::len).unwrap_or_default(),
+        Set::Intersection(_) => {
+            first.truncate(of_parts.iter().map(Vec::len).min().unwrap_or(0));
+            first
+        }
+        Set::Difference(_) if of_parts[1..].iter().all(Vec::is_empty) => first,
+        Set::Join(..) => of_parts
+            .into_iter()
+            .flatten()
+            .min_by(|one, other| one.key.cmp(&other.key))
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a set is no combination of several: then all of a group begins with the same bytes, and nothing else does.
+fn is_of_one_index(set: &Set) -> bool {
+    match set {
+        Set::Match { .. } | Set::Documents(_) | Set::Singleton(_) => true,
+        Set::Reverse(of) | Set::Filter(of, _) | Set::Distinct(of) | Set::Range { of, .. } => {
+            as_set(of).is_some_and(|of| is_of_one_index(&of))
+        }
+        _ => false,
     }
 }
 

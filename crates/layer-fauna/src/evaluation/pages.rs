@@ -155,8 +155,7 @@ impl Evaluation<'_> {
         for element in elements {
             let mut sources = Vec::new();
             for leaf in &leaves {
-                let range = Range::prefix(element.group());
-                if !self.unchecked(leaf, &range, false, 1)?.is_empty() {
+                if self.has_equal(leaf, element)? {
                     sources.push(Value::Set(leaf.clone()));
                 }
             }
@@ -166,6 +165,19 @@ impl Evaluation<'_> {
             ]));
         }
         Ok(data)
+    }
+
+    /// Whether a set that is not made of several has an element that shows the same.
+    fn has_equal(&mut self, leaf: &Arc<Set>, element: &Element) -> Result<bool> {
+        let shape = self.shape(leaf)?;
+        let group = match (element.values.len(), shape.reversals.len()) {
+            (0, 0) => document_key(&element.reference, &self.schema).to_vec(),
+            (own, other) if own == other => edge_of(&element.values, &shape, &self.schema)
+                .position()
+                .unwrap_or_default(),
+            _ => return Ok(false),
+        };
+        Ok(!self.unchecked(leaf, &Range::prefix(&group), false, 1)?.is_empty())
     }
 
     pub fn page_of_events(&mut self, of: &Value, request: Request) -> Result<Value> {

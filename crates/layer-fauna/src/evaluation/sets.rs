@@ -59,9 +59,9 @@ impl Element {
     /// What it shares with the elements that sets hold for equal to it: the key of its values, or of its document if it has
     /// none.
     pub fn group(&self) -> &[u8] {
-        match self.values.is_empty() {
-            true => &self.key,
-            false => &self.key[..self.key.len() - DOCUMENT_BYTES],
+        match self.key.len() {
+            ..=DOCUMENT_BYTES => &self.key,
+            length => &self.key[..length - DOCUMENT_BYTES],
         }
     }
 
@@ -122,24 +122,36 @@ impl Evaluation<'_> {
                 _ => {
                     let parts = self.joined(&part(of)?, with)?;
                     let parts: Vec<Arc<Set>> = parts.into_iter().map(|part| part.set).collect();
-                    self.common_shape(&parts)
+                    Ok(Shape {
+                        is_open: true,
+                        ..self.shape_of_all(&parts, false)?
+                    })
                 }
             },
         }
     }
 
     fn common_shape(&mut self, parts: &[Arc<Set>]) -> Result<Shape> {
-        let mut common: Option<Shape> = None;
-        for part in parts {
-            let shape = self.shape(part)?;
-            match &common {
-                Some(common) if !common.is_compatible(&shape) => {
-                    return Err(Errors::argument("Sets are not compatible."));
-                }
-                _ => common = Some(shape),
+        self.shape_of_all(parts, true)
+    }
+
+    /// The shape of sets together, which may have to be compatible, each with the next.
+    fn shape_of_all(&mut self, parts: &[Arc<Set>], are_checked: bool) -> Result<Shape> {
+        let shapes: Vec<Shape> = parts.iter().map(|part| self.shape(part)).collect::<Result<_>>()?;
+        let mut errors = Vec::new();
+        for pair in shapes.windows(2).filter(|_| are_checked) {
+            if !pair[0].is_compatible(&pair[1]) {
+                errors.extend(Errors::argument("Sets are not compatible.").0);
             }
         }
-        Ok(common.unwrap_or_default())
+        Errors::unless_empty(errors)?;
+        let Some(first) = shapes.first() else {
+            return Ok(Shape::default());
+        };
+        match shapes.iter().all(|shape| first.has_keys_of(shape)) {
+            true => Ok(first.clone()),
+            false => Ok(first.mixed()),
+        }
     }
 
     /// The schema and the index that a ref names.
@@ -182,6 +194,11 @@ impl Evaluation<'_> {
             return Ok(Vec::new());
         }
         match set {
+            Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) if self.is_mixed(parts)? => {
+                let parts = parts.iter().map(|value| part(value).map(Readable::wholly));
+                let parts: Vec<Readable> = parts.collect::<Result<_>>()?;
+                self.mixed(set, &parts, range, backwards, limit)
+            }
             Set::Match { index, terms } => self.matched(index, terms.as_ref(), range, backwards, limit),
             Set::Documents(collection) => self.documents(collection, range, backwards, limit),
             Set::Singleton(document) => self.singleton(document, range),
@@ -197,7 +214,10 @@ impl Evaluation<'_> {
             Set::Filter(of, predicate) => self.filtered(&*part(of)?, predicate, range, backwards, limit),
             Set::Join(of, with) => {
                 let parts = self.joined(&part(of)?, with)?;
-                self.united_least(&parts, range, backwards, limit)
+                match self.have_keys_of_one_form(parts.iter().map(|part| &*part.set))? {
+                    true => self.united_least(&parts, range, backwards, limit),
+                    false => self.mixed(set, &parts, range, backwards, limit),
+                }
             }
             Set::Range { of, from, to } => {
                 let of = part(of)?;

@@ -80,18 +80,45 @@ pub struct Shape {
     pub repeats_ref: bool,
     /// Its elements are events.
     pub is_history: bool,
+    /// It is made of sets whose keys differ in form: keys are made anew, see `combinations`.
+    pub is_mixed: bool,
+    /// What it leads to is only known while it is read, so it goes with everything.
+    pub is_open: bool,
 }
 
 impl Shape {
-    /// Histories are told by time: how many values each event has does not matter.
+    /// Whether the values come in the same directions, as far as both have them; the document counts as a last value.
     pub fn is_compatible(&self, other: &Shape) -> bool {
-        match self.is_history && other.is_history {
-            true => self
-                .reversals
-                .iter()
-                .zip(&other.reversals)
-                .all(|(one, other)| one == other),
-            false => self == other,
+        let mut directions = self.directions().into_iter().zip(other.directions());
+        let is_open = self.is_open || other.is_open;
+        self.is_history == other.is_history && (is_open || directions.all(|(one, other)| one == other))
+    }
+
+    /// For each value and the document, whether it is listed in reverse order.
+    fn directions(&self) -> Vec<bool> {
+        let is_turned_round = self.backwards && self.reversals.is_empty();
+        let mut directions = match is_turned_round {
+            true => vec![true],
+            false => self.reversals.iter().map(|reverse| reverse ^ self.backwards).collect(),
+        };
+        directions.push(false);
+        directions
+    }
+
+    /// Whether keys of both have one form and are listed in one direction.
+    pub fn has_keys_of(&self, other: &Shape) -> bool {
+        let is_plain = !self.is_mixed && !other.is_mixed;
+        is_plain && self.reversals == other.reversals && self.backwards == other.backwards
+    }
+
+    /// Of sets whose keys differ in form, of which this is the first.
+    pub fn mixed(&self) -> Shape {
+        Shape {
+            reversals: self.reversals.iter().map(|reverse| reverse ^ self.backwards).collect(),
+            backwards: false,
+            repeats_ref: false,
+            is_mixed: true,
+            ..self.clone()
         }
     }
 }
@@ -209,6 +236,9 @@ fn first_id(position: &[u8], collection: u64) -> Option<u64> {
 
 /// The edge before what a cursor or a bound names: values first, then the document.
 pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
+    if shape.is_mixed {
+        return edge_among_mixed(cursor, shape, schema);
+    }
     let mut writer = KeyWriter::ordered(schema);
     for (value, reverse) in cursor.iter().zip(&shape.reversals) {
         writer.value(value, *reverse);
@@ -227,6 +257,33 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
         }
         None => Edge::before(bytes, 0),
     }
+}
+
+/// Among keys of several forms. A ref behind values ends a whole key; one that stands alone is a value itself.
+fn edge_among_mixed(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
+    match cursor {
+        [values @ .., Value::Ref(document)] if !values.is_empty() => {
+            Edge::before_document(mixed_key(values, &shape.reversals, document, schema))
+        }
+        values => Edge::before(mixed_values(values, &shape.reversals, schema), 0),
+    }
+}
+
+/// The key of an element among keys of several forms: a document without values is its own value.
+pub fn mixed_key(values: &[Value], reversals: &[bool], document: &Ref, schema: &Schema) -> Vec<u8> {
+    let own = [Value::Ref(document.clone())];
+    let values = if values.is_empty() { &own[..] } else { values };
+    let mut bytes = mixed_values(values, reversals, schema);
+    bytes.extend(document_key(document, schema));
+    bytes
+}
+
+fn mixed_values(values: &[Value], reversals: &[bool], schema: &Schema) -> Vec<u8> {
+    let mut writer = KeyWriter::ordered(schema);
+    for (index, value) in values.iter().enumerate() {
+        writer.value(value, reversals.get(index).copied().unwrap_or_default());
+    }
+    writer.bytes
 }
 
 /// A document as it ends the keys of elements.
