@@ -4,6 +4,7 @@
 //!   RDB file ---------- records --+
 //!   append-only file -- records, then commands --+--> Carrier --transactions--> Target
 //!   live server ------- records, then commands --+
+//!   Upstash ----------- commands that make each key --+
 //! ```
 //!
 //! A key arrives whole or not at all, and how far the copy has come is written by the same transaction as what came so far
@@ -24,6 +25,7 @@ pub mod follow;
 pub mod link;
 pub mod progress;
 pub mod records;
+pub mod upstash;
 pub mod verify;
 pub mod watcher;
 

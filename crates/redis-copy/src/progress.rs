@@ -28,6 +28,8 @@ pub enum Step {
     File { name: String, offset: u64, db: u64 },
     /// Records of a live server's first copy, which begins anew if it breaks.
     FirstCopy,
+    /// Keys of an Upstash database, as far as this cursor.
+    Scan { cursor: String },
     /// Commands of a live server.
     Following { id: String, offset: u64, db: u64 },
 }
@@ -64,7 +66,7 @@ impl Step {
     fn standing(&self) -> &'static str {
         match self {
             Step::Nothing | Step::Following { .. } => "quartet-whole",
-            Step::File { .. } | Step::FirstCopy => "quartet-part",
+            Step::File { .. } | Step::FirstCopy | Step::Scan { .. } => "quartet-part",
         }
     }
 }

@@ -15,6 +15,7 @@ use quartet_redis_copy::records::Records;
 use quartet_redis_copy::verify::Verdict;
 use quartet_redis_copy::{Address, Error};
 
+use super::records;
 use super::watch::Watch;
 
 const REJECTED: u8 = 2;
@@ -75,7 +76,7 @@ pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
     }
 }
 
-fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
+pub(super) fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
     println!(
         "brought {} keys and commands; rejected {}",
         copied.done, copied.rejected
@@ -109,6 +110,12 @@ pub struct ExportArguments {
 
 #[derive(Subcommand)]
 enum Export {
+    /// A table of DynamoDB, as files that ImportTable and `quartet import dynamodb` read
+    Dynamodb(records::ExportDynamoDbArguments),
+    /// The documents of FaunaDB's collections, as of one moment, as a file for each
+    Fauna(records::ExportFaunaArguments),
+    /// All keys and values of the key-value layer, as a file
+    Keyvalue(records::KeyValueExportArguments),
     /// Everything that a server holds, at one version, as an RDB file
     Redis {
         /// The server
@@ -126,7 +133,12 @@ enum Export {
 }
 
 pub fn export(arguments: &ExportArguments) -> Result<()> {
-    let Export::Redis { from, to } = &arguments.what;
+    let (from, to) = match &arguments.what {
+        Export::Redis { from, to } => (from, to),
+        Export::Dynamodb(arguments) => return records::export_dynamodb(arguments),
+        Export::Fauna(arguments) => return records::export_fauna(arguments),
+        Export::Keyvalue(arguments) => return records::export_keyvalue(arguments),
+    };
     let Begun::FirstCopy(first) = link::begin_records(from)? else {
         bail!("{from} did not begin a copy");
     };

@@ -52,7 +52,7 @@ impl Watch {
     }
 }
 
-fn listen_to_signals(is_stopped: Arc<AtomicBool>) -> Result<()> {
+pub(super) fn listen_to_signals(is_stopped: Arc<AtomicBool>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
         runtime.block_on(async {

@@ -1,0 +1,179 @@
+//! Keys and values: a file in which each line is one, `{"key": "...", "value": "..."}`, both in base64, in the order of the keys.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use quartet_client::{Cluster, Database, ErrorCode, RangeOptions, Selector};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::error::{Error, Result, source, target};
+use crate::journal::Journal;
+use crate::lines::{Lines, shown};
+use crate::observer::Observer;
+
+/// What one transaction writes, and what one reads.
+const BATCH_KEYS: usize = 2000;
+const BATCH_BYTES: usize = 1 << 20;
+/// The first key that is the server's own.
+const END: &[u8] = b"\xff";
+const KEY_BYTES_MAX: usize = 10_000;
+const VALUE_BYTES_MAX: usize = 100_000;
+const PART: &str = "keys";
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    key: String,
+    value: String,
+}
+
+/// A server, and the runtime in which it is talked to.
+pub struct Client {
+    runtime: Runtime,
+    database: Database,
+}
+
+impl Client {
+    /// `path`: the cluster file; without one that of the environment, or the first of the usual places.
+    pub fn open(path: Option<&Path>) -> Result<Client> {
+        let cluster = Cluster::read(path).map_err(|code| told(&code))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(target)?;
+        let database = Database::open_on(cluster, Default::default(), runtime.handle().clone());
+        Ok(Client { runtime, database })
+    }
+
+    /// What the journal calls the server: it never has the credential.
+    pub fn name(&self) -> String {
+        format!("keyvalue {}", self.database.cluster().addresses.join(","))
+    }
+
+    fn rows_behind(&self, start: &[u8], rows_max: usize) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, bool)> {
+        let read = self.database.run(async |transaction| {
+            let options = RangeOptions {
+                rows_max,
+                bytes_max: BATCH_BYTES,
+                reverse: false,
+            };
+            let (begin, end) = (
+                Selector::first_greater_or_equal(start),
+                Selector::first_greater_or_equal(END),
+            );
+            transaction.get_range(&begin, &end, options, true).await
+        });
+        let found = self.runtime.block_on(read).map_err(|code| told(&code))?;
+        Ok((found.rows, found.more))
+    }
+}
+
+fn told(code: &ErrorCode) -> Error {
+    Error::Target(format!("the key-value layer: {code:?}"))
+}
+
+/// Writes all keys of the file. `merges`: the database may hold keys already.
+pub fn import(
+    file: &Path,
+    client: &Client,
+    merges: bool,
+    journal: &mut Journal,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    if !merges && !journal.goes_on() && !client.rows_behind(b"", 1)?.0.is_empty() {
+        let text = "the database holds keys; --merge copies beside them, and over those of the same name";
+        return Err(Error::NotEmpty(text.into()));
+    }
+    observer.phase("copying", None);
+    let opened = File::open(file).map_err(|error| Error::Source(format!("{}: {error}", file.display())))?;
+    let mut lines = Lines::new(opened);
+    lines.skip_to(journal.position(PART).and_then(Value::as_u64).unwrap_or(0))?;
+    observer.advance(lines.count);
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    loop {
+        let line = lines.next()?;
+        let is_end = line.is_none();
+        if let Some(line) = line {
+            match row_of(&line) {
+                Ok((key, value)) => {
+                    bytes += key.len() + value.len();
+                    batch.push((key, value));
+                }
+                Err(reason) => observer.reject(&shown(&line), reason)?,
+            }
+        }
+        if batch.len() >= BATCH_KEYS || bytes >= BATCH_BYTES || is_end {
+            write(client, &batch)?;
+            observer.advance(batch.len() as u64);
+            journal.note(PART, lines.count.into())?;
+            (batch, bytes) = (Vec::new(), 0);
+            if observer.is_stopped() && !is_end {
+                return Err(Error::Stopped);
+            }
+        }
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
+fn row_of(line: &[u8]) -> std::result::Result<(Vec<u8>, Vec<u8>), &'static str> {
+    let row: Row = serde_json::from_slice(line).map_err(|_| "it is no {\"key\": ..., \"value\": ...}")?;
+    let decoded = |text: &str| STANDARD.decode(text).map_err(|_| "it is no base64");
+    let (key, value) = (decoded(&row.key)?, decoded(&row.value)?);
+    match () {
+        () if key.starts_with(END) => Err("keys from FF on are the server's own"),
+        () if key.len() > KEY_BYTES_MAX => Err("a key has at most 10,000 bytes"),
+        () if value.len() > VALUE_BYTES_MAX => Err("a value has at most 100,000 bytes"),
+        () => Ok((key, value)),
+    }
+}
+
+fn write(client: &Client, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let written = client.database.run(async |transaction| {
+        for (key, value) in batch {
+            transaction.set(key, value);
+        }
+        Ok(())
+    });
+    client.runtime.block_on(written).map_err(|code| told(&code))
+}
+
+/// Writes all keys to a file, which appears when it is whole. Each part is read at a version of its own. Returns their number.
+pub fn export(client: &Client, file: &Path, observer: &mut dyn Observer) -> Result<u64> {
+    observer.phase("exporting", None);
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(target)?;
+    let (mut start, mut count) = (Vec::new(), 0);
+    loop {
+        let (rows, more) = client.rows_behind(&start, BATCH_KEYS)?;
+        for (key, value) in &rows {
+            let row = Row {
+                key: STANDARD.encode(key),
+                value: STANDARD.encode(value),
+            };
+            let line = serde_json::to_string(&row).map_err(source)?;
+            writeln!(written, "{line}").map_err(target)?;
+        }
+        count += rows.len() as u64;
+        observer.advance(rows.len() as u64);
+        match rows.last() {
+            Some((last, _)) if more => start = [last.as_slice(), &[0]].concat(),
+            _ => break,
+        }
+        if observer.is_stopped() {
+            return Err(Error::Stopped);
+        }
+    }
+    written.as_file().sync_all().map_err(target)?;
+    written.persist(file).map_err(target)?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(target)?;
+    Ok(count)
+}

@@ -1,0 +1,26 @@
+//! What other databases exchange, to and from running servers, through the servers' own protocols.
+//!
+//! ```text
+//!   DynamoDB's export, in a folder or a bucket; a live table   <->  a table
+//!   a folder with the documents of each collection             <->  FaunaDB's collections
+//!   a file of keys and values                                  <->  the key-value layer
+//! ```
+//!
+//! A record arrives whole or not at all, and to bring one again changes nothing: items, documents with their moments, and keys
+//! replace themselves. So a [`Journal`] beside the command, which never runs ahead of what has arrived, is all that a copy needs to
+//! go on after a kill. What a target refuses is told and left out, up to a limit; what is not understood in a file is too.
+//!
+//! Everything is read and written by blocking calls, on the caller's thread.
+
+pub mod dynamodb;
+mod error;
+pub mod fauna;
+mod http;
+mod journal;
+pub mod keyvalue;
+mod lines;
+mod observer;
+
+pub use error::{Error, Result};
+pub use journal::Journal;
+pub use observer::Observer;

@@ -1,0 +1,323 @@
+"""`quartet import` and `export` of DynamoDB's tables, FaunaDB's documents, keys with values, and Upstash's databases: round trips,
+kills, and records that nobody takes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faunadb import query as q
+
+from harness.dynamodb import connect
+from harness.fauna import connect as connect_fauna
+from harness.redis_copy import contents, fill, url
+from harness.resp import Connection
+from harness.server import Server, binary, free_port
+
+REJECTED = 2
+SECONDS_MAX = 120
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def other():
+    server = Server().start()
+    yield server
+    server.close()
+
+
+def start(*words, cwd: Path, **environment: str) -> subprocess.Popen:
+    command = [binary(), *map(str, words)]
+    return subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(*words, cwd: Path, code: int = 0, **environment: str) -> str:
+    process = start(*words, cwd=cwd, **environment)
+    output, _ = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == code, output
+    return output
+
+
+def kill_once(arrived, *words, cwd: Path, **environment: str) -> None:
+    """Starts a copy, and kills it as soon as something has arrived."""
+    process = start(*words, cwd=cwd, **environment)
+    deadline = time.monotonic() + SECONDS_MAX
+    while not arrived() and process.poll() is None:
+        assert time.monotonic() < deadline
+    process.kill()
+    process.communicate()
+
+
+# DynamoDB
+
+
+def endpoint(server: Server) -> str:
+    return f"http://127.0.0.1:{server.dynamodb_port}"
+
+
+def make_table(server: Server, name: str, items: int) -> None:
+    client = connect(server)
+    client.create_table(
+        TableName=name,
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in (("p", "S"), ("s", "N"), ("g", "S"))],
+        KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
+        GlobalSecondaryIndexes=[{"IndexName": "by-g", "KeySchema": [{"AttributeName": "g", "KeyType": "HASH"}], "Projection": {"ProjectionType": "ALL"}}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for start in range(0, items, 25):
+        puts = [{"PutRequest": {"Item": item(number)}} for number in range(start, min(start + 25, items))]
+        client.batch_write_item(RequestItems={name: puts})
+
+
+def item(number: int) -> dict:
+    return {
+        "p": {"S": f"p{number % 7}"},
+        "s": {"N": str(number)},
+        "g": {"S": f"g{number % 3}"},
+        "all": {"M": {"b": {"B": bytes([number % 256, 255])}, "l": {"L": [{"BOOL": True}, {"NULL": True}]}, "ns": {"NS": ["1.5", "-2"]}}},
+    }
+
+
+def items_of(server: Server, name: str) -> list:
+    client, found, start = connect(server), [], {}
+    while True:
+        page = client.scan(TableName=name, **start)
+        found += page["Items"]
+        if "LastEvaluatedKey" not in page:
+            return sorted(json.dumps(item, sort_keys=True, default=repr) for item in found)
+        start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+
+def lines_of(folder: Path) -> list:
+    return sorted(line for file in sorted((folder / "data").glob("*.gz")) for line in gzip.decompress(file.read_bytes()).splitlines())
+
+
+def test_a_table_goes_out_and_in_again(server, other, tmp_path):
+    make_table(server, "whole", 260)
+    out = run("export", "dynamodb", "--from", endpoint(server), "--table", "whole", "--to", "out", cwd=tmp_path)
+    assert "wrote 260 records" in out
+    assert "holds an export already" in run("export", "dynamodb", "--from", endpoint(server), "--table", "whole", "--to", "out", cwd=tmp_path, code=1)
+    assert "brought 260 records; rejected 0" in run("import", "dynamodb", "--from", "out", "--into", "copy", "--to", endpoint(other), cwd=tmp_path)
+    assert items_of(other, "copy") == items_of(server, "whole")
+    found = connect(other).query(
+        TableName="copy", IndexName="by-g", KeyConditionExpression="g = :g", ExpressionAttributeValues={":g": {"S": "g1"}}
+    )
+    assert found["Count"] == 87
+    run("export", "dynamodb", "--from", endpoint(other), "--table", "copy", "--to", "again", cwd=tmp_path)
+    assert lines_of(tmp_path / "again") == lines_of(tmp_path / "out")
+    assert not (tmp_path / "quartet-import.journal").exists()
+    refused = run("import", "dynamodb", "--from", "out", "--into", "copy", "--to", endpoint(other), cwd=tmp_path, code=1)
+    assert "holds items; --merge" in refused and not (tmp_path / "quartet-import.journal").exists()
+    run("import", "dynamodb", "--from", "out", "--into", "copy", "--to", endpoint(other), "--merge", cwd=tmp_path)
+    assert items_of(other, "copy") == items_of(server, "whole")
+
+
+def test_an_export_of_the_service_wants_a_schema_and_is_verified(server, tmp_path):
+    """As the service lays it out: keys from the bucket's root, no description of the table."""
+    make_table(server, "described", 0)
+    (tmp_path / "schema.json").write_text(json.dumps(connect(server).describe_table(TableName="described"), default=str))
+    folder = tmp_path / "AWSDynamoDB" / "01"
+    (folder / "data").mkdir(parents=True)
+    good = [json.dumps({"Item": {"p": {"S": "a"}, "s": {"N": str(number)}}}) for number in range(60)]
+    bad = ["no JSON", json.dumps({"Item": {"p": {"S": "a"}}}), json.dumps({"Item": {"p": {"S": "a"}, "s": {"S": "x"}}}), json.dumps({"Keys": {}})]
+    data = gzip.compress("\n".join(good[:30] + bad + good[30:]).encode())
+    (folder / "data" / "f.json.gz").write_bytes(data)
+    digest = hashlib.md5(data).digest()
+    line = {"itemCount": 64, "md5Checksum": base64.b64encode(digest).decode(), "etag": "e", "dataFileS3Key": "AWSDynamoDB/01/data/f.json.gz"}
+    (folder / "manifest-files.json").write_text(json.dumps(line) + "\n")
+    (folder / "manifest-summary.json").write_text(json.dumps({"outputFormat": "DYNAMODB_JSON", "exportType": "FULL_EXPORT", "itemCount": 64}))
+    words = ["import", "dynamodb", "--from", folder, "--into", "from-service", "--to", endpoint(server), "--rejected", "rejected"]
+    assert "--schema" in run(*words, cwd=tmp_path, code=1)
+    assert "more than 3 records were rejected" in run(*words, "--schema", "schema.json", "--rejected-max", 3, cwd=tmp_path, code=1)
+    (tmp_path / "rejected").unlink()
+    assert "rejected 4" in run(*words, "--schema", "schema.json", cwd=tmp_path, code=REJECTED)
+    assert len((tmp_path / "rejected").read_text().splitlines()) == 4
+    assert len(items_of(server, "from-service")) == 60
+    (folder / "data" / "f.json.gz").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "is damaged" in run(*words[:5], "damaged", *words[6:], "--schema", "schema.json", cwd=tmp_path, code=1)
+    assert items_of(server, "damaged") == []
+
+
+def test_a_killed_import_of_a_live_table_goes_on(server, other, tmp_path):
+    make_table(server, "live", 1500)
+    words = ["import", "dynamodb", "--from", endpoint(server), "--table", "live", "--to", endpoint(other), "--segments", 3]
+    client = connect(other)
+
+    def arrived() -> bool:
+        try:
+            return client.scan(TableName="live", Select="COUNT", Limit=200)["Count"] >= 100
+        except client.exceptions.ResourceNotFoundException:
+            return False
+
+    kill_once(arrived, *words, cwd=tmp_path)
+    # What was copied is not a copy of another table.
+    if (tmp_path / "quartet-import.journal").exists():
+        assert "it is of a copy from" in run(*words, "--into", "else", cwd=tmp_path, code=1)
+        assert "brought" in run(*words, cwd=tmp_path)
+    assert items_of(other, "live") == items_of(server, "live")
+
+
+def test_an_export_lies_in_a_bucket(server, tmp_path):
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        import boto3
+
+        address = f"http://127.0.0.1:{port}"
+        credential = {"aws_access_key_id": "id", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
+        client = boto3.client("s3", endpoint_url=address, **credential)
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:
+            try:
+                client.create_bucket(Bucket="safe")
+                break
+            except Exception:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        environment = {"AWS_ENDPOINT": address, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+        make_table(server, "kept", 30)
+        run("export", "dynamodb", "--from", endpoint(server), "--table", "kept", "--to", "s3://safe/exports/1", cwd=tmp_path, **environment)
+        run("import", "dynamodb", "--from", "s3://safe/exports/1", "--into", "back", "--to", endpoint(server), cwd=tmp_path, **environment)
+        assert items_of(server, "back") == items_of(server, "kept")
+        # The bucket's own tables, by signed requests, as the service wants them.
+        table = boto3.client("dynamodb", endpoint_url=address, **credential)
+        table.create_table(
+            TableName="elsewhere", BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}], KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
+        )
+        for number in range(40):
+            table.put_item(TableName="elsewhere", Item={"p": {"S": str(number)}})
+        run("import", "dynamodb", "--from", address, "--table", "elsewhere", "--to", endpoint(server), cwd=tmp_path, **environment)
+        assert len(items_of(server, "elsewhere")) == 40
+    finally:
+        store.kill()
+        store.wait()
+
+
+# FaunaDB
+
+
+def fauna(server: Server) -> str:
+    return f"http://127.0.0.1:{server.fauna_port}"
+
+
+def test_documents_keep_ids_moments_and_values(server, other, tmp_path):
+    client = connect_fauna(server)
+    for name in ("people", "things"):
+        client.query(q.create_collection({"name": name}))
+    person = client.query(q.create(q.ref(q.collection("people"), "1"), {"data": {"name": "Ann", "at": q.time("2020-01-01T00:00:00Z"), "on": q.date("2020-01-01")}}))
+    for start in range(0, 900, 100):
+        numbers = range(start, start + 100)
+        client.query(q.do(*[q.create(q.ref(q.collection("things"), str(1000 + n)), {"data": {"n": n, "of": person["ref"], "deep": {"l": [1, {"x": None, "y": n / 3}]}}}) for n in numbers]))
+    assert "wrote 901 records" in run("export", "fauna", "--from", fauna(server), "--to", "out", cwd=tmp_path)
+    words = ["import", "fauna", "--from", "out", "--to", fauna(other)]
+    assert "brought 901 records; rejected 0" in run(*words, cwd=tmp_path)
+    run("export", "fauna", "--from", fauna(other), "--to", "again", cwd=tmp_path)
+    for name in ("people", "things"):
+        assert (tmp_path / "again" / f"{name}.json").read_text() == (tmp_path / "out" / f"{name}.json").read_text()
+    found = connect_fauna(other).query(q.get(q.ref(q.collection("people"), "1")))
+    assert (found["ts"], found["data"]) == (person["ts"], person["data"])
+    assert "holds documents; --merge" in run(*words, cwd=tmp_path, code=1)
+    run(*words, "--merge", cwd=tmp_path)
+    assert connect_fauna(other).query(q.count(q.documents(q.collection("things")))) == 900
+    # The history has each document once, however often it was brought.
+    events = connect_fauna(other).query(q.paginate(q.ref(q.collection("things"), "1005"), events=True))
+    assert len(events["data"]) == 1
+
+
+def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_told(other, tmp_path):
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"id": str(number), "ts": 1_600_000_000_000_000 + number, "data": {"n": number}}) for number in range(1, 1501)]
+    lines[10] = "no JSON"
+    lines[700] = json.dumps({"id": "no number", "ts": 5, "data": {}})
+    lines[701] = json.dumps({"id": "702", "data": {}})
+    (tmp_path / "in" / "docs.json").write_text("\n".join(lines))
+    client = connect_fauna(other)
+
+    def count() -> int:
+        collection = q.collection("docs")
+        return client.query(q.if_(q.exists(collection), q.count(q.documents(collection)), 0))
+
+    words = ["import", "fauna", "--from", "in", "--to", fauna(other), "--rejected", "rejected"]
+    kill_once(lambda: count() >= 200, *words, cwd=tmp_path)
+    if (tmp_path / "quartet-import.journal").exists():
+        run(*words, cwd=tmp_path, code=REJECTED)
+    told = (tmp_path / "rejected").read_text()
+    assert "it is no JSON object" in told and "it has no ts" in told and "no number" in told
+    assert count() == 1497
+
+
+# Keys and values
+
+
+def cluster(server: Server) -> list:
+    return ["--cluster-file", Path(server.data) / "fdb.cluster"]
+
+
+def test_keys_go_in_through_kills_and_out_again(other, tmp_path):
+    def row(key: bytes, value: bytes) -> str:
+        return json.dumps({"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}, separators=(",", ":"))
+
+    rows = [row(number.to_bytes(4, "big"), b"\x00\xff" * (number % 50)) for number in range(30_000)]
+    bad = ["{}", row(b"\xff\x01", b""), row(b"k", b"x" * 100_001), '{"key":"!","value":""}']
+    (tmp_path / "in").write_text("\n".join(rows[:9000] + bad + rows[9000:]) + "\n")
+    words = ["import", "keyvalue", "--from", "in", *cluster(other), "--rejected", "rejected"]
+    journal = tmp_path / "quartet-import.journal"
+    kill_once(lambda: journal.exists() and "keys" in journal.read_text(), *words, cwd=tmp_path)
+    if journal.exists():
+        run(*words, cwd=tmp_path, code=REJECTED)
+    assert len(set((tmp_path / "rejected").read_text().splitlines())) == 4
+    assert "wrote 30000 records" in run("export", "keyvalue", *cluster(other), "--to", "out", cwd=tmp_path)
+    assert (tmp_path / "out").read_text().splitlines() == rows
+    assert "holds keys; --merge" in run(*words, cwd=tmp_path, code=1)
+    assert not journal.exists()
+
+
+# Upstash
+
+
+def test_an_upstash_database_arrives_over_rest(server, other, tmp_path):
+    fill(server.port)
+    with Connection(server.port) as connection:
+        connection.do("XACK", "stream", "group", *[f"{n}-0" for n in range(1, 10)])
+        connection.do("JSON.SET", "document", "$", '{"a":[1,null,"x"]}')
+        expected = {name: told for (db, name), told in contents_with_json(server.port).items() if db == 0}
+    words = ["import", "upstash", "--from", f"http://127.0.0.1:{server.http_port}", "--token", "dev", "--to", url(other)]
+    with Connection(other.port) as connection:
+        kill_once(lambda: connection.do("DBSIZE") > 1, *words, cwd=tmp_path)
+        if connection.do("EXISTS", "quartet:import"):
+            run(*words, cwd=tmp_path)
+        assert connection.do("EXISTS", "quartet:import") == 0
+    found = {name: told for (_, name), told in contents_with_json(other.port).items()}
+    assert found.keys() == expected.keys()
+    for name, (kind, value, deadline_ms) in expected.items():
+        assert (kind, value) == found[name][:2] or kind == "stream" and value[0] == found[name][1][0], name
+        assert abs(deadline_ms - found[name][2]) < 60_000, name
+    assert "the target holds" in run(*words, cwd=tmp_path, code=1)
+
+
+def contents_with_json(port: int) -> dict:
+    """JSON documents are left out: their reading is compared apart."""
+    with Connection(port) as connection:
+        document = connection.do("JSON.GET", "document")
+        connection.do("DEL", "document")
+        found = contents(port)
+        if document is not None:
+            connection.do("JSON.SET", "document", "$", document)
+            found[0, "document"] = ("ReJSON-RL", document, -1)
+    return found
