@@ -9,7 +9,7 @@ use clap::Args;
 use quartet_engine::{Durability, StoreKind};
 use quartet_server::{
     Announcement, ClientCertificates, ConfigFile, Credentials, Data, KeyValueLimits, Listen, RestTokens, Settings,
-    Targets, TlsFiles,
+    Targets, TelemetrySettings, TlsFiles,
 };
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,16 @@ pub struct ServeArguments {
     /// [default: 1000]
     #[arg(long, env = "QUARTET_SLOW_REQUEST_MILLISECONDS")]
     slow_request_milliseconds: Option<u64>,
+    /// URL of an OpenTelemetry collector that takes OTLP over HTTP, as http://127.0.0.1:4318: it gets metrics and spans
+    /// [default: OTEL_EXPORTER_OTLP_ENDPOINT if that is set, otherwise none]
+    #[arg(long, env = "QUARTET_OTLP_ENDPOINT")]
+    otlp_endpoint: Option<String>,
+    /// Which share of the HTTP requests whose caller does not decide it by `traceparent` has spans, from 0 to 1 [default: 0.01]
+    #[arg(long, env = "QUARTET_OTLP_SAMPLING_RATIO")]
+    otlp_sampling_ratio: Option<f64>,
+    /// Seconds between two reports of metrics to the collector [default: 60]
+    #[arg(long, env = "QUARTET_OTLP_METRICS_SECONDS")]
+    otlp_metrics_seconds: Option<u64>,
     /// Seconds that stopping may take: letting replies go out, and the last checkpoint [default: 60]
     #[arg(long, env = "QUARTET_STOP_SECONDS")]
     stop_seconds: Option<u64>,
@@ -341,6 +351,9 @@ impl ServeArguments {
             connections_max: self.connections_max.or(file.connections_max),
             request_bytes_max: self.request_bytes_max.or(file.request_bytes_max),
             slow_request_milliseconds: self.slow_request_milliseconds.or(file.slow_request_milliseconds),
+            otlp_endpoint: self.otlp_endpoint.or(file.otlp_endpoint),
+            otlp_sampling_ratio: self.otlp_sampling_ratio.or(file.otlp_sampling_ratio),
+            otlp_metrics_seconds: self.otlp_metrics_seconds.or(file.otlp_metrics_seconds),
             stop_seconds: self.stop_seconds.or(file.stop_seconds),
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
@@ -430,6 +443,7 @@ impl ServeArguments {
             cache_bytes: self.cache_bytes.unwrap_or(256 << 20),
             unflushed_bytes: self.unflushed_bytes.unwrap_or(64 << 20),
             memory_bytes: self.memory_bytes,
+            telemetry: self.telemetry()?,
             slow_requests: self.slow_requests(),
             status: crate::notify::status,
             purge: crate::allocator::purge,
@@ -476,6 +490,31 @@ impl ServeArguments {
             client_roots: path(&self.tls_client_roots),
             clients: ClientCertificates::parse(clients).expect("one of the words"),
         })
+    }
+
+    fn telemetry(&self) -> Result<Option<TelemetrySettings>> {
+        let named = || variable(&["OTEL_EXPORTER_OTLP_ENDPOINT"]);
+        let Some(endpoint) = self.otlp_endpoint.clone().or_else(named) else {
+            return Ok(None);
+        };
+        anyhow::ensure!(
+            endpoint.starts_with("http://") || endpoint.starts_with("https://"),
+            "otlp-endpoint: '{endpoint}' does not begin with http:// or https://"
+        );
+        let sampling_ratio = self.otlp_sampling_ratio.unwrap_or(0.01);
+        anyhow::ensure!(
+            (0.0..=1.0).contains(&sampling_ratio),
+            "otlp-sampling-ratio: {sampling_ratio} is not from 0 to 1"
+        );
+        let headers = variable(&["OTEL_EXPORTER_OTLP_HEADERS"]).unwrap_or_default();
+        let headers = headers.split(',').filter_map(|header| header.split_once('='));
+        let headers = headers.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+        Ok(Some(TelemetrySettings {
+            endpoint,
+            headers: headers.collect(),
+            sampling_ratio,
+            metrics_every: Duration::from_secs(self.otlp_metrics_seconds.unwrap_or(60).max(1)),
+        }))
     }
 
     fn migration_targets(&self) -> Result<Targets> {

@@ -15,6 +15,7 @@ use crate::http_connection::{
 };
 use crate::settings::Credentials;
 use crate::slow_requests::shape_of_json;
+use crate::telemetry::{Described, named};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tenants::{Entered, Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -279,6 +280,19 @@ impl HttpLayer for FaunaHttp {
         whole(with_request(head, b"", |request| {
             self.layer.refuse(request, Refusal::Busy)
         }))
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        let operation = match (head.method, head.path()) {
+            ("POST", "/") => "query",
+            ("POST", "/stream") => "stream",
+            _ => "other",
+        };
+        Described {
+            layer: "fauna",
+            operation,
+            database: named(self.database_of(head).as_deref()),
+        }
     }
 
     fn long_turn(&self, head: &Head<'_>) -> Option<SchedulerHandle> {

@@ -13,6 +13,7 @@ use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, Respo
 use crate::metrics;
 use crate::rest::{self, Rest};
 use crate::settings::{Credentials, Settings};
+use crate::telemetry::Described;
 use crate::tenants::Tenants;
 
 pub struct HttpPages {
@@ -99,6 +100,21 @@ impl HttpLayer for HttpPages {
             }
             None if Admin::answers(head.path()) || head.path() == changes::PATH => Dispatch::Later,
             None => self.rest.dispatch(head, body),
+        }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        let operation = match head.path() {
+            "/metrics" => "metrics",
+            "/healthz" | "/health" | "/readyz" => "health",
+            changes::PATH => "changes",
+            path if Admin::answers(path) => "admin",
+            _ => return self.rest.describe(head),
+        };
+        Described {
+            layer: "http",
+            operation,
+            database: None,
         }
     }
 

@@ -39,6 +39,7 @@ use crate::kept_input::KeptInput;
 use crate::pace::Pace;
 use crate::resp_connection::OUTPUT_BYTES_PER_SECOND_MIN;
 use crate::stranger_bytes::StrangerBytes;
+use crate::telemetry::{self, Described, Spans, UnderWay};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{Speaks, Tls, TlsEntrance, Transport};
 
@@ -70,6 +71,15 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// Who is to have the turn in which `follow` or `answer` takes long.
     fn long_turn(&self, _head: &Head<'_>) -> Option<SchedulerHandle> {
         None
+    }
+
+    /// What a span says of a request.
+    fn describe(&self, _head: &Head<'_>) -> Described {
+        Described {
+            layer: "http",
+            operation: "other",
+            database: None,
+        }
     }
 
     /// The admin API is among what it answers: a few places are kept for connections from this machine.
@@ -173,6 +183,7 @@ pub struct HttpEntrance {
     pub stranger_bytes: Arc<StrangerBytes>,
     pub memory: Arc<Memory>,
     pub login_guard: Arc<LoginGuard>,
+    pub spans: Option<Arc<Spans>>,
 }
 
 impl Entrance for HttpEntrance {
@@ -203,6 +214,7 @@ impl Entrance for HttpEntrance {
                 stranger_bytes: self.stranger_bytes.clone(),
                 memory: self.memory.clone(),
                 login_guard: self.login_guard.clone(),
+                spans: self.spans.clone(),
             },
             layer: self.layer.clone(),
             evicted,
@@ -218,6 +230,7 @@ pub struct Peer {
     stranger_bytes: Arc<StrangerBytes>,
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
+    spans: Option<Arc<Spans>>,
 }
 
 impl Peer {
@@ -237,6 +250,26 @@ impl Peer {
     /// To be told how much is kept of what the peer has sent.
     fn input(&self) -> KeptInput {
         KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
+    }
+
+    /// Begins the span of a request, if it is to have one.
+    #[inline]
+    fn begin_span(&self, layer: &dyn HttpLayer, head: &Head<'_>) -> Option<UnderWay> {
+        let spans = self.spans.as_ref()?;
+        spans.begin(head, || layer.describe(head))
+    }
+
+    /// The request of this span was answered. A peer that has not shown who it is has none.
+    fn note_answer(&self, span: Option<UnderWay>, answer: &mut Answer) -> Option<UnderWay> {
+        let mut span = span.filter(|_| !self.is_stranger())?;
+        telemetry::note_answer(&mut span, answer);
+        Some(span)
+    }
+
+    fn end_span(&self, span: Option<UnderWay>) {
+        if let (Some(spans), Some(span)) = (&self.spans, span) {
+            spans.end(span);
+        }
     }
 
     /// Learns from an answer who the peer is. One that says that the credential is wrong comes the later the more of them there
@@ -265,6 +298,7 @@ impl Peer {
             stranger_bytes,
             memory: Arc::default(),
             login_guard: Arc::default(),
+            spans: None,
         }
     }
 }

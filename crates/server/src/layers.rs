@@ -27,6 +27,7 @@ use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::slow_requests::SlowRequests;
 use crate::stop_request::StopRequest;
+use crate::telemetry::Spans;
 use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
 use crate::tenants::users::UsersInDatabase;
 use crate::tls::{ClientCertificates, Tls, TlsFiles};
@@ -57,6 +58,8 @@ pub struct LayerMaker {
     pub purges: watch::Sender<()>,
     /// Tells of requests that take long.
     pub slow_requests: Arc<SlowRequests>,
+    /// Those of some requests, if a collector gets any.
+    pub spans: Option<Arc<Spans>>,
     /// How long requests take.
     pub durations: OfLayers,
     /// One for all listeners.

@@ -43,6 +43,7 @@ mod settings;
 mod slow_requests;
 mod stop_request;
 mod stranger_bytes;
+mod telemetry;
 mod tenants;
 mod thread_turns;
 mod tls;
@@ -72,7 +73,7 @@ pub use invariants::invariants;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::migration::Targets;
-pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings};
+pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings, TelemetrySettings};
 pub use stop_request::StopRequest;
 pub use tls::{ClientCertificates, TlsFiles};
 
@@ -96,6 +97,7 @@ use crate::resp_connection::Takes;
 use crate::sentinel::{Sentinel, SentinelEntrance};
 use crate::slow_requests::SlowRequests;
 use crate::stranger_bytes::StrangerBytes;
+use crate::telemetry::{Spans, Telemetry};
 use crate::tenants::Tenants;
 use crate::thread_turns::ThreadTurns;
 use crate::tls::Tls;
@@ -129,6 +131,7 @@ pub struct Server {
     redis: Option<Arc<Redis>>,
     /// The latest commit when the directory was opened.
     opened_version: Version,
+    telemetry: Option<Telemetry>,
 }
 
 /// What a thread that serves connections is given.
@@ -182,6 +185,10 @@ impl Server {
             .as_ref()
             .map_or(Ok(0), |listener| listener.local_addr().map(|address| address.port()))?;
         let stranger_bytes = StrangerBytes::new();
+        let spans = settings.telemetry.as_ref().map(|telemetry| {
+            let (spans, received) = Spans::new(telemetry.sampling_ratio);
+            (Arc::new(spans), received)
+        });
         let maker = LayerMaker {
             engine: engine.clone(),
             settings: settings.clone(),
@@ -197,6 +204,7 @@ impl Server {
             tls: Tls::absent(stranger_bytes.clone()),
             durations: durations::OfLayers::default(),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
+            spans: spans.as_ref().map(|(spans, _)| spans.clone()),
             dynamodb_endpoint: OnceLock::new(),
             fetch_issuer_keys: Arc::new(issuer_keys::fetch(settings.fauna_issuer_roots.as_deref())?),
         };
@@ -212,6 +220,7 @@ impl Server {
             keyvalue_address: None,
             redis: None,
             opened_version,
+            telemetry: None,
         };
         let tenants = server.tenants.clone();
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
@@ -313,6 +322,12 @@ impl Server {
             threads: Vec::new(),
         };
         server.serve(listening, layer.clone(), &settings, &stopped)?;
+        if let (Some(telemetry), Some((spans, received))) = (&settings.telemetry, spans) {
+            let source = (Arc::downgrade(&layer), Arc::downgrade(&tenants));
+            let started_micros = tenants.maker.identity.started_micros;
+            let telemetry = Telemetry::start(telemetry, spans, received, source, started_micros)?;
+            server.telemetry = Some(telemetry);
+        }
         let mut cycles = cycles(layer, tenants, http_layers, database_login);
         cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
             tls.reload_if_changed()
@@ -426,6 +441,9 @@ impl Server {
                 tracing::error!("a serving thread panicked");
             }
         }
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop();
+        }
         self.tenants.close();
         drop((self.tenants, self.redis));
         let Some(engine) = Arc::into_inner(self.engine) else {
@@ -502,6 +520,7 @@ impl Worker {
                 stranger_bytes: listening.stranger_bytes.clone(),
                 memory: self.tenants.maker.engine.memory().clone(),
                 login_guard: self.tenants.maker.login_guard.clone(),
+                spans: self.tenants.maker.spans.clone(),
             };
             let dealer = Dealer {
                 entrance,

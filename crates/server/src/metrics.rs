@@ -14,6 +14,7 @@ use crate::exposition::{Buckets, Exposition, Kind};
 use crate::layers::DEFAULT_DATABASE;
 use crate::redis_metrics;
 use crate::resources;
+use crate::telemetry::Spans;
 use crate::tenants::Tenants;
 
 /// Writes all metrics. Who the databases' owners are, and what they use, is the operator's to know.
@@ -223,11 +224,38 @@ pub fn write(layer: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut
     let help = "Durability of the logical database.";
     out.family("quartet_redis_durability", Kind::Gauge, help);
     out.value(&[("mode", durability)], 1.0);
+    if let Some(spans) = &tenants.maker.spans {
+        telemetry(spans, out);
+    }
     commands(layer, out);
     durations::write(layer, &tenants.maker.durations, out);
     redis_metrics::write(layer, out);
     if is_for_operators {
         databases(layer, tenants, out);
+    }
+}
+
+/// How the sending of telemetry does.
+fn telemetry(spans: &Spans, out: &mut dyn Exposition) {
+    let rows: [(&str, &str, &AtomicU64); 3] = [
+        (
+            "quartet_otlp_spans_sent_total",
+            "Spans that the collector has taken.",
+            &spans.sent,
+        ),
+        (
+            "quartet_otlp_spans_dropped_total",
+            "Spans for which there was no room, or that the collector did not take.",
+            &spans.dropped,
+        ),
+        (
+            "quartet_otlp_failures_total",
+            "Requests to the collector that failed.",
+            &spans.failures,
+        ),
+    ];
+    for (name, help, counter) in rows {
+        out.single(name, Kind::Counter, help, counter.load(Ordering::Relaxed) as f64);
     }
 }
 

@@ -100,6 +100,8 @@ pub struct Settings {
     pub unflushed_bytes: u64,
     /// What the process may take in memory; 0: as much as there is; `None`: four fifths of what it can have.
     pub memory_bytes: Option<u64>,
+    /// The collector that gets metrics and spans; `None`: nobody does.
+    pub telemetry: Option<TelemetrySettings>,
     /// Requests that take this long are told of in the log.
     pub slow_requests: Option<Duration>,
     /// Tells whoever started the server, in a sentence, what it is doing.
@@ -111,6 +113,18 @@ pub struct Settings {
     pub config_file: Option<ConfigFile>,
     /// The RDB file that SAVE and BGSAVE write beside the checkpoint.
     pub rdb: Option<PathBuf>,
+}
+
+/// Where metrics and spans are sent by OTLP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TelemetrySettings {
+    /// Before `/v1/metrics` and `/v1/traces`.
+    pub endpoint: String,
+    /// Sent along with everything: credentials, usually.
+    pub headers: Vec<(String, String)>,
+    /// Of the requests whose caller does not say, this share has spans.
+    pub sampling_ratio: f64,
+    pub metrics_every: Duration,
 }
 
 /// The file that the server was started with.
@@ -306,6 +320,7 @@ mod tests {
             cache_bytes: 1,
             unflushed_bytes: 1,
             memory_bytes: Some(0),
+            telemetry: None,
             slow_requests: None,
             status: |_| {},
             purge: || {},

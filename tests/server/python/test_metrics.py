@@ -181,7 +181,7 @@ def test_the_dashboard_and_the_alerts_ask_for_what_is_there(host):
     assert len(queries) > 10
     there = set(samples(scraped(host)))
     asked = {name for query in queries for name in re.findall(r"\b(?:quartet|redis|process)_[a-z_]+", query)}
-    assert asked and asked <= there | {"quartet_database_connections", "quartet_database_commands_total", "quartet_database_stored_bytes"}, asked - there
+    assert asked and asked <= there | {"quartet_database_connections", "quartet_database_commands_total", "quartet_database_stored_bytes", "quartet_otlp_failures_total"}, asked - there
 
 
 def exporter() -> str | None:

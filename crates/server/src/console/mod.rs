@@ -37,6 +37,7 @@ use crate::http_connection::{
     Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake,
 };
 use crate::settings::{Credentials, Settings};
+use crate::telemetry::Described;
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -383,6 +384,17 @@ impl HttpLayer for Console {
         match self.route(head, None) {
             Ok(forwarded) => for_the_page(forwarded.give(head, None, |layer, head, _| layer.answer_busy(head))),
             Err(answer) => answer,
+        }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        if !Console::is_addressed(head) {
+            return self.layers.pages.describe(head);
+        }
+        Described {
+            layer: "http",
+            operation: "console",
+            database: None,
         }
     }
 

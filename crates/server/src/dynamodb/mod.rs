@@ -16,6 +16,7 @@ use quartet_tenancy::{Charge, Database};
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::slow_requests::shape_of_json;
+use crate::telemetry::{Described, named};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tenants::{Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -245,6 +246,15 @@ impl HttpLayer for DynamoDbHttp {
         match self.dispatch(head, body) {
             Dispatch::Answered(answer) => answer,
             _ => self.answer_busy(head),
+        }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Described {
+        let target = Target::parse(head.header("x-amz-target").unwrap_or_default());
+        Described {
+            layer: "dynamodb",
+            operation: target.map_or("other", |target| target.name()),
+            database: named(self.scheduler_handle(head).database()),
         }
     }
 

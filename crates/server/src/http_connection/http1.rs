@@ -25,6 +25,7 @@ use super::{
 };
 use crate::durability::DurableWaiters;
 use crate::kept_input::{self, KeptInput};
+use crate::telemetry::UnderWay;
 
 /// What is read at once, and what a buffer shrinks back to.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -70,6 +71,8 @@ struct Outgoing {
     hold: Hold,
     /// And once so much time has passed.
     pause: Duration,
+    /// The spans of what is answered; they end when it is sent.
+    spans: Vec<UnderWay>,
 }
 
 struct Gathered {
@@ -102,6 +105,7 @@ enum Next {
     TakeLong {
         long: Long,
         writing: Writing,
+        span: Option<UnderWay>,
     },
     /// Nothing is answered yet: something keeps the partition.
     Wait,
@@ -130,6 +134,7 @@ impl<S: Socket> Connection<S> {
                 bytes: Vec::new(),
                 hold: Hold::ZERO,
                 pause: Duration::ZERO,
+                spans: Vec::new(),
             },
             gathered: None,
             head_deadline: None,
@@ -171,8 +176,8 @@ impl<S: Socket> Connection<S> {
                         return self.close().await;
                     }
                 }
-                Next::TakeLong { long, writing } => {
-                    if !self.take_long(long, writing).await? {
+                Next::TakeLong { long, writing, span } => {
+                    if !self.take_long(long, writing, span).await? {
                         return self.close().await;
                     }
                 }
@@ -256,6 +261,7 @@ impl<S: Socket> Connection<S> {
             is_last: !request.keeps_alive || gave_up,
             is_head: request.head.method == "HEAD",
         };
+        let span = self.peer.begin_span(&*self.layer, &request.head);
         let refused = match self.peer.is_stranger() {
             true => self.layer.refuse_stranger(&request.head),
             false => None,
@@ -264,6 +270,7 @@ impl<S: Socket> Connection<S> {
         let next = match soon {
             Dispatch::Answered(mut answer) => {
                 self.peer.answered(&mut answer);
+                self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 self.outgoing.answer(writing, &answer)
             }
             Dispatch::Busy if self.busy_since.is_too_long() => {
@@ -276,11 +283,11 @@ impl<S: Socket> Connection<S> {
             }
             Dispatch::Later => {
                 let long = Long::Everything(Kept::new(&request.head, body));
-                Next::TakeLong { long, writing }
+                Next::TakeLong { long, writing, span }
             }
             Dispatch::Unfinished(scheduler_handle, work) => {
                 let long = Long::Rest(scheduler_handle, work);
-                Next::TakeLong { long, writing }
+                Next::TakeLong { long, writing, span }
             }
         };
         self.busy_since = BusySince::default();
@@ -406,6 +413,9 @@ impl<S: Socket> Connection<S> {
             self.waiters.settled(self.outgoing.hold).await;
         }
         self.outgoing.hold = Hold::ZERO;
+        for span in self.outgoing.spans.drain(..) {
+            self.peer.end_span(Some(span));
+        }
         // Nearly always the socket takes it all at once, and no clock is needed.
         let (socket, output) = (&mut self.socket, &self.outgoing.bytes);
         let sent = poll_fn(|context| match Pin::new(&mut *socket).poll_write(context, output) {
@@ -426,16 +436,18 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Has a request answered on a thread that may wait. What was answered before leaves first. False if that was the last.
-    async fn take_long(&mut self, long: Long, writing: Writing) -> io::Result<bool> {
+    async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
         self.send().await?;
         match take_long(self.layer.clone(), long, self.woken.clone()).await {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
+                self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }
             Ok((status, headers, follower)) => {
                 self.peer.permit.authenticated();
+                self.peer.end_span(span);
                 self.outgoing.begin(writing, status, &headers);
                 self.follow(follower, !writing.is_old).await?;
                 Ok(!writing.is_last && !writing.is_old)

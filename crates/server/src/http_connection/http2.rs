@@ -208,6 +208,7 @@ async fn respond(
         tokio::time::sleep(answer.pause).await;
         return Ok(whole(answer, &peer, in_flight));
     }
+    let span = with_head(&parts, |head| peer.begin_span(&*layer, head));
     let woken = Arc::new(Notify::new());
     let mut busy_since = BusySince::default();
     let answered = loop {
@@ -227,18 +228,21 @@ async fn respond(
     match answered {
         Ok((status, headers, follower)) => {
             peer.permit.authenticated();
+            peer.end_span(span);
             let (sender, receiver) = mpsc::channel(PARTS_UNREAD_MAX);
             tokio::spawn(go_on(follower, woken, sender, waiters, stop));
             Ok(response(status, &headers, Content::GoingOn(receiver), None, in_flight))
         }
         Err(mut answer) => {
             peer.answered(&mut answer);
+            let span = peer.note_answer(span, &mut answer);
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }
             if !waiters.is_durable(answer.hold) {
                 waiters.durable(answer.hold).await;
             }
+            peer.end_span(span);
             Ok(whole(answer, &peer, in_flight))
         }
     }

@@ -26,6 +26,7 @@ use crate::compression::{self, Unreadable};
 use crate::durations::REST_OPERATIONS;
 use crate::http_connection::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::settings::RestTokens;
+use crate::telemetry::{Described, named};
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 
@@ -61,7 +62,7 @@ struct Caller {
     scheduler_handle: SchedulerHandle,
 }
 
-/// How the replies to a request become its answer.
+/// How the replies to a request become its answer; in the order of [`REST_OPERATIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// One command.
@@ -169,6 +170,20 @@ impl Rest {
         match self.authorized(head) {
             Ok(_) => HeadShows::Credential,
             Err(refusal) => HeadShows::Answer(refusal.answer()),
+        }
+    }
+
+    pub fn describe(&self, head: &Head<'_>) -> Described {
+        let operation = match head.path() {
+            "/pipeline" => Shape::Pipeline,
+            "/multi-exec" => Shape::Transaction,
+            _ => Shape::Single,
+        };
+        let caller = self.authorized(head).ok();
+        Described {
+            layer: "rest",
+            operation: REST_OPERATIONS[operation as usize],
+            database: caller.and_then(|caller| named(caller.scheduler_handle.database())),
         }
     }
 
@@ -283,11 +298,7 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
 fn note_duration(scheduler_handle: &SchedulerHandle, execution: &Execution, shape: Shape, started_micros: u64) {
     let maker = &scheduler_handle.tenants().maker;
     let micros = maker.engine.now_micros().saturating_sub(started_micros);
-    let operation = match shape {
-        Shape::Single => 0,
-        Shape::Pipeline => 1,
-        Shape::Transaction => 2,
-    };
+    let operation = shape as usize;
     maker.durations.rest(operation).add(micros);
     let request = ("rest", REST_OPERATIONS[operation]);
     maker.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
