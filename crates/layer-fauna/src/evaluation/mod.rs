@@ -53,6 +53,9 @@ pub struct Cost {
     made_bytes: u64,
 }
 
+/// `Evaluation::allowed_in` of a stream: what is refused there has the words that the drivers' own suites expect.
+pub const STREAMS: &str = "stream requests";
+
 pub struct Evaluation<'a> {
     /// Who does each function, by its place in the table of signatures.
     bodies: &'static [(&'static str, Body)],
@@ -412,7 +415,10 @@ impl<'a> Evaluation<'a> {
             } else {
                 "read"
             };
-            let message = format!("Call performs a {effect}, which is not allowed in {}.", self.allowed_in);
+            let message = match self.allowed_in {
+                STREAMS => "Write effect in read-only query expression.".to_owned(),
+                place => format!("Call performs a {effect}, which is not allowed in {place}."),
+            };
             return Err(Errors::new(Code::InvalidExpression, message));
         }
         let mut values = Vec::with_capacity(arguments.len());

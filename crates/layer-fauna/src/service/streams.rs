@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use quartet_engine::{Busy, Hold, PartitionGuard, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
-use crate::evaluation::Evaluation;
 use crate::evaluation::deadline::{Deadline, busy, unreadable};
+use crate::evaluation::{Evaluation, STREAMS};
 use crate::language::error::wrong_type;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::Effect;
@@ -157,7 +157,7 @@ impl Fauna {
         let parsed = crate::service::parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))?;
         let mut evaluation = self.evaluation(view, &caller, deadline, None)?;
         evaluation.version = headers.api_version();
-        (evaluation.allowed, evaluation.allowed_in) = (Effect::Read, "stream requests");
+        (evaluation.allowed, evaluation.allowed_in) = (Effect::Read, STREAMS);
         let value = evaluation.evaluate(&parsed.root)?;
         let target = target(&mut evaluation, &value)?;
         drop(evaluation);

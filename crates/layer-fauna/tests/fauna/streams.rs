@@ -26,6 +26,28 @@ fn open(world: &World, secret: &str, target: &str, fields: &str) -> Stream {
     }
 }
 
+/// The suites of the drivers for Go and Python compare these words.
+#[test]
+fn a_stream_that_would_write_is_refused_in_the_words_of_the_drivers() {
+    let world = world();
+    let request = Request {
+        method: "POST",
+        target: "/stream",
+        headers: &[("authorization", "Bearer secret"), ("x-faunadb-api-version", "4")],
+        body: br#"{"create_collection":{"object":{"name":"d"}}}"#,
+    };
+    let Some(Err(reply)) = world.fauna.stream(request, Arc::new(|| {})) else {
+        panic!("not refused");
+    };
+    assert_eq!(
+        (reply.status, &*reply.body),
+        (
+            400,
+            r#"{"errors":[{"position":[],"code":"invalid expression","description":"Write effect in read-only query expression."}]}"#
+        )
+    );
+}
+
 /// The kinds and actions of everything that is to be told now.
 fn told(world: &World, stream: &mut Stream) -> Vec<String> {
     let mut told = Vec::new();
