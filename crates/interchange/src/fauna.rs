@@ -113,7 +113,7 @@ pub fn import(
         observer.advance(lines.count);
         let mut batch = Batch::default();
         loop {
-            let line = lines.next()?;
+            let line = lines.read()?;
             let is_end = line.is_none();
             if let Some(line) = line {
                 match insertion(name, &line) {

@@ -16,6 +16,9 @@ pub struct Http {
     url: String,
 }
 
+/// Headers and body.
+pub type Request = (Vec<(&'static str, String)>, String);
+
 pub struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
@@ -44,7 +47,7 @@ impl Http {
     pub fn ask(
         &self,
         path: &str,
-        request: &dyn Fn() -> (Vec<(&'static str, String)>, String),
+        request: &dyn Fn() -> Request,
         wants_patience: &dyn Fn(&Answer) -> bool,
     ) -> Result<Answer, String> {
         let (since, mut pause) = (Instant::now(), RETRY);

@@ -93,7 +93,7 @@ pub fn import(
     observer.advance(lines.count);
     let (mut batch, mut bytes) = (Vec::new(), 0);
     loop {
-        let line = lines.next()?;
+        let line = lines.read()?;
         let is_end = line.is_none();
         if let Some(line) = line {
             match row_of(&line) {
@@ -123,12 +123,16 @@ fn row_of(line: &[u8]) -> std::result::Result<(Vec<u8>, Vec<u8>), &'static str> 
     let row: Row = serde_json::from_slice(line).map_err(|_| "it is no {\"key\": ..., \"value\": ...}")?;
     let decoded = |text: &str| STANDARD.decode(text).map_err(|_| "it is no base64");
     let (key, value) = (decoded(&row.key)?, decoded(&row.value)?);
-    match () {
-        () if key.starts_with(END) => Err("keys from FF on are the server's own"),
-        () if key.len() > KEY_BYTES_MAX => Err("a key has at most 10,000 bytes"),
-        () if value.len() > VALUE_BYTES_MAX => Err("a value has at most 100,000 bytes"),
-        () => Ok((key, value)),
+    if key.starts_with(END) {
+        return Err("keys from FF on are the server's own");
     }
+    if key.len() > KEY_BYTES_MAX {
+        return Err("a key has at most 10,000 bytes");
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err("a value has at most 100,000 bytes");
+    }
+    Ok((key, value))
 }
 
 fn write(client: &Client, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {

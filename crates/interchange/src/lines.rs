@@ -22,7 +22,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next line, without its end. Empty lines are none.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub fn read(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
             let mut line = Vec::new();
             let limit = LINE_BYTES_MAX as u64 + 1;
@@ -44,7 +44,7 @@ impl<R: Read> Lines<R> {
 
     /// Passes over what an earlier run has brought.
     pub fn skip_to(&mut self, count: u64) -> Result<()> {
-        while self.count < count && self.next()?.is_some() {}
+        while self.count < count && self.read()?.is_some() {}
         Ok(())
     }
 }

@@ -131,11 +131,11 @@ fn refusal(answer: &Value) -> Error {
     )
 }
 
-fn texts(words: &Words) -> Option<Vec<&str>> {
+fn texts(words: &[Vec<u8>]) -> Option<Vec<&str>> {
     words.iter().map(|word| std::str::from_utf8(word).ok()).collect()
 }
 
-fn path(words: &Words) -> String {
+fn path(words: &[Vec<u8>]) -> String {
     let mut path = String::new();
     for word in words {
         path.push('/');

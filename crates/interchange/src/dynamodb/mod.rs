@@ -123,7 +123,7 @@ fn import_export(export: &Export, to: &To<'_>, journal: &mut Journal, observer: 
         let (mut batch, mut since) = (Vec::new(), 0);
         loop {
             let line = lines
-                .next()
+                .read()
                 .map_err(|error| Error::Source(format!("{}: {error}", file.name)))?;
             let is_end = line.is_none();
             match line.as_deref().map(item_of) {

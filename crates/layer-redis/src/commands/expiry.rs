@@ -93,9 +93,7 @@ fn set_deadline(
         return Err(format!("ERR invalid expire time in '{name}' command").into());
     };
     let name = &arguments[1];
-    let is_over =
-        |context: &Context<'_, '_>| u64::try_from(deadline_ms).is_ok_and(|deadline_ms| context.is_over(deadline_ms));
-    let is_over = is_over(context);
+    let is_over = u64::try_from(deadline_ms).is_ok_and(|deadline_ms| context.is_over(deadline_ms));
     let mut keys = context.keys();
     let found = keys
         .find(name)
