@@ -41,7 +41,7 @@ pub struct Table {
     pub warm_throughput: Option<(i64, i64)>,
     pub on_demand_maximum: Option<(i64, i64)>,
     pub resource_policy: Option<Policy>,
-    /// Not what versions before 0.2 kept as `recovery`: they kept no history with it.
+    /// Tables of earlier builds have it as `recovery`, and no history with it: there it counts as off.
     #[serde(default, rename = "point_in_time")]
     pub recovery: Option<Recovery>,
     /// The newest version whose state is needed: what is older than it becomes history when it changes.
