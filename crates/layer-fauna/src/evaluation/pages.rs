@@ -528,6 +528,10 @@ impl Event {
         self.key.ts
     }
 
+    pub fn document(&self) -> &Ref {
+        &self.document
+    }
+
     pub fn action(&self) -> &'static str {
         self.action
     }

@@ -12,8 +12,9 @@ use quartet_engine::OptimisticTransaction;
 
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::{Authorization, Rights};
+use crate::evaluation::definitions::end_document;
 use crate::language::error::{Errors, Result};
-use crate::language::value::native_of;
+use crate::language::value::{Native, native_of};
 use crate::service::Fauna;
 use crate::storage::documents::reference;
 use crate::storage::documents::{HISTORY_MICROS_MIN, Place};
@@ -168,8 +169,8 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
     };
     let document = (rows::number_at(rest, 0), rows::number_at(rest, 8));
     match kind {
-        // Schema objects that have expired lead nowhere; what goes with them goes when they are deleted.
-        b'D' if is_expired(row, evaluation.now_micros) && native_of(document.0).is_none() => {
+        // Schema objects with names do not end.
+        b'D' if is_expired(row, evaluation.now_micros) && native_of(document.0).is_none_or(ends_by_itself) => {
             found.expired.push(document);
         }
         b'H' if rows::number_at(rest, 16) < cutoff(document.0) => drop(found.aged.insert(document)),
@@ -190,6 +191,10 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
         }
         _ => {}
     }
+}
+
+fn ends_by_itself(native: Native) -> bool {
+    matches!(native, Native::Tokens)
 }
 
 /// To the next kind of rows, the next database, or to rest.
@@ -217,7 +222,7 @@ impl Evaluation<'_> {
         let row = row.as_deref().unwrap_or_default();
         let is_over = is_expired(row, self.now_micros);
         match self.current(place) {
-            Some(version) if is_over => self.write_version(place, Some(&version), None),
+            Some(version) if is_over => end_document(self, place, &version),
             _ => Ok(()),
         }
     }

@@ -73,3 +73,40 @@ fn expired_documents_go_with_their_entries() {
     sweep(&world);
     assert_eq!(rows(&world), before);
 }
+
+const TOKEN: &str = r#"{"create":{"tokens":null},"params":{"object":{"instance":{"ref":{"collection":"c"},"id":"1"},"ttl":{"time_add":{"now":null},"offset":1,"unit":"minute"}}}}"#;
+
+/// A world in which a document logs in.
+fn with_somebody() -> World {
+    let world = World::new(1_700_000_000_000_000);
+    world.resource("secret", r#"{"create_collection":{"object":{"name":"c"}}}"#);
+    let create = r#"{"create":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{"credentials":{"object":{"password":"p"}}}}}"#;
+    world.resource("secret", create);
+    world
+}
+
+#[test]
+fn expired_tokens_go_with_their_secrets() {
+    let world = with_somebody();
+    let before = rows(&world);
+    let token = world.resource("secret", TOKEN)["secret"].as_str().unwrap().to_owned();
+    assert_eq!(world.resource(&token, "1"), 1);
+    assert!(rows(&world) > before);
+    world.clock.advance(2 * MINUTE);
+    assert_eq!(world.ask(&token, "1").status, 401);
+    sweep(&world);
+    assert_eq!(rows(&world), before);
+}
+
+#[test]
+fn whoever_has_logged_out_is_nobody() {
+    let login = r#"{"login":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{"password":"p"}}}"#;
+    let world = with_somebody();
+    let log_in = || world.resource("secret", login)["secret"].as_str().unwrap().to_owned();
+    let (one, other, third) = (log_in(), log_in(), log_in());
+    assert_eq!(world.resource(&one, r#"{"logout":false}"#), true);
+    assert_eq!(world.ask(&one, r#"{"logout":false}"#).status, 401);
+    assert_eq!(world.resource(&other, r#"{"do":[{"logout":true},1]}"#), 1);
+    assert_eq!(world.ask(&other, r#"{"logout":true}"#).status, 401);
+    assert_eq!(world.ask(&third, r#"{"logout":true}"#).status, 401);
+}

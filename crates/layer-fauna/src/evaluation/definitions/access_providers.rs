@@ -19,7 +19,7 @@ fn is_provided_role(value: &Value) -> bool {
 pub(super) fn access_provider(definition: &mut Definition<'_>) {
     definition.name();
     definition.need("issuer", "String", is_text);
-    definition.need("jwks_uri", "String", is_text);
+    definition.need("jwks_uri", "URI", is_text);
     if let Some(uri) = definition.params.string("jwks_uri")
         && !uri.to_ascii_lowercase().starts_with("https:")
     {
@@ -41,7 +41,7 @@ pub(super) fn take_issuer(evaluation: &mut Evaluation<'_>, place: &Place, fields
     let key = Key::of(place.database(), b'P').bytes(issuer.as_bytes());
     match evaluation.view.get(&key.0) {
         Some(owner) if rows::number_at(&owner, 0) != place.id => {
-            let failure = Failure::new(&["issuer"], "duplicate value", "Issuer already exists.");
+            let failure = Failure::new(&["issuer"], "duplicate value", "Value is not unique.");
             Err(Errors::validation(vec![failure]))
         }
         _ => {

@@ -56,6 +56,13 @@ impl Definition<'_> {
         }
     }
 
+    /// Refuses a value of another kind, and keeps none.
+    pub(super) fn expect(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) {
+        let wrong = self.given(key).filter(|value| !fits(value));
+        let failure = wrong.map(|value| invalid_type(&[key], value, expected));
+        self.failures.extend(failure);
+    }
+
     pub(super) fn need(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) {
         if !self.take(key, expected, fits) {
             self.refuse(key, "value required", "Required value not found.");

@@ -14,7 +14,7 @@ use crate::storage::rows::Key;
 /// Indexes over at most so many documents are built in the transaction that makes them.
 const BUILD_AT_ONCE_MAX: usize = 128;
 
-pub(super) fn index(definition: &mut Definition<'_>) {
+pub(super) fn index(definition: &mut Definition<'_>, is_new: bool) {
     let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
     for (key, default) in [("active", false), ("serialized", true)] {
         if !definition.take(key, "Boolean", is_bool) {
@@ -23,8 +23,12 @@ pub(super) fn index(definition: &mut Definition<'_>) {
     }
     definition.name();
     source(definition);
+    if !is_new && definition.given("active").is_none() {
+        definition.refuse("active", "value required", "Required value not found.");
+    }
     components(definition, "terms");
     components(definition, "values");
+    definition.expect("unique", "Boolean", is_bool);
     if matches!(flag(definition, "unique"), Some(Value::Bool(true))) {
         definition.put("unique", Value::Bool(true));
     }
@@ -154,6 +158,10 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
         if !has_extract {
             let description = "Must provide one of the following: field, binding";
             return definition.refuse("field", "value required", description);
+        }
+        let reverse = fields.and_then(|fields| fields.get("reverse"));
+        if let Some(wrong) = reverse.filter(|reverse| !is_bool(reverse) && !reverse.is_null()) {
+            return definition.failures.push(invalid_type(&["reverse"], wrong, "Boolean"));
         }
         let known = ["field", "binding", "transform", "reverse"];
         let kept = fields

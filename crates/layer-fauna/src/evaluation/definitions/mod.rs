@@ -26,13 +26,13 @@ mod roles;
 pub use self::credentials::write_credentials;
 pub use self::fields::invalid_type;
 pub use self::keys::settle_key;
-pub use self::removal::delete_credentials;
+pub use self::removal::{delete_credentials, end_document};
 
 use std::sync::Arc;
 
 use self::access_providers::take_issuer;
 use self::credentials::{hash_password, link_credentials, relink_credentials, with_new_password};
-use self::fields::{Definition, is_integer, is_priority, is_query, storable_definition};
+use self::fields::{Definition, is_bool, is_integer, is_priority, is_query, storable_definition};
 use self::indexes::{build_index, check_index_change};
 use self::keys::{check_secret, register_key, with_key_secret, with_token_secret};
 use self::names::{register_database, renamed, schema_changed, take_name};
@@ -58,7 +58,7 @@ fn checked(native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
     match native {
         Native::Databases => database(&mut definition),
         Native::Collections => collection(&mut definition, is_new),
-        Native::Indexes => indexes::index(&mut definition),
+        Native::Indexes => indexes::index(&mut definition, is_new),
         Native::Functions => function(&mut definition),
         Native::Roles => roles::role(&mut definition),
         Native::Keys => keys::key(&mut definition),
@@ -80,6 +80,7 @@ fn database(definition: &mut Definition<'_>) {
     definition.name();
     definition.data();
     definition.take("priority", "Priority", is_priority);
+    definition.expect("container", "Boolean", is_bool);
 }
 
 fn collection(definition: &mut Definition<'_>, is_new: bool) {
@@ -231,9 +232,6 @@ pub fn change(
         evaluation.permit("write", reference, &arguments)?;
     }
     evaluation.check_present()?;
-    if native == Native::Indexes {
-        check_index_change(&old, params, replace)?;
-    }
     changed(
         evaluation,
         &place,
@@ -279,6 +277,9 @@ fn changed(
         }
     };
     let mut fields = checked(native, &combined, false)?;
+    if native == Native::Indexes {
+        check_index_change(old, params, replace)?;
+    }
     check_role_names(evaluation, native, &fields)?;
     for key in KEPT {
         if let Some(value) = old.get(key) {
@@ -328,7 +329,7 @@ fn changed(
 /// What a replacement need not repeat.
 fn is_kept(native: Native, key: &str) -> bool {
     match native {
-        Native::Indexes => matches!(key, "source" | "terms" | "values" | "unique" | "partitions" | "name"),
+        Native::Indexes => matches!(key, "terms" | "values" | "unique" | "partitions" | "name"),
         Native::Collections => matches!(key, "name" | "history_days"),
         Native::AccessProviders => matches!(key, "name" | "issuer" | "jwks_uri" | "roles"),
         Native::Databases | Native::Functions | Native::Roles => key == "name",

@@ -7,7 +7,7 @@ use crate::evaluation::Evaluation;
 use crate::language::error::Result;
 use crate::language::value::{Fields, Native, Ref, Target};
 use crate::storage::credentials::credentials_key;
-use crate::storage::documents::Place;
+use crate::storage::documents::{Place, Version};
 use crate::storage::rows::{self, DatabaseNumber, Key};
 
 /// With a document go its credentials.
@@ -18,11 +18,20 @@ pub fn delete_credentials(evaluation: &mut Evaluation<'_>, place: &Place) -> Res
     };
     let id = rows::number_at(&row, 0);
     evaluation.view.writing().clear(&key.0);
-    end_document(evaluation, Ref::new(Target::Numbered(Native::Credentials, id as i64)))
+    end_by_ref(evaluation, Ref::new(Target::Numbered(Native::Credentials, id as i64)))
+}
+
+/// Ends what has expired, with what went with it.
+pub fn end_document(evaluation: &mut Evaluation<'_>, place: &Place, version: &Version) -> Result<()> {
+    evaluation.write_version(place, Some(version), None)?;
+    match (place.native(), version.fields()) {
+        (Some(native), Some(fields)) => forget(evaluation, place, native, fields),
+        _ => Ok(()),
+    }
 }
 
 /// Deletes a document for the sake of another.
-fn end_document(evaluation: &mut Evaluation<'_>, reference: Ref) -> Result<()> {
+fn end_by_ref(evaluation: &mut Evaluation<'_>, reference: Ref) -> Result<()> {
     let place = evaluation.resolve(&reference)?;
     match evaluation.current(&place) {
         Some(version) => evaluation.write_version(&place, Some(&version), None),
@@ -80,7 +89,7 @@ fn forget_indexes_of(evaluation: &mut Evaluation<'_>, collection: u64) -> Result
         let alone = index.sources.iter().all(|source| source.collection == Some(collection));
         let reference = Ref::named(Native::Indexes, index.name.clone());
         if alone && let Ok(place) = evaluation.resolve(&reference) {
-            end_document(evaluation, reference)?;
+            end_by_ref(evaluation, reference)?;
             forget(evaluation, &place, Native::Indexes, &Fields::default())?;
         }
     }

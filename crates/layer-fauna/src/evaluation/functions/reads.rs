@@ -54,6 +54,12 @@ pub fn document(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Valu
 pub fn first_element(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<Option<Ref>> {
     let Some(set) = as_set(set) else { return Ok(None) };
     let of = evaluation.readable(&set)?;
+    if let Set::Events(history) = &*of.set {
+        return Ok(evaluation
+            .events(history)?
+            .first()
+            .map(|event| event.document().clone()));
+    }
     Ok(first_of(evaluation, &of)?.map(|element| element.reference))
 }
 
@@ -103,14 +109,31 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
     };
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
     let of = evaluation.readable(&set).within(key)?;
-    let found = evaluation
-        .elements(&of, &Range::default(), backwards, 1)
-        .within(key)?
-        .pop();
-    let found = found.map(|element| element.value());
+    let found = match &*of.set {
+        Set::Events(history) => end_of_history(evaluation, history, of.is_checked, last),
+        _ => evaluation
+            .elements(&of, &Range::default(), backwards, 1)
+            .map(|mut elements| elements.pop().map(|element| element.value())),
+    };
     found
+        .within(key)?
         .ok_or_else(|| Errors::argument("Non-empty set expected."))
         .within(key)
+}
+
+/// The oldest or the newest event that may be read.
+fn end_of_history(
+    evaluation: &mut Evaluation<'_>,
+    history: &Value,
+    is_checked: bool,
+    last: bool,
+) -> Result<Option<Value>> {
+    let mut events = evaluation.events(history)?;
+    if is_checked {
+        events.retain(|event| evaluation.may_read(event.document()));
+    }
+    let event = if last { events.last() } else { events.first() };
+    Ok(event.map(|event| event.value(evaluation.version)))
 }
 
 pub fn first(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
