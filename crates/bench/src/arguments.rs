@@ -1,5 +1,6 @@
 //! The command line of `quartet bench`.
 
+use crate::Protocol;
 use crate::keyvalue::KeyValueArguments;
 use crate::workload::product::Test;
 use crate::workload::ycsb::{Distribution, Workload};
@@ -49,6 +50,32 @@ pub struct NewsArguments {
     /// Whether each loop keeps its connection, or makes a new one for each request, which is then timed with it
     #[arg(long, value_enum, default_value_t = Connections::Kept)]
     pub connections: Connections,
+    /// What is spoken with the server that is started for the run
+    #[arg(long, value_enum, default_value_t = NewsProtocol::Redis, conflicts_with = "target")]
+    pub protocol: NewsProtocol,
+    /// Over TLS 1.3, with a certificate made for the run
+    #[arg(long, conflicts_with = "target")]
+    pub tls: bool,
+}
+
+/// The protocols that have the page's query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NewsProtocol {
+    Redis,
+    Rest,
+    Dynamodb,
+    Fauna,
+}
+
+impl From<NewsProtocol> for Protocol {
+    fn from(protocol: NewsProtocol) -> Protocol {
+        match protocol {
+            NewsProtocol::Redis => Protocol::Redis,
+            NewsProtocol::Rest => Protocol::Rest,
+            NewsProtocol::Dynamodb => Protocol::DynamoDb,
+            NewsProtocol::Fauna => Protocol::Fauna,
+        }
+    }
 }
 
 /// How warm a client is: a program that runs on, or a function that just woke up.
@@ -75,9 +102,13 @@ pub struct YcsbArguments {
 
 #[derive(Args, Clone, Debug)]
 pub struct RunArguments {
-    /// redis://[user:password@]host:port[/db], dynamodb://[key:secret@]host:port[/region] or fauna://[secret@]host:port; without it a server is started for the run
+    /// redis://[user:password@]host:port[/db], rest://[token@]host:port, dynamodb://[key:secret@]host:port[/region] or fauna://[secret@]host:port,
+    /// or rediss, rests, dynamodbs, faunas over TLS; without it a server is started for the run
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
+    /// PEM file: the roots below which a target's certificate is believed [default: the public ones]
+    #[arg(long, value_name = "FILE", requires = "target")]
+    pub tls_roots: Option<PathBuf>,
     /// Numbers of closed loops to run each test with
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100], value_parser = parallelism())]
     pub parallelism: Vec<u32>,
@@ -177,6 +208,9 @@ mod tests {
             "news --parallelism 0",
             "news --seconds 0",
             "news --tests read",
+            "news --protocol keyvalue",
+            "news --tls --target redis://127.0.0.1",
+            "news --tls-roots roots.pem",
             "product --tests walk",
             "keyvalue --keys 0",
         ] {

@@ -24,7 +24,7 @@ use crate::random::Random;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::run::{difference, progress, write_report};
 use crate::targets::OperationError;
-use crate::{EmbeddedServer, OpenInProcess, Protocol, StartEmbedded, circumstances, cpu, report};
+use crate::{EmbeddedServer, OpenInProcess, Protocol, StartEmbedded, Wanted, circumstances, cpu, report};
 
 #[derive(Args, Clone, Debug)]
 pub struct KeyValueArguments {
@@ -83,7 +83,9 @@ pub fn run(arguments: KeyValueArguments, start_embedded: StartEmbedded, open: Op
     }
     let embedded = match &arguments.run.target {
         Some(_) => None,
-        None => Some(start_embedded(Protocol::KeyValue).context("cannot start a server for the benchmark")?),
+        None => {
+            Some(start_embedded(Wanted::plain(Protocol::KeyValue)).context("cannot start a server for the benchmark")?)
+        }
     };
     let url = embedded.as_ref().map(|server| server.url.as_str());
     let cluster = cluster(url.or(arguments.run.target.as_deref()).context("a target")?)?;

@@ -27,8 +27,8 @@ mod targets;
 mod workload;
 
 pub use arguments::{
-    BenchArguments, BenchCommand, CompareArguments, Connections, NewsArguments, ProductArguments, RunArguments,
-    YcsbArguments,
+    BenchArguments, BenchCommand, CompareArguments, Connections, NewsArguments, NewsProtocol, ProductArguments,
+    RunArguments, YcsbArguments,
 };
 pub use keyvalue::{KeyValueArguments, Test as KeyValueTest};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
@@ -36,6 +36,7 @@ pub use workload::product::Test as ProductTest;
 pub use workload::ycsb::Workload as YcsbWorkload;
 
 use std::any::Any;
+use std::path::PathBuf;
 
 /// A server that the caller started for the benchmark, in a process of its own so that its CPU time can be told from
 /// the load generator's. Dropping it stops the server.
@@ -43,6 +44,8 @@ pub struct EmbeddedServer {
     /// Such as `redis://127.0.0.1:40123`. Its data is the benchmark's to clear.
     pub url: String,
     pub pid: Option<u32>,
+    /// PEM file: what its certificate is believed by, if it has one.
+    pub tls_roots: Option<PathBuf>,
     /// Only its `Drop` matters.
     _stop: Box<dyn Any>,
 }
@@ -53,13 +56,41 @@ impl EmbeddedServer {
         EmbeddedServer {
             url,
             pid,
+            tls_roots: None,
             _stop: Box::new(stop),
         }
     }
+
+    /// Its certificate is believed below the roots of this PEM file.
+    pub fn trusted_by(mut self, roots: PathBuf) -> EmbeddedServer {
+        self.tls_roots = Some(roots);
+        self
+    }
 }
 
-/// Starts a server with an empty database that speaks the protocol, called when no target is given.
-pub type StartEmbedded<'a> = &'a dyn Fn(Protocol) -> anyhow::Result<EmbeddedServer>;
+/// Starts a server with an empty database as asked for, called when no target is given.
+pub type StartEmbedded<'a> = &'a dyn Fn(Wanted) -> anyhow::Result<EmbeddedServer>;
+
+/// What the server that a benchmark starts for itself is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub protocol: Protocol,
+    /// It has a certificate, and its URL leads there over TLS.
+    pub is_tls: bool,
+    /// It asks for credentials, which stand in its URL.
+    pub is_guarded: bool,
+}
+
+impl Wanted {
+    /// In clear text, and open to everybody.
+    pub fn plain(protocol: Protocol) -> Wanted {
+        Wanted {
+            protocol,
+            is_tls: false,
+            is_guarded: false,
+        }
+    }
+}
 
 /// A database in this process, for the key-value benchmark.
 pub trait InProcess {
@@ -83,6 +114,8 @@ pub type OpenInProcess<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn InProcess>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Redis,
+    Rest,
+    DynamoDb,
     Fauna,
     KeyValue,
 }

@@ -7,12 +7,12 @@
 use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
 use crate::measure::{Worker, closed_loop, event_loop};
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
-use crate::targets::{Connection, Target};
+use crate::targets::{Connection, Target, Trust};
 use crate::workload::calvin::CalvinWorker;
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
 use crate::workload::ycsb::{self, YcsbWorker};
-use crate::{EmbeddedServer, Protocol, StartEmbedded, circumstances, cpu, report, report_html};
+use crate::{EmbeddedServer, Protocol, StartEmbedded, Wanted, circumstances, cpu, report, report_html};
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Runs the product benchmark, prints it and writes its report.
 pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
     let tests = arguments.tests.iter().map(|test| test.name().to_owned()).collect();
-    let start = || start_embedded(Protocol::Redis);
+    let start = || start_embedded(Wanted::plain(Protocol::Redis));
     let mut bench = Bench::open("product", PRODUCT_REQUEST, tests, arguments.run, start)?;
     for test in arguments.tests {
         bench.run_test(
@@ -39,7 +39,12 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
 
 /// Runs the news benchmark, prints it and writes its report.
 pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
-    let (start, changes_scores) = (|| start_embedded(Protocol::Redis), !arguments.keep_scores);
+    let wanted = Wanted {
+        protocol: arguments.protocol.into(),
+        is_tls: arguments.tls,
+        is_guarded: true,
+    };
+    let (start, changes_scores) = (|| start_embedded(wanted), !arguments.keep_scores);
     let is_cold = arguments.connections == Connections::PerRequest;
     let mut request = String::from(if changes_scores {
         NEWS_REQUEST
@@ -68,7 +73,7 @@ pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::
 /// Runs workloads of YCSB, prints them and writes their report.
 pub fn ycsb(arguments: YcsbArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
     let names = arguments.workloads.iter().map(|workload| workload.name().to_owned());
-    let start = || start_embedded(Protocol::Fauna);
+    let start = || start_embedded(Wanted::plain(Protocol::Fauna));
     let mut bench = Bench::open("ycsb", YCSB_REQUEST, names.collect(), arguments.run, start)?;
     for workload in arguments.workloads {
         bench.run_test(
@@ -87,7 +92,7 @@ pub fn ycsb(arguments: YcsbArguments, start_embedded: StartEmbedded) -> anyhow::
 
 /// Runs the calvin benchmark, prints it and writes its report.
 pub fn calvin(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
-    let start = || start_embedded(Protocol::Fauna);
+    let start = || start_embedded(Wanted::plain(Protocol::Fauna));
     let mut bench = Bench::open("calvin", CALVIN_REQUEST, vec!["insert".to_owned()], arguments, start)?;
     let nothing = async |_: &mut dyn Connection, _| Ok(());
     bench.run_test("insert", nothing, || {
@@ -100,7 +105,7 @@ const PRODUCT_REQUEST: &str = "A request is one command on one product, timed fr
 const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
      score (not timed). CPU and requests per second include the ten writes.";
 const NEWS_PAGE_REQUEST: &str = "A request reads and parses the ten best articles of World. Scores stay as they are.";
-const NEWS_COLD_REQUEST: &str = " Each request opens a connection of its own, authenticates and asks for one small answer first; all of \
+const NEWS_COLD_REQUEST: &str = " Each request opens a connection of its own, with TLS where the target has it, and authenticates; all of \
      that is timed with it.";
 const YCSB_REQUEST: &str = "A request is one operation on one record of ten fields of 100 bytes (a scan: on up to 100), as one \
      transaction where the protocol has them. An update writes one field.";
@@ -134,7 +139,11 @@ impl Bench {
             .as_ref()
             .map(|server| server.url.as_str())
             .or(arguments.target.as_deref());
-        let target: Arc<dyn Target> = crate::targets::of_url(url.context("a target")?)?.into();
+        let given_roots = arguments.tls_roots.as_deref();
+        let roots = embedded
+            .as_ref()
+            .map_or(given_roots, |server| server.tls_roots.as_deref());
+        let target: Arc<dyn Target> = crate::targets::of_url(url.context("a target")?, &Trust::new(roots)?)?.into();
         let runtime = event_loop()?;
         let mut control = runtime.block_on(target.connect())?;
         if embedded.is_none() && !arguments.flush && !runtime.block_on(control.is_empty())? {

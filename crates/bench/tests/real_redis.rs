@@ -1,8 +1,8 @@
 //! The benchmarks against a real redis-server on a free loopback port. Skipped, saying so, where none is installed.
 
 use quartet_bench::{
-    BenchArguments, BenchCommand, Connections, EmbeddedServer, NewsArguments, ProductArguments, ProductTest, Results,
-    RunArguments, YcsbArguments, YcsbWorkload,
+    BenchArguments, BenchCommand, Connections, EmbeddedServer, NewsArguments, NewsProtocol, ProductArguments,
+    ProductTest, Results, RunArguments, YcsbArguments, YcsbWorkload,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -55,6 +55,8 @@ fn check_news(connections: Connections, test: &str) {
         run: arguments(&report),
         keep_scores: false,
         connections,
+        protocol: NewsProtocol::Redis,
+        tls: false,
     })) {
         return;
     }
@@ -124,6 +126,7 @@ fn a_given_target_that_holds_data_is_cleared_only_on_demand() {
 fn arguments(report: &TempDir) -> RunArguments {
     RunArguments {
         target: None,
+        tls_roots: None,
         parallelism: vec![1, 4],
         seconds: 1,
         report: Some(report.path().to_owned()),

@@ -4,11 +4,12 @@
 //! this process, with nothing between it and the loop that calls it.
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use quartet_bench::{EmbeddedServer, InProcess, Protocol};
+use quartet_bench::{EmbeddedServer, InProcess, Protocol, Wanted};
 use quartet_engine::{CommitRequest, Durability, Engine, EngineOptions, Mutation, Space};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, LayerId, Version};
@@ -28,25 +29,28 @@ impl Drop for Running {
     }
 }
 
-pub fn start_embedded(protocol: Protocol) -> Result<EmbeddedServer> {
+pub fn start_embedded(wanted: Wanted) -> Result<EmbeddedServer> {
     let data = TempDir::with_prefix("quartet-bench-")?;
-    let mut child = Command::new(std::env::current_exe()?)
-        .args([
-            "serve",
-            "--dev",
-            "--listen-redis",
-            "127.0.0.1:0",
-            "--listen-http",
-            "off",
-            "--listen-fauna",
-            "127.0.0.1:0",
-            "--listen-dynamodb",
-            "127.0.0.1:0",
-            "--listen-keyvalue",
-            "127.0.0.1:0",
-            "--data",
-        ])
-        .arg(data.path())
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("serve");
+    for listener in ["redis", "http", "fauna", "dynamodb", "keyvalue"] {
+        command.args([format!("--listen-{listener}"), "127.0.0.1:0".to_owned()]);
+    }
+    match wanted.is_guarded {
+        true => command
+            .env("QUARTET_ROOT_KEY", PASSWORD)
+            .env("QUARTET_DYNAMODB_ACCESS_KEYS", format!("bench:{PASSWORD}"))
+            // What is measured is the server and not its tables' units.
+            .args(["--dynamodb-throttling", "off"]),
+        false => command.arg("--dev"),
+    };
+    let roots = wanted
+        .is_tls
+        .then(|| make_certificate(data.path(), &mut command))
+        .transpose()?;
+    let mut child = command
+        .arg("--data")
+        .arg(data.path().join("data"))
         .stdout(Stdio::piped())
         .spawn()
         .context("starting the embedded server")?;
@@ -56,18 +60,64 @@ pub fn start_embedded(protocol: Protocol) -> Result<EmbeddedServer> {
     let mut url = None;
     for line in output.lines() {
         let line = line?;
-        match (protocol, line.split_once(' ')) {
-            (Protocol::Redis, Some(("redis", address))) => url = Some(address.trim().to_owned()),
-            (Protocol::Fauna, Some(("fauna", address))) => url = Some(address.trim().replace("http://", "fauna://")),
-            (Protocol::KeyValue, Some(("keyvalue", line))) => url = Some(line.trim().to_owned()),
-            _ => {}
+        if let Some((name, told)) = line.split_once(' ')
+            && name == listener(wanted.protocol)
+        {
+            url = Some(target(wanted, told.trim())?);
         }
         if line == "ready" {
-            let url = url.with_context(|| format!("the embedded server does not listen for {protocol:?}"))?;
-            return Ok(EmbeddedServer::new(url, Some(pid), running));
+            let url = url.with_context(|| format!("the embedded server does not listen for {:?}", wanted.protocol))?;
+            let server = EmbeddedServer::new(url, Some(pid), running);
+            return Ok(match roots {
+                Some(roots) => server.trusted_by(roots),
+                None => server,
+            });
         }
     }
     bail!("the embedded server ended before it was ready")
+}
+
+/// The root key of a server that lives as long as a benchmark on loopback.
+const PASSWORD: &str = "bench-of-this-run";
+
+/// The word before the address that the server prints.
+fn listener(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Redis => "redis",
+        Protocol::Rest => "http",
+        Protocol::DynamoDb => "dynamodb",
+        Protocol::Fauna => "fauna",
+        Protocol::KeyValue => "keyvalue",
+    }
+}
+
+/// The benchmark's URL for what the server printed; that of the key-value protocol is the line itself.
+fn target(wanted: Wanted, told: &str) -> Result<String> {
+    let (scheme, credentials) = match wanted.protocol {
+        Protocol::Redis => ("redis", format!(":{PASSWORD}@")),
+        Protocol::Rest => ("rest", format!("{PASSWORD}@")),
+        Protocol::DynamoDb => ("dynamodb", format!("bench:{PASSWORD}@")),
+        Protocol::Fauna => ("fauna", format!("{PASSWORD}@")),
+        Protocol::KeyValue => return Ok(told.to_owned()),
+    };
+    let (_, port) = told.rsplit_once(':').context("an address has a port")?;
+    let credentials = if wanted.is_guarded { &credentials } else { "" };
+    let secured = if wanted.is_tls { "s" } else { "" };
+    Ok(format!("{scheme}{secured}://{credentials}127.0.0.1:{port}"))
+}
+
+/// A certificate for loopback that is its own root. Returns where it lies.
+fn make_certificate(folder: &Path, command: &mut Command) -> Result<PathBuf> {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem())?;
+    std::fs::write(&key, made.signing_key.serialize_pem())?;
+    command
+        .arg("--tls-certificate")
+        .arg(&certificate)
+        .arg("--tls-key")
+        .arg(key);
+    Ok(certificate)
 }
 
 /// An engine with its data directory.

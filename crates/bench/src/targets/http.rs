@@ -1,8 +1,7 @@
 //! HTTP/1.1 on a socket that stays open: one request, one reply, buffers reused.
 
-use std::net::SocketAddr;
-
 use super::OperationError;
+use super::endpoint::Endpoint;
 use super::socket::{Socket, Source};
 
 const READ_BYTES: usize = 8 * 1024;
@@ -30,9 +29,9 @@ impl<'c> Reply<'c> {
 }
 
 impl HttpSocket {
-    pub async fn open(address: SocketAddr) -> std::io::Result<HttpSocket> {
+    pub async fn open(endpoint: &Endpoint) -> std::io::Result<HttpSocket> {
         Ok(HttpSocket {
-            socket: Socket::open(address).await?,
+            socket: Socket::open(endpoint).await?,
             reply: Vec::new(),
             received: 0,
         })

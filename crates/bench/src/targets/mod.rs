@@ -4,15 +4,19 @@
 //! shared with the server, whatever the load generator burns is missing from the measured throughput.
 
 mod dynamodb;
+mod endpoint;
 mod fauna;
 mod http;
 mod redis;
 mod reply;
+mod rest;
 mod socket;
 mod url;
 
+use anyhow::{Context, bail};
 use async_trait::async_trait;
 
+pub use self::endpoint::Trust;
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::Product;
 use crate::workload::ycsb::Record;
@@ -23,6 +27,9 @@ pub trait Target: Send + Sync {
     /// An open, authenticated connection that has already answered a request.
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
 
+    /// An open connection that has asked nothing, for one request: what shows its credentials goes out with that.
+    async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>>;
+
     /// Where it is, without credentials.
     fn address(&self) -> String;
 
@@ -30,13 +37,16 @@ pub trait Target: Send + Sync {
     fn is_loopback(&self) -> bool;
 }
 
-/// The target that a URL names.
-pub fn of_url(url: &str) -> anyhow::Result<Box<dyn Target>> {
-    match url.split_once("://") {
-        Some(("dynamodb", _)) => Ok(Box::new(dynamodb::DynamoDbTarget::new(url)?)),
-        Some(("fauna", _)) => Ok(Box::new(fauna::FaunaTarget::new(url)?)),
-        _ => Ok(Box::new(redis::RedisTarget::new(url)?)),
-    }
+/// The target that a URL names; a scheme with an `s` behind it is the same over TLS.
+pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {
+    let (scheme, rest) = url.split_once("://").context("a target is SCHEME://HOST:PORT")?;
+    Ok(match scheme {
+        "redis" | "rediss" => Box::new(redis::RedisTarget::new(url, trust)?),
+        "rest" | "rests" => Box::new(rest::RestTarget::new(rest, scheme == "rests", trust)?),
+        "dynamodb" | "dynamodbs" => Box::new(dynamodb::DynamoDbTarget::new(rest, scheme == "dynamodbs", trust)?),
+        "fauna" | "faunas" => Box::new(fauna::FaunaTarget::new(rest, scheme == "faunas", trust)?),
+        _ => bail!("{scheme}:// is none of redis, rest, dynamodb and fauna, or those with an s for TLS"),
+    })
 }
 
 /// The operations that the workloads are made of. Each returns once the reply is complete and is what was expected.

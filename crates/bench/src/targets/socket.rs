@@ -1,8 +1,7 @@
-//! A TCP socket of the load generator, on the event loop of the thread that opened it.
+//! A TCP socket of the load generator, in clear text or over TLS, on the event loop of the thread that opened it.
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,12 +9,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use super::endpoint::{Endpoint, TlsClient};
 
 /// A server that is silent for this long is taken for gone.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub struct Socket(TcpStream);
+pub enum Socket {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
 
 /// Where replies come from.
 pub trait Source {
@@ -24,15 +29,28 @@ pub trait Source {
 }
 
 impl Socket {
-    pub async fn open(address: SocketAddr) -> io::Result<Socket> {
-        let stream = in_time(CONNECT_TIMEOUT, TcpStream::connect(address)).await?;
+    pub async fn open(endpoint: &Endpoint) -> io::Result<Socket> {
+        let stream = in_time(CONNECT_TIMEOUT, TcpStream::connect(endpoint.address)).await?;
         stream.set_nodelay(true)?;
-        Ok(Socket(stream))
+        let Some(TlsClient { connector, name }) = &endpoint.tls else {
+            return Ok(Socket::Clear(stream));
+        };
+        let handshake = connector.connect(name.clone(), stream);
+        Ok(Socket::Tls(Box::new(in_time(CONNECT_TIMEOUT, handshake).await?)))
     }
 
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let stream = match self {
+            Socket::Clear(stream) => stream,
+            Socket::Tls(stream) => {
+                return in_time(REPLY_TIMEOUT, async {
+                    stream.write_all(bytes).await?;
+                    stream.flush().await
+                })
+                .await;
+            }
+        };
         // A request nearly always goes in one write, and no clock is needed.
-        let stream = &mut self.0;
         let sent = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, bytes) {
             Poll::Pending => Poll::Ready(Ok(0)),
             sent => sent,
@@ -41,15 +59,17 @@ impl Socket {
         if sent == bytes.len() {
             return Ok(());
         }
-        in_time(REPLY_TIMEOUT, self.0.write_all(&bytes[sent..])).await
+        in_time(REPLY_TIMEOUT, stream.write_all(&bytes[sent..])).await
     }
 }
 
 impl Source for Socket {
     async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(buffer);
-        let stream = &mut self.0;
-        let arrival = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer));
+        let arrival = poll_fn(|context| match self {
+            Socket::Clear(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(context, &mut buffer),
+        });
         in_time(REPLY_TIMEOUT, arrival).await?;
         match buffer.filled().len() {
             0 => Err(io::Error::new(

@@ -1,12 +1,12 @@
-//! `redis://[user:password@]host[:port][/db]`, as redis-cli and the client libraries write it.
+//! `redis[s]://[user:password@]host[:port][/db]`, as redis-cli and the client libraries write it.
 
 use anyhow::{Context, bail};
-use std::net::{SocketAddr, ToSocketAddrs};
 
 const DEFAULT_PORT: u16 = 6379;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisUrl {
+    pub is_tls: bool,
     /// Empty means the default user.
     pub user: String,
     pub password: Option<String>,
@@ -18,8 +18,10 @@ pub struct RedisUrl {
 
 impl RedisUrl {
     pub fn parse(url: &str) -> anyhow::Result<RedisUrl> {
-        let Some(rest) = url.strip_prefix("redis://") else {
-            bail!("a target is redis://[user:password@]host:port[/db] (TLS is not spoken yet)");
+        let (is_tls, rest) = match url.split_once("://") {
+            Some(("redis", rest)) => (false, rest),
+            Some(("rediss", rest)) => (true, rest),
+            _ => bail!("a target is redis[s]://[user:password@]host:port[/db]"),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, address) = match authority.rsplit_once('@') {
@@ -37,6 +39,7 @@ impl RedisUrl {
             path.parse().context("the database is a number")?
         };
         Ok(RedisUrl {
+            is_tls,
             user,
             password,
             host: host.to_owned(),
@@ -45,18 +48,11 @@ impl RedisUrl {
         })
     }
 
-    /// The first address the host resolves to.
-    pub fn resolve(&self) -> anyhow::Result<SocketAddr> {
-        let mut addresses = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .context("cannot resolve the host")?;
-        addresses.next().context("the host has no address")
-    }
-
     pub fn without_credentials(&self) -> String {
+        let scheme = if self.is_tls { "rediss" } else { "redis" };
         match self.host.contains(':') {
-            true => format!("redis://[{}]:{}/{}", self.host, self.port, self.database),
-            false => format!("redis://{}:{}/{}", self.host, self.port, self.database),
+            true => format!("{scheme}://[{}]:{}/{}", self.host, self.port, self.database),
+            false => format!("{scheme}://{}:{}/{}", self.host, self.port, self.database),
         }
     }
 }
@@ -106,6 +102,7 @@ mod tests {
 
     fn check(url: &str, user: &str, password: Option<&str>, host: &str, port: u16, database: u32) {
         let expected = RedisUrl {
+            is_tls: url.starts_with("rediss"),
             user: user.to_owned(),
             password: password.map(str::to_owned),
             host: host.to_owned(),
@@ -120,6 +117,7 @@ mod tests {
         check("redis://127.0.0.1:6380", "", None, "127.0.0.1", 6380, 0);
         check("redis://localhost", "", None, "localhost", 6379, 0);
         check("redis://localhost/", "", None, "localhost", 6379, 0);
+        check("rediss://localhost/", "", None, "localhost", 6379, 0);
         check("redis://:secret@db.example:1/3", "", Some("secret"), "db.example", 1, 3);
         check("redis://secret@db.example", "", Some("secret"), "db.example", 6379, 0);
         check(
@@ -135,7 +133,7 @@ mod tests {
     #[test]
     fn others_are_refused() {
         for url in [
-            "rediss://host",
+            "redisss://host",
             "host:1",
             "redis://",
             "redis://h:x",

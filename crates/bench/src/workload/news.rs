@@ -135,7 +135,7 @@ impl NewsWorker {
 impl Worker for NewsWorker {
     async fn operate(&mut self) -> Result<(), OperationError> {
         if let Some(target) = &self.reconnects_to {
-            let opened = target.connect().await;
+            let opened = target.connect_cold().await;
             self.connection = opened.map_err(|error| OperationError::Lost(format!("cannot connect: {error:#}")))?;
         }
         self.connection.top(READ_SECTION, TOP, &mut self.members).await?;

@@ -30,7 +30,7 @@ pub struct HttpClient {
 impl HttpClient {
     pub async fn open(target: &DynamoDbTarget) -> std::io::Result<HttpClient> {
         Ok(HttpClient {
-            socket: HttpSocket::open(target.address).await?,
+            socket: HttpSocket::open(&target.endpoint).await?,
             host: target.host.clone(),
             access_key: target.access_key.clone(),
             secret: target.secret.clone(),

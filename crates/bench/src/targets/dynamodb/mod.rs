@@ -7,14 +7,14 @@
 mod http;
 mod records;
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_trait::async_trait;
 use serde::Deserialize;
 
 use self::http::HttpClient;
+use super::endpoint::{Endpoint, Trust};
 use super::http::Reply;
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
@@ -29,32 +29,37 @@ const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
-/// `dynamodb://[access key:secret@]host:port[/region]`
+/// `dynamodb[s]://[access key:secret@]host:port[/region]`
 pub struct DynamoDbTarget {
     access_key: String,
     secret: String,
     host: String,
     region: String,
-    address: SocketAddr,
+    endpoint: Endpoint,
 }
 
 impl DynamoDbTarget {
-    pub fn new(url: &str) -> anyhow::Result<DynamoDbTarget> {
-        let Some(rest) = url.strip_prefix("dynamodb://") else {
-            bail!("a target is dynamodb://[access key:secret@]host:port[/region]");
-        };
+    /// `rest` is what stands behind the scheme.
+    pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<DynamoDbTarget> {
         let (authority, region) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, host) = authority.rsplit_once('@').unwrap_or(("bench:bench", authority));
         let (access_key, secret) = credentials
             .split_once(':')
             .context("credentials are access key:secret")?;
-        let mut addresses = host.to_socket_addrs().context("cannot resolve the host")?;
         Ok(DynamoDbTarget {
             access_key: access_key.to_owned(),
             secret: secret.to_owned(),
             host: host.to_owned(),
             region: if region.is_empty() { "us-east-1" } else { region }.to_owned(),
-            address: addresses.next().context("the host has no address")?,
+            endpoint: Endpoint::of_authority(host, is_tls, trust)?,
+        })
+    }
+
+    async fn open(&self) -> anyhow::Result<DynamoDbConnection> {
+        let client = HttpClient::open(self).await;
+        Ok(DynamoDbConnection {
+            client: client.with_context(|| format!("cannot connect to {}", self.address()))?,
+            body: String::new(),
         })
     }
 }
@@ -62,22 +67,26 @@ impl DynamoDbTarget {
 #[async_trait(?Send)]
 impl Target for DynamoDbTarget {
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let client = HttpClient::open(self).await;
-        let client = client.with_context(|| format!("cannot connect to {}", self.address()))?;
-        let mut connection = DynamoDbConnection {
-            client,
-            body: String::new(),
-        };
+        let mut connection = self.open().await?;
         connection.make_tables().await?;
         Ok(Box::new(connection))
     }
 
+    async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>> {
+        Ok(Box::new(self.open().await?))
+    }
+
     fn address(&self) -> String {
-        format!("dynamodb://{}/{}", self.host, self.region)
+        let scheme = if self.endpoint.tls.is_some() {
+            "dynamodbs"
+        } else {
+            "dynamodb"
+        };
+        format!("{scheme}://{}/{}", self.host, self.region)
     }
 
     fn is_loopback(&self) -> bool {
-        self.address.ip().is_loopback()
+        self.endpoint.is_loopback()
     }
 }
 
@@ -339,15 +348,12 @@ mod tests {
 
     #[test]
     fn urls_are_understood() {
-        let target = DynamoDbTarget::new("dynamodb://key:secret@127.0.0.1:8000/eu-west-1").unwrap();
+        let trust = Trust::new(None).unwrap();
+        let target = DynamoDbTarget::new("key:secret@127.0.0.1:8000/eu-west-1", false, &trust).unwrap();
         assert_eq!((target.access_key.as_str(), target.secret.as_str()), ("key", "secret"));
         assert_eq!(target.address(), "dynamodb://127.0.0.1:8000/eu-west-1");
-        for bad in [
-            "http://127.0.0.1:8000",
-            "dynamodb://127.0.0.1",
-            "dynamodb://key@127.0.0.1:1",
-        ] {
-            assert!(DynamoDbTarget::new(bad).is_err(), "{bad}");
+        for bad in ["127.0.0.1", "127.0.0.1:x", "key@127.0.0.1:1"] {
+            assert!(DynamoDbTarget::new(bad, false, &trust).is_err(), "{bad}");
         }
     }
 }

@@ -9,12 +9,12 @@ mod records;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_trait::async_trait;
 use serde::Deserialize;
 
+use super::endpoint::{Endpoint, Trust};
 use super::http::{HttpSocket, Reply};
 use super::{Connection, OperationError, Records, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
@@ -64,25 +64,33 @@ const INDEXES: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// `fauna://[secret@]host:port`
+/// `fauna[s]://[secret@]host:port`
 pub struct FaunaTarget {
     secret: String,
     host: String,
-    address: SocketAddr,
+    endpoint: Endpoint,
 }
 
 impl FaunaTarget {
-    pub fn new(url: &str) -> anyhow::Result<FaunaTarget> {
-        let Some(rest) = url.strip_prefix("fauna://") else {
-            bail!("a target is fauna://[secret@]host:port");
-        };
+    /// `rest` is what stands behind the scheme.
+    pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<FaunaTarget> {
         let rest = rest.trim_end_matches('/');
         let (secret, host) = rest.rsplit_once('@').unwrap_or(("secret", rest));
-        let mut addresses = host.to_socket_addrs().context("cannot resolve the host")?;
         Ok(FaunaTarget {
             secret: secret.to_owned(),
             host: host.to_owned(),
-            address: addresses.next().context("the host has no address")?,
+            endpoint: Endpoint::of_authority(host, is_tls, trust)?,
+        })
+    }
+
+    async fn open(&self) -> anyhow::Result<FaunaConnection> {
+        let socket = HttpSocket::open(&self.endpoint).await;
+        Ok(FaunaConnection {
+            socket: socket.with_context(|| format!("cannot connect to {}", self.address()))?,
+            host: self.host.clone(),
+            secret: self.secret.clone(),
+            query: String::new(),
+            request: Vec::new(),
         })
     }
 }
@@ -90,24 +98,22 @@ impl FaunaTarget {
 #[async_trait(?Send)]
 impl Target for FaunaTarget {
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let socket = HttpSocket::open(self.address).await;
-        let mut connection = FaunaConnection {
-            socket: socket.with_context(|| format!("cannot connect to {}", self.address()))?,
-            host: self.host.clone(),
-            secret: self.secret.clone(),
-            query: String::new(),
-            request: Vec::new(),
-        };
+        let mut connection = self.open().await?;
         connection.make_schema().await?;
         Ok(Box::new(connection))
     }
 
+    async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>> {
+        Ok(Box::new(self.open().await?))
+    }
+
     fn address(&self) -> String {
-        format!("fauna://{}", self.host)
+        let scheme = if self.endpoint.tls.is_some() { "faunas" } else { "fauna" };
+        format!("{scheme}://{}", self.host)
     }
 
     fn is_loopback(&self) -> bool {
-        self.address.ip().is_loopback()
+        self.endpoint.is_loopback()
     }
 }
 
@@ -390,13 +396,14 @@ mod tests {
 
     #[test]
     fn urls_are_understood() {
-        let target = FaunaTarget::new("fauna://fnABC@127.0.0.1:8443").unwrap();
+        let trust = Trust::new(None).unwrap();
+        let target = FaunaTarget::new("fnABC@127.0.0.1:8443", true, &trust).unwrap();
         assert_eq!(
             (target.secret.as_str(), target.address().as_str()),
-            ("fnABC", "fauna://127.0.0.1:8443")
+            ("fnABC", "faunas://127.0.0.1:8443")
         );
-        for bad in ["http://127.0.0.1:8443", "fauna://127.0.0.1"] {
-            assert!(FaunaTarget::new(bad).is_err(), "{bad}");
+        for bad in ["127.0.0.1", "127.0.0.1:x", ""] {
+            assert!(FaunaTarget::new(bad, false, &trust).is_err(), "{bad}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod records;
 
+use super::endpoint::{Endpoint, Trust};
 use super::reply::{Element, ReplyReader};
 use super::socket::Socket;
 use super::url::RedisUrl;
@@ -13,28 +14,36 @@ use crate::byte_strings::ByteStrings;
 use crate::workload::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 use anyhow::Context;
 use async_trait::async_trait;
-use std::net::SocketAddr;
 
 pub struct RedisTarget {
     url: RedisUrl,
-    address: SocketAddr,
+    endpoint: Endpoint,
 }
 
 impl RedisTarget {
-    pub fn new(url: &str) -> anyhow::Result<RedisTarget> {
+    pub fn new(url: &str, trust: &Trust) -> anyhow::Result<RedisTarget> {
         let url = RedisUrl::parse(url)?;
-        let address = url.resolve()?;
-        Ok(RedisTarget { url, address })
+        let endpoint = Endpoint::resolve(&url.host, url.port, url.is_tls, trust)?;
+        Ok(RedisTarget { url, endpoint })
+    }
+
+    async fn open(&self) -> anyhow::Result<RedisConnection> {
+        let opened = RedisConnection::open(&self.url, &self.endpoint).await;
+        opened.with_context(|| format!("cannot connect to {}", self.address()))
     }
 }
 
 #[async_trait(?Send)]
 impl Target for RedisTarget {
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>> {
-        let connection = RedisConnection::open(&self.url, self.address).await;
-        Ok(Box::new(
-            connection.with_context(|| format!("cannot connect to {}", self.address()))?,
-        ))
+        let mut connection = self.open().await?;
+        connection.request.start("PING", 0);
+        connection.expect_simple().await?;
+        Ok(Box::new(connection))
+    }
+
+    async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>> {
+        Ok(Box::new(self.open().await?))
     }
 
     fn address(&self) -> String {
@@ -42,36 +51,37 @@ impl Target for RedisTarget {
     }
 
     fn is_loopback(&self) -> bool {
-        self.address.ip().is_loopback()
+        self.endpoint.is_loopback()
     }
 }
 
 struct RedisConnection {
     replies: ReplyReader<Socket>,
     request: Request,
+    /// What opens the connection, until it went out with the first request; and how many replies it gets.
+    greeting: Request,
+    greeting_replies: usize,
 }
 
 impl RedisConnection {
-    async fn open(url: &RedisUrl, address: SocketAddr) -> anyhow::Result<RedisConnection> {
-        let mut connection = RedisConnection {
-            replies: ReplyReader::new(Socket::open(address).await?),
-            request: Request::default(),
-        };
+    async fn open(url: &RedisUrl, endpoint: &Endpoint) -> anyhow::Result<RedisConnection> {
+        let mut greeting = Request::default();
         if let Some(password) = &url.password {
             match url.user.is_empty() {
-                true => connection.request.start("AUTH", 1),
-                false => connection.request.start("AUTH", 2).argument(url.user.as_bytes()),
+                true => greeting.next("AUTH", 1),
+                false => greeting.next("AUTH", 2).argument(url.user.as_bytes()),
             }
             .argument(password.as_bytes());
-            connection.expect_simple().await?;
         }
         if url.database != 0 {
-            connection.request.start("SELECT", 1).number(url.database.into());
-            connection.expect_simple().await?;
+            greeting.next("SELECT", 1).number(url.database.into());
         }
-        connection.request.start("PING", 0);
-        connection.expect_simple().await?;
-        Ok(connection)
+        Ok(RedisConnection {
+            replies: ReplyReader::new(Socket::open(endpoint).await?),
+            request: Request::default(),
+            greeting,
+            greeting_replies: usize::from(url.password.is_some()) + usize::from(url.database != 0),
+        })
     }
 
     /// Sends the request and gives the first element of its reply; an error reply becomes `Refused`.
@@ -81,7 +91,23 @@ impl RedisConnection {
     }
 
     async fn send(&mut self) -> Result<(), OperationError> {
+        if self.greeting_replies > 0 {
+            return self.send_with_greeting().await;
+        }
         self.replies.source.send(&self.request.bytes).await.map_err(lost)
+    }
+
+    async fn send_with_greeting(&mut self) -> Result<(), OperationError> {
+        let mut first = std::mem::take(&mut self.greeting).bytes;
+        first.extend_from_slice(&self.request.bytes);
+        self.replies.source.send(&first).await.map_err(lost)?;
+        for _ in 0..std::mem::take(&mut self.greeting_replies) {
+            match self.reply().await? {
+                Element::Simple(_) => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(())
     }
 
     async fn reply(&mut self) -> Result<Element<'_>, OperationError> {
@@ -322,6 +348,38 @@ fn unexpected(element: Element<'_>) -> OperationError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server that waits for the whole of what a cold client can send at once gets it before it answers anything.
+    #[test]
+    fn a_cold_client_sends_its_password_and_its_first_request_together() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://:secret@{}/3", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream
+                .set_read_timeout(Some(std::time::Duration::from_secs(20)))
+                .unwrap();
+            let mut received = Vec::new();
+            while !String::from_utf8_lossy(&received).contains("ZREVRANGE") {
+                let mut bytes = [0; 1024];
+                let count = stream.read(&mut bytes).unwrap();
+                received.extend_from_slice(&bytes[..count]);
+            }
+            stream.write_all(b"+OK\r\n+OK\r\n*1\r\n$1\r\na\r\n").unwrap();
+            String::from_utf8(received).unwrap()
+        });
+        let members = crate::measure::event_loop().unwrap().block_on(async {
+            let target = RedisTarget::new(&url, &Trust::new(None).unwrap()).unwrap();
+            let mut members = ByteStrings::default();
+            let mut connection = target.connect_cold().await.unwrap();
+            connection.top("World", 10, &mut members).await.unwrap();
+            members.iter().map(<[u8]>::to_vec).collect::<Vec<_>>()
+        });
+        let received = server.join().unwrap();
+        assert!(received.contains("AUTH") && received.contains("SELECT"), "{received}");
+        assert_eq!(members, [b"a"]);
+    }
 
     #[test]
     fn requests_are_arrays_of_strings() {

@@ -1,0 +1,91 @@
+//! Where a target is, and whom it is believed to be.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use rustls::client::Resumption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+/// Which certificates are believed: those below a file's roots, or below the public ones.
+pub struct Trust(Arc<RootCertStore>);
+
+impl Trust {
+    /// # Errors
+    ///
+    /// The file cannot be read, or holds what is no certificate.
+    pub fn new(roots: Option<&Path>) -> anyhow::Result<Trust> {
+        let mut store = RootCertStore::empty();
+        match roots {
+            None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            Some(path) => {
+                let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+                for root in found.with_context(|| format!("reading the certificates of {}", path.display()))? {
+                    store.add(root)?;
+                }
+            }
+        }
+        Ok(Trust(Arc::new(store)))
+    }
+}
+
+#[derive(Clone)]
+pub struct Endpoint {
+    pub address: SocketAddr,
+    pub tls: Option<TlsClient>,
+}
+
+/// What shakes hands, and the name that the certificate must have.
+#[derive(Clone)]
+pub struct TlsClient {
+    pub connector: TlsConnector,
+    pub name: ServerName<'static>,
+}
+
+impl Endpoint {
+    /// The first address that the host resolves to.
+    pub fn resolve(host: &str, port: u16, is_tls: bool, trust: &Trust) -> anyhow::Result<Endpoint> {
+        let mut addresses = (host, port).to_socket_addrs().context("cannot resolve the host")?;
+        Ok(Endpoint {
+            address: addresses.next().context("the host has no address")?,
+            tls: is_tls.then(|| tls_client(host, trust)).transpose()?,
+        })
+    }
+
+    /// The same for `HOST:PORT`; the host may be an IPv6 address in brackets.
+    pub fn of_authority(authority: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<Endpoint> {
+        let (host, port) = authority.rsplit_once(':').context("the port is missing")?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        Endpoint::resolve(
+            host,
+            port.parse().context("the port is a number below 65536")?,
+            is_tls,
+            trust,
+        )
+    }
+
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+fn tls_client(host: &str, trust: &Trust) -> anyhow::Result<TlsClient> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(trust.0.clone())
+        .with_no_client_auth();
+    // A function that just woke up has no session to go on with.
+    config.resumption = Resumption::disabled();
+    Ok(TlsClient {
+        connector: TlsConnector::from(Arc::new(config)),
+        name: ServerName::try_from(host.to_owned()).context("no name or address for a certificate")?,
+    })
+}
