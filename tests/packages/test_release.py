@@ -72,4 +72,5 @@ def test_the_chart_is_well_formed():
     options = ["--set", users, "--set", "metrics.serviceMonitor.enabled=true", "--set", "tls.enabled=true,tls.existingSecret=pair"]
     told = run(["helm", "template", "shop", CHART, "--kube-version", "1.30.0", *options, "--set", "service.keyvalue.port=0", "--set", "quartetConfig.connections-max=7"])
     assert "user reader on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* -@all +@read" in told
+    assert 'redis-users-file = "/etc/quartet-users/users.acl"' in told and "mountPath: /etc/quartet-users" in told
     assert 'listen-keyvalue = "off"' in told and "connections-max = 7" in told and "kind: ServiceMonitor" in told

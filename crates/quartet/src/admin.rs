@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use quartet_env::RealDisk;
 use serde_json::{Map, Value, json};
 
+use crate::operator_key::OperatorKey;
 use crate::settings::DEFAULT_DATA;
 use crate::{access_key, root_key};
 
@@ -22,9 +23,8 @@ pub struct AdminArguments {
     /// Address of the server's HTTP listener
     #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
     server: String,
-    /// The root key; of a server started with --dev it is "dev"
-    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true, default_value = "dev")]
-    key: String,
+    #[command(flatten)]
+    key: OperatorKey,
     #[command(subcommand)]
     request: Request,
 }
@@ -168,7 +168,7 @@ fn exchange(arguments: &AdminArguments, method: &str, path: &str, body: &str) ->
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
-        arguments.key,
+        arguments.key.read()?,
         body.len()
     );
     stream.write_all(request.as_bytes())?;

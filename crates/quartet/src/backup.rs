@@ -12,14 +12,15 @@ use quartet_backup::{Anchor, BackupError, Begun, Gap, Progress, Source, Take, Ta
 use quartet_model::LogSequence;
 use serde_json::{Value, json};
 
+use crate::operator_key::OperatorKey;
+
 #[derive(Args)]
 pub struct BackupArguments {
     /// Address of the server's HTTP listener
     #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
     server: String,
-    /// The root key; of a server started with --dev it is "dev"
-    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true, default_value = "dev")]
-    key: String,
+    #[command(flatten)]
+    key: OperatorKey,
     /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
@@ -42,7 +43,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
     let target = open_target(&arguments.to, true)?;
-    let mut server = Server::new(&arguments.server, &arguments.key);
+    let mut server = Server::new(&arguments.server, &arguments.key.read()?);
     let options = Take {
         full: arguments.full,
         bytes_per_second: arguments.bytes_per_second,

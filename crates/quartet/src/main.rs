@@ -14,6 +14,7 @@ mod healthcheck;
 mod import;
 mod keyvalue_shell;
 mod notify;
+mod operator_key;
 mod reload;
 mod repair;
 mod restore;

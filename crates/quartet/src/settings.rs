@@ -168,6 +168,10 @@ pub struct ServeArguments {
     /// Where MIGRATE may send keys and REPLICAOF may copy from: HOST:PORT, with commas between, or "any" [default: nowhere; with --dev any]
     #[arg(long, env = "QUARTET_MIGRATE_TARGETS")]
     migrate_targets: Option<String>,
+    /// File of the default database's Redis users, a line for each as ACL LIST shows them; ACL LOAD reads it and ACL SAVE writes it
+    /// [default: users.acl in the data directory]
+    #[arg(long, env = "QUARTET_REDIS_USERS_FILE")]
+    redis_users_file: Option<PathBuf>,
     /// RDB file that SAVE and BGSAVE write beside the checkpoint, which a Redis 7 loads [default: none]
     #[arg(long, env = "QUARTET_RDB")]
     rdb: Option<PathBuf>,
@@ -358,6 +362,7 @@ impl ServeArguments {
             output_stall_seconds: self.output_stall_seconds.or(file.output_stall_seconds),
             authentication_seconds: self.authentication_seconds.or(file.authentication_seconds),
             migrate_targets: self.migrate_targets.or(file.migrate_targets),
+            redis_users_file: self.redis_users_file.or(file.redis_users_file),
             rdb: self.rdb.or(file.rdb),
             log_segment_bytes: self.log_segment_bytes.or(file.log_segment_bytes),
             log_retention_bytes: self.log_retention_bytes.or(file.log_retention_bytes),
@@ -448,6 +453,7 @@ impl ServeArguments {
             status: crate::notify::status,
             purge: crate::allocator::purge,
             migration_targets: self.migration_targets()?,
+            users_file: self.redis_users_file.as_deref().map(absolute),
             rdb: self.rdb.clone(),
             config_file: self.config.as_ref().map(|path| ConfigFile {
                 path: absolute(path),

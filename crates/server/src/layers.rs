@@ -1,7 +1,6 @@
 //! Makes the layers over one logical database: those of the default one when the server starts, those of another when somebody
 //! comes in.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
@@ -31,7 +30,7 @@ use crate::telemetry::Spans;
 use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
 use crate::tenants::users::UsersInDatabase;
 use crate::tls::{ClientCertificates, Tls, TlsFiles};
-use crate::users::UsersInDirectory;
+use crate::users::UsersOnDisk;
 
 /// The database that every server has, and that connections are in until they say otherwise.
 pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
@@ -99,8 +98,10 @@ impl LayerMaker {
         if let Some(path) = &self.settings.rdb {
             layer.process.rdb_file = Some(Box::new(RdbFile::new(path)));
         }
-        if let Some(folder) = self.settings.data.folder() {
-            read_users(&mut layer, folder)?;
+        if let Some(path) = &self.settings.users_file {
+            read_users(&mut layer, UsersOnDisk::new(path.clone()), true)?;
+        } else if let Some(folder) = self.settings.data.folder() {
+            read_users(&mut layer, UsersOnDisk::in_directory(folder), false)?;
         }
         if let Credentials::Key { sha256 } = self.settings.credentials {
             layer.access.users.require_password(Some(sha256));
@@ -230,14 +231,15 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
     }
 }
 
-/// Gives the layer the users in the folder of data, and lets it keep them there.
-fn read_users(layer: &mut Redis, folder: &Path) -> Result<()> {
-    let file = UsersInDirectory::new(folder);
-    layer.config.start_with("aclfile", file.path().display().to_string());
-    let has_users = file.path().exists();
+/// Gives the layer the users in a file, and lets it keep them there. A file that was named has to be there.
+fn read_users(layer: &mut Redis, file: UsersOnDisk, is_named: bool) -> Result<()> {
+    let path = file.path().to_owned();
+    layer.config.start_with("aclfile", path.display().to_string());
     layer.access.user_file = Some(Box::new(file));
-    if has_users && let Err(error) = layer.load_users() {
-        bail!("the file of users: {error}");
+    if (is_named || path.exists())
+        && let Err(error) = layer.load_users()
+    {
+        bail!("the file of users {}: {error}", path.display());
     }
     Ok(())
 }

@@ -111,6 +111,8 @@ pub struct Settings {
     /// Where the operator's MIGRATE may send keys.
     pub migration_targets: Targets,
     pub config_file: Option<ConfigFile>,
+    /// The file of Redis' users, if it is not the one in the data directory.
+    pub users_file: Option<PathBuf>,
     /// The RDB file that SAVE and BGSAVE write beside the checkpoint.
     pub rdb: Option<PathBuf>,
 }
@@ -325,6 +327,7 @@ mod tests {
             status: |_| {},
             purge: || {},
             migration_targets: Targets::Any,
+            users_file: None,
             rdb: None,
             config_file: None,
         };

@@ -90,3 +90,50 @@ def test_a_secret_is_given_once(tmp_path):
     command = [binary(), "serve", "--rest-token", "two", "--rest-token-file", str(tmp_path / "token")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 1 and "rest-token and rest-token-file are both given" in ended.stderr
+
+
+def test_users_come_from_a_file_that_is_named(tmp_path):
+    users = tmp_path / "secret" / "users"
+    users.parent.mkdir()
+    users.write_text("user default on nopass ~* &* +@all\nuser reader on >first ~* resetchannels -@all +@read\n")
+    server = Server(options=["--redis-users-file", str(users)]).start()
+    try:
+        with Connection(server.port) as client, Connection(server.port) as other:
+            assert client.do("CONFIG", "GET", "aclfile")[1] == str(users)
+            assert other.do("AUTH", "reader", "first") == "OK"
+            assert other.do("SET", "key", "value").startswith("NOPERM")
+            # Whoever keeps the file changes it, as Kubernetes does with a secret.
+            users.write_text("user default on nopass ~* &* +@all\nuser reader on >second ~* resetchannels -@all +@read\n")
+            assert client.do("ACL", "LOAD") == "OK"
+            assert client.do("AUTH", "reader", "first").startswith("WRONGPASS")
+            assert client.do("ACL", "SETUSER", "third", "on", ">third", "+ping") == "OK"
+            assert client.do("ACL", "SAVE") == "OK"
+        assert "user third" in users.read_text() and "second" not in users.read_text()
+        assert [path.name for path in users.parent.iterdir()] == ["users"]
+    finally:
+        server.close()
+
+
+def test_a_file_of_users_that_is_named_has_to_be_there(tmp_path):
+    command = [binary(), "serve", "--dev", "--data", tmp_path / "data", "--redis-users-file", tmp_path / "missing"]
+    for listener in ("redis", "http", "dynamodb", "fauna", "keyvalue"):
+        command += [f"--listen-{listener}", "127.0.0.1:0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0 and str(tmp_path / "missing") in ended.stderr
+
+
+def test_an_operators_command_takes_the_root_key_from_a_file(tmp_path):
+    (tmp_path / "key").write_text("a-root-key-of-ours\n")
+    server = Production(fixed_port=free_port(), options=["--root-key-file", str(tmp_path / "key")]).start()
+    try:
+        ask = [binary(), "admin", "--server", f"127.0.0.1:{server.http_port}"]
+
+        def run(*options):
+            return subprocess.run([*ask, *options, "list"], capture_output=True, text=True, timeout=60)
+
+        assert run("--key-file", str(tmp_path / "key")).returncode == 0
+        assert run().returncode != 0
+        both = run("--key-file", str(tmp_path / "key"), "--key", "another")
+        assert both.returncode != 0 and "key and key-file are both given" in both.stderr
+    finally:
+        server.close()

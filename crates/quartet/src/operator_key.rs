@@ -1,0 +1,33 @@
+//! The root key, as the commands that ask a running server take it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+/// What a server started with `--dev` asks for.
+const DEVELOPMENT_KEY: &str = "dev";
+
+#[derive(Args)]
+pub struct OperatorKey {
+    /// The root key [default: dev, of a server started with --dev]
+    #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// File that holds the root key
+    #[arg(long, env = "QUARTET_ROOT_KEY_FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl OperatorKey {
+    pub fn read(&self) -> Result<String> {
+        let Some(file) = &self.key_file else {
+            return Ok(self.key.as_deref().unwrap_or(DEVELOPMENT_KEY).to_owned());
+        };
+        ensure!(self.key.is_none(), "key and key-file are both given");
+        let text = std::fs::read_to_string(file);
+        let text = text.with_context(|| format!("key-file: reading {}", file.display()))?;
+        let key = text.trim_end_matches(['\r', '\n']);
+        ensure!(!key.is_empty(), "key-file: {} is empty", file.display());
+        Ok(key.to_owned())
+    }
+}
