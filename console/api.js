@@ -155,6 +155,10 @@ export async function dynamodb(database, operation, given) {
   return value;
 }
 
+// ---- the key-value layer
+
+export const keyvalue = (database, asked) => own(`keyvalue/${encodeURIComponent(database)}/`, "POST", asked);
+
 // ---- what goes on
 
 /** Gives `tell` each piece of text that an answer consists of, until it ends or `signal` is aborted. */

@@ -8,6 +8,7 @@ import { Connect } from "./connect.js";
 import { Databases } from "./databases.js";
 import { DynamoDb } from "./dynamodb.js";
 import { Fauna } from "./fauna.js";
+import { KeyValue } from "./keyvalue.js";
 import { Keys } from "./redis.js";
 import { Operations } from "./operations.js";
 import { Pad } from "./pad.js";
@@ -17,6 +18,7 @@ const VIEWS = {
   redis: Keys,
   fauna: Fauna,
   dynamodb: DynamoDb,
+  keyvalue: KeyValue,
   pad: Pad,
   tail: Tail,
   operations: Operations,

@@ -6,6 +6,8 @@ import { shown } from "./bytes.js";
 import { Busy, Problem, link, useChanges, useLoaded } from "./ui.js";
 import * as dynamodb from "./dynamodb.js";
 import * as fauna from "./fauna.js";
+import * as keyvalue from "./keyvalue.js";
+import { toHex } from "./tuples.js";
 
 /** Keys looked at to find the prefixes of a level. */
 const SAMPLE = 2000;
@@ -98,6 +100,15 @@ function Tables({ database, parts }) {
   return html`<${Level} load=${() => dynamodb.tables(database)} inputs=${[database]} show=${show} empty="no tables" />`;
 }
 
+function Directories({ database, prefix, parts }) {
+  const show = (directory) => {
+    const hex = toHex(directory.prefix);
+    return html`<${Branch} key=${hex} title=${directory.name} href=${link("keyvalue", database, hex)} isCurrent=${parts[0] === "keyvalue" && parts[1] === database && parts[2] === hex}
+      children=${() => html`<${Directories} database=${database} prefix=${directory.prefix} parts=${parts} />`} />`;
+  };
+  return html`<${Level} load=${() => keyvalue.directories(database, prefix)} inputs=${[database, toHex(prefix)]} show=${show} empty="no directories" />`;
+}
+
 function Database({ database, parts }) {
   const { name } = database;
   return html`
@@ -107,7 +118,9 @@ function Database({ database, parts }) {
       children=${() => html`<${FaunaBelow} database=${name} path="" parts=${parts} />`} />`}
     ${database.dynamodb && html`<${Branch} title="DynamoDB" isOpen=${parts[0] === "dynamodb" && parts[1] === name} href=${link("dynamodb", name)} isCurrent=${parts[0] === "dynamodb" && parts[1] === name && !parts[2]}
       children=${() => html`<${Tables} database=${name} parts=${parts} />`} />`}
-    ${!database.redis && !database.fauna && !database.dynamodb && html`<li class="dim">needs <a href="#/login">its credential</a></li>`}
+    ${database.keyvalue && html`<${Branch} title="Key-value" isOpen=${parts[0] === "keyvalue" && parts[1] === name} href=${link("keyvalue", name)} isCurrent=${parts[0] === "keyvalue" && parts[1] === name && !parts[2]}
+      children=${() => html`<${Directories} database=${name} prefix=${new Uint8Array()} parts=${parts} />`} />`}
+    ${!database.redis && !database.fauna && !database.dynamodb && !database.keyvalue && html`<li class="dim">needs <a href="#/login">its credential</a></li>`}
   `;
 }
 

@@ -80,7 +80,7 @@ pub use tls::{ClientCertificates, TlsFiles};
 use crate::arrival::Arrival;
 use crate::connection_limit::ConnectionLimit;
 use crate::connection_waker::ThreadWaker;
-use crate::console::{Console, Layers};
+use crate::console::{Console, KeyValuePages, Layers};
 use crate::cycles::Cycle;
 use crate::dealer::Dealer;
 use crate::durability::DurableWaiters;
@@ -304,6 +304,7 @@ impl Server {
                 pages: Arc::new(pages),
                 fauna,
                 dynamodb,
+                keyvalue: keyvalue.as_ref().map(|_| KeyValuePages(database_login.clone())),
             };
             let port = listener.local_addr()?.port();
             let console = Console::new(layers, tenants.clone(), &settings, &server.listeners, port);

@@ -11,6 +11,8 @@ pub const UNAUTHORIZED: u16 = 401;
 pub const FORBIDDEN: u16 = 403;
 pub const NOT_FOUND: u16 = 404;
 pub const METHOD_NOT_ALLOWED: u16 = 405;
+pub const TOO_MANY_REQUESTS: u16 = 429;
+pub const SERVICE_UNAVAILABLE: u16 = 503;
 
 pub fn whole(status: u16, body: &Value) -> Answer {
     let mut answer = Answer::settled(status, body.to_string());

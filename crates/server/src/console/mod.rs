@@ -8,6 +8,7 @@
 //!   *    /console/api/redis/DATABASE/…          REST     \
 //!   *    /console/api/fauna/DATABASE/…          FaunaDB   | the layer's own protocol, with the session's credential
 //!   POST /console/api/dynamodb/DATABASE/        DynamoDB  | in the place of the browser's cookie
+//!   POST /console/api/keyvalue/DATABASE/        rows     /  (`keyvalue`: its protocol is none of HTTP)
 //!   *    /console/api/admin/…, …/metrics        the admin API
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 mod answers;
 mod assets;
+mod keyvalue;
 mod login;
 mod sessions;
 
@@ -28,6 +30,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+
+pub use self::keyvalue::KeyValuePages;
 
 use self::answers::{BAD_REQUEST, FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, OK, UNAUTHORIZED, whole};
 use self::login::{DEFAULT, Login};
@@ -55,6 +59,7 @@ pub struct Layers {
     /// `None`: it is not served.
     pub fauna: Option<Arc<dyn HttpLayer>>,
     pub dynamodb: Option<Arc<dyn HttpLayer>>,
+    pub keyvalue: Option<KeyValuePages>,
 }
 
 /// Stands before the pages of the listener, and gives them what is not for the console.
@@ -189,6 +194,7 @@ impl Console {
                     "redis": shown("redis", name),
                     "fauna": self.layers.fauna.is_some() && shown("fauna", name),
                     "dynamodb": self.layers.dynamodb.is_some() && shown("dynamodb", name),
+                    "keyvalue": self.opens_keyvalue(keyring, name),
                 })
             })
             .collect();
@@ -207,6 +213,16 @@ impl Console {
         )
     }
 
+    /// Of those that open Redis, the database's own tokens open its rows too; users' passwords and tokens of REST do not.
+    fn opens_keyvalue(&self, keyring: &Keyring, database: &str) -> bool {
+        let carried = self.carried(keyring, "keyvalue", database, "");
+        match (&self.layers.keyvalue, carried) {
+            (Some(pages), Some(Carried::Bearer(token))) => pages.knows(&token),
+            (Some(_), Some(Carried::Nothing)) => true,
+            _ => false,
+        }
+    }
+
     fn forwarded(&self, keyring: &Keyring, head: &Head<'_>) -> Result<Forwarded<'_>, Answer> {
         let unknown = || whole(NOT_FOUND, &json!({ "error": "there is no such path" }));
         let closed = || whole(FORBIDDEN, &json!({ "error": "the session has no credential for this" }));
@@ -222,9 +238,10 @@ impl Console {
             });
         }
         let layer = match service {
-            "redis" => Some(&self.layers.pages),
-            "fauna" => self.layers.fauna.as_ref(),
-            "dynamodb" => self.layers.dynamodb.as_ref(),
+            "redis" => Some(&*self.layers.pages),
+            "fauna" => self.layers.fauna.as_deref(),
+            "dynamodb" => self.layers.dynamodb.as_deref(),
+            "keyvalue" => self.layers.keyvalue.as_ref().map(|pages| pages as &dyn HttpLayer),
             _ => None,
         };
         let layer = layer.ok_or_else(unknown)?;
@@ -232,7 +249,7 @@ impl Console {
         let role = head.header(ROLE).unwrap_or_default();
         let credential = self.carried(keyring, service, database, role).ok_or_else(closed)?;
         Ok(Forwarded {
-            layer: &**layer,
+            layer,
             target: format!("/{rest}"),
             credential,
             now_seconds: self.now_seconds(),
@@ -247,7 +264,7 @@ impl Console {
     fn carried(&self, keyring: &Keyring, service: &str, database: &str, role: &str) -> Option<Carried> {
         let is_root = keyring.root_key.is_some() && database == DEFAULT;
         match service {
-            "redis" => match (keyring.redis.get(database), &keyring.root_key) {
+            "redis" | "keyvalue" => match (keyring.redis.get(database), &keyring.root_key) {
                 (Some(token), _) => Some(Carried::Bearer(token.clone())),
                 (None, Some(_)) if is_root && self.is_development => Some(Carried::Nothing),
                 (None, Some(key)) if is_root => Some(Carried::Bearer(key.clone())),

@@ -32,7 +32,7 @@ use crate::tls::{Speaks, Tls};
 /// Opens logical databases to those who show a credential.
 pub struct KeyValueEndpoint {
     layer: Arc<KeyValue>,
-    tenants: Arc<Tenants>,
+    pub tenants: Arc<Tenants>,
     credentials: Credentials,
     login_guard: Arc<LoginGuard>,
     takeovers: Arc<Takeovers>,
@@ -41,11 +41,11 @@ pub struct KeyValueEndpoint {
 }
 
 /// What a credential opens.
-struct Opened {
-    layer: Arc<KeyValue>,
+pub struct Opened {
+    pub layer: Arc<KeyValue>,
     /// `None`: the default one.
-    database: Option<Arc<Database>>,
-    may_write: bool,
+    pub database: Option<Arc<Database>>,
+    pub may_write: bool,
 }
 
 impl KeyValueEndpoint {
@@ -68,7 +68,7 @@ impl KeyValueEndpoint {
 
     /// The root key opens the default database, a database's tokens open that one. With `--dev` anybody else comes into the
     /// default one.
-    fn open(&self, token: &[u8]) -> Option<Opened> {
+    pub fn open(&self, token: &[u8]) -> Option<Opened> {
         if let Some((database, access)) = self.tenants.catalogue.by_secret(token) {
             let may_write = match access {
                 Access::Full => true,

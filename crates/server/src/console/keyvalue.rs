@@ -1,0 +1,289 @@
+//! The key-value layer for the page: rows of a range, or a transaction of writes, as JSON.
+//!
+//! ```text
+//!   {"read": {"begin": B, "end": B, "rows": N, "reverse": false}}        {"rows": [[B, B], …], "more": true}
+//!   {"write": [{"set": [B, B]}, {"clear": B}, {"clear_range": [B, B]}]}  {"version": N}
+//! ```
+//!
+//! `B` is a key or a value in base64. A request is a session of the layer, as a client's connection has one, for as long as it takes:
+//! the same credentials, quotas and turns. What it reads is one page, however much there is.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quartet_engine::Hold;
+use quartet_layer_keyvalue::{Answered, Session};
+use quartet_tenancy::{Charge, Database, Exceeded};
+use quartet_wire_keyvalue::{
+    Commit, ErrorCode, FRAME_BYTES_MAX, Mutation, MutationKind, RangeReply, RangeRequest, Reply, Request, Selector,
+    next_frame,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answers::{
+    BAD_REQUEST, FORBIDDEN, NOT_FOUND, OK, SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, UNAUTHORIZED, whole,
+};
+use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
+use crate::keyvalue::{KeyValueEndpoint, Opened};
+use crate::tenants::admission_control;
+use crate::tenants::turns::SchedulerHandle;
+
+/// A page of keys and values, with room for one that is as large as they may be.
+const PAGE_ROWS_MAX: u32 = 1_000;
+const PAGE_BYTES_MAX: u32 = 1 << 20;
+/// In base64 a third more than what a person edits.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// The only request of its session.
+const ID: u32 = 1;
+
+pub struct KeyValuePages(pub Arc<KeyValueEndpoint>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asked {
+    Read(Range),
+    Write(Vec<Write>),
+}
+
+#[derive(Deserialize)]
+struct Range {
+    begin: Bytes,
+    end: Bytes,
+    rows: u32,
+    #[serde(default)]
+    reverse: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Write {
+    Set(Bytes, Bytes),
+    Clear(Bytes),
+    ClearRange(Bytes, Bytes),
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Bytes(Vec<u8>);
+
+impl TryFrom<String> for Bytes {
+    type Error = base64::DecodeError;
+
+    fn try_from(text: String) -> Result<Bytes, base64::DecodeError> {
+        STANDARD.decode(text).map(Bytes)
+    }
+}
+
+/// Why a request was not carried out.
+enum Stopped {
+    Busy,
+    Refused(ErrorCode),
+}
+
+impl KeyValuePages {
+    /// The credential opens a database.
+    pub fn knows(&self, token: &str) -> bool {
+        self.0.open(token.as_bytes()).is_some()
+    }
+
+    fn opened(&self, head: &Head<'_>) -> Option<Opened> {
+        let given = head.header("authorization").unwrap_or_default();
+        let token = given.strip_prefix("Bearer ").unwrap_or_default();
+        self.0.open(token.as_bytes())
+    }
+
+    fn post(&self, opened: Opened, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        if (head.method, head.path()) != ("POST", "/") {
+            return Dispatch::Answered(whole(NOT_FOUND, &json!({ "error": "there is no such path" })));
+        }
+        let body = body.unwrap_or_default();
+        let asked: Asked = match serde_json::from_slice(body) {
+            Ok(asked) => asked,
+            Err(error) => return Dispatch::Answered(whole(BAD_REQUEST, &json!({ "error": error.to_string() }))),
+        };
+        let database = opened.database.clone();
+        // Keeps the database's layers while it is asked.
+        let _entered = match &database {
+            None => None,
+            Some(database) => match self.0.tenants.enter(database) {
+                Some(entered) => Some(entered),
+                None => return Dispatch::Answered(unknown()),
+            },
+        };
+        if let Some(database) = &database
+            && let Err(exceeded) = self.admit(database, &asked, body.len())
+        {
+            let text = admission_control::text(exceeded);
+            return Dispatch::Answered(whole(TOO_MANY_REQUESTS, &json!({ "error": text })));
+        }
+        let mut session = Session::new(opened.layer, opened.may_write, Arc::new(|| ()));
+        session.begin_batch();
+        let done = carry_out(&mut session, &asked);
+        session.end_batch();
+        let (told, hold) = match done {
+            Ok(done) => done,
+            Err(Stopped::Busy) => return Dispatch::Busy,
+            Err(Stopped::Refused(code)) => return Dispatch::Answered(refusal(code)),
+        };
+        let mut answer = whole(OK, &told);
+        answer.hold = hold;
+        if let Some(database) = &database {
+            database.meter.transferred(body.len(), answer.body.len());
+        }
+        Dispatch::Answered(answer)
+    }
+
+    fn admit(&self, database: &Database, asked: &Asked, bytes: usize) -> Result<(), Exceeded> {
+        let engine = &self.0.tenants.maker.engine;
+        let (charge, grows) = match asked {
+            Asked::Read(_) => (Charge::READ, false),
+            Asked::Write(writes) => (
+                Charge::WRITE,
+                writes.iter().any(|write| matches!(write, Write::Set(..))),
+            ),
+        };
+        if grows && let Some(exceeded) = admission_control::has_no_room(database, engine) {
+            database.meter.refuse();
+            return Err(exceeded);
+        }
+        admission_control::admit(database, bytes, engine.now_micros())?;
+        database.meter.charge(charge);
+        Ok(())
+    }
+}
+
+fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Hold), Stopped> {
+    match asked {
+        Asked::Read(range) => read(session, range),
+        Asked::Write(writes) => {
+            if writes.iter().any(is_of_system) {
+                return Err(Stopped::Refused(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE));
+            }
+            let commit = Commit {
+                mutations: writes.iter().map(mutation).collect(),
+                ..Commit::default()
+            };
+            let (body, hold) = ask(session, &Request::Commit(commit))?;
+            Ok((json!({ "version": number(&body)? }), hold))
+        }
+    }
+}
+
+fn read(session: &mut Session, range: &Range) -> Result<(Value, Hold), Stopped> {
+    let (body, hold) = ask(session, &Request::ReadVersion)?;
+    let request = RangeRequest {
+        version: number(&body)?,
+        begin: Selector::first_at_or_after(&range.begin.0),
+        end: Selector::first_at_or_after(&range.end.0),
+        rows_max: range.rows.clamp(1, PAGE_ROWS_MAX),
+        bytes_max: PAGE_BYTES_MAX,
+        reverse: range.reverse,
+        system: false,
+    };
+    let (body, _) = ask(session, &Request::GetRange(request))?;
+    let reply = RangeReply::parse(&body).map_err(|_| unexpected())?;
+    let rows = reply
+        .rows()
+        .map(|(key, value)| json!([STANDARD.encode(key), STANDARD.encode(value)]));
+    Ok((
+        json!({ "rows": rows.collect::<Vec<Value>>(), "more": reply.more }),
+        hold,
+    ))
+}
+
+/// Keys that begin with 0xff are not for a page, whatever the layer would do with them.
+fn is_of_system(write: &Write) -> bool {
+    match write {
+        Write::Set(key, _) | Write::Clear(key) => key.0.first() == Some(&0xff),
+        Write::ClearRange(begin, end) => begin.0.first() == Some(&0xff) || end.0.as_slice() > [0xff].as_slice(),
+    }
+}
+
+fn mutation(write: &Write) -> Mutation<'_> {
+    let (kind, key, value): (_, _, &[u8]) = match write {
+        Write::Set(key, value) => (MutationKind::Set, key, &value.0),
+        Write::Clear(key) => (MutationKind::Clear, key, &[]),
+        Write::ClearRange(begin, end) => (MutationKind::ClearRange, begin, &end.0),
+    };
+    Mutation {
+        kind,
+        key: &key.0,
+        value,
+    }
+}
+
+/// The body of the reply, and what it rests on.
+fn ask(session: &mut Session, request: &Request<'_>) -> Result<(Vec<u8>, Hold), Stopped> {
+    let mut output = Vec::new();
+    let hold = match session.answer(ID, request, &mut output) {
+        Answered::Reply(hold) => hold,
+        Answered::Busy => return Err(Stopped::Busy),
+        Answered::Nothing => return Err(unexpected()),
+    };
+    let frame = next_frame(&output, FRAME_BYTES_MAX).ok().flatten();
+    match frame.and_then(|frame| Reply::parse(&frame).ok()) {
+        Some(Reply::Done(body)) => Ok((body.to_vec(), hold)),
+        Some(Reply::Failed { code, .. }) => Err(Stopped::Refused(code)),
+        None => Err(unexpected()),
+    }
+}
+
+fn number(body: &[u8]) -> Result<u64, Stopped> {
+    Reply::number(body).map_err(|_| unexpected())
+}
+
+fn unexpected() -> Stopped {
+    Stopped::Refused(ErrorCode::OPERATION_FAILED)
+}
+
+fn refusal(code: ErrorCode) -> Answer {
+    let status = if code == ErrorCode::PERMISSION_DENIED {
+        FORBIDDEN
+    } else {
+        BAD_REQUEST
+    };
+    whole(status, &json!({ "error": code.to_string() }))
+}
+
+fn unknown() -> Answer {
+    let mut answer = whole(UNAUTHORIZED, &json!({ "error": "unknown credential" }));
+    answer.credential = Credential::Wrong;
+    answer
+}
+
+impl HttpLayer for KeyValuePages {
+    fn body_bytes_max(&self) -> usize {
+        BODY_BYTES_MAX
+    }
+
+    fn judge_head(&self, head: &Head<'_>) -> HeadShows {
+        match self.opened(head) {
+            Some(_) => HeadShows::Credential,
+            None => HeadShows::Answer(unknown()),
+        }
+    }
+
+    fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+        match self.dispatch(head, body) {
+            Dispatch::Answered(answer) => answer,
+            _ => self.answer_busy(head),
+        }
+    }
+
+    fn answer_busy(&self, _head: &Head<'_>) -> Answer {
+        whole(
+            SERVICE_UNAVAILABLE,
+            &json!({ "error": "the database is busy; try again" }),
+        )
+    }
+
+    fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        let Some(opened) = self.opened(head) else {
+            return Dispatch::Answered(unknown());
+        };
+        let turns = SchedulerHandle::new(self.0.tenants.clone(), opened.database.clone());
+        turns.dispatch(|| self.post(opened, head, body))
+    }
+}

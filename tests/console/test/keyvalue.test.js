@@ -1,0 +1,149 @@
+// The key-value layer in the console: directories in the tree, a grid of rows that is read page by page, editing, and who may not.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { click, fill, logIn, openBrowser, openPage, press, waitForText } from "../browser.js";
+import { asTuple, behind, concat, fromPrintable, packBytes, printable, toBase64 } from "../../../console/tuples.js";
+import { admin, startServer } from "../server.js";
+
+let server, browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([startServer(), openBrowser()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const bytes = (text) => new TextEncoder().encode(text);
+const string = (text) => concat([2], bytes(text), [0]);
+
+/** A session of the console without a browser. */
+async function session(credential) {
+  const ask = (path, headers, body) => fetch(new URL("/console/api/" + path, server.url), { method: body ? "POST" : "GET", headers, body });
+  const opened = await ask("login", {}, JSON.stringify({ credential }));
+  assert.equal(opened.status, 200);
+  const headers = { cookie: opened.headers.get("set-cookie").split(";")[0], "x-quartet-proof": (await opened.json()).proof };
+  const keyvalue = async (database, asked) => {
+    const answer = await ask(`keyvalue/${database}/`, headers, JSON.stringify(asked));
+    return { status: answer.status, ...(await answer.json()) };
+  };
+  const databases = async () => (await (await ask("session", headers)).json()).databases;
+  return { keyvalue, databases };
+}
+
+const set = (key, value) => ({ set: [toBase64(key), toBase64(value)] });
+const range = (begin, end, rows) => ({ read: { begin: toBase64(begin), end: toBase64(end), rows } });
+
+const NODES = Uint8Array.of(0xfe);
+/** What the directory layer writes for a directory in another: the root's node is named by the nodes' own place. */
+const directory = (node, name, prefix) => set(concat(NODES, packBytes(node), [0x14], string(name)), prefix);
+
+async function asOperator(t) {
+  const page = await openPage(browser);
+  await logIn(page, server, server.key);
+  await page.waitForSelector("#keys");
+  t.after(() => page.finish());
+  return page;
+}
+
+const go = (page, ...parts) => page.evaluate((hash) => void (location.hash = hash), "#/" + parts.map(encodeURIComponent).join("/"));
+
+test("directories are in the tree, and their rows in a grid that is read page by page", async (t) => {
+  const { keyvalue } = await session(server.key);
+  const [app, users] = [Uint8Array.of(0x15, 0x01), Uint8Array.of(0x15, 0x00)];
+  const rows = Array.from({ length: 130 }, (_, index) => set(concat(users, [0x15], [index + 1]), bytes(`value ${index + 1}`)));
+  const written = await keyvalue("default", { write: [directory(NODES, "app", app), directory(app, "<users>", users), ...rows] });
+  assert.equal(written.status, 200);
+  assert.ok(written.version > 0);
+  const page = await asOperator(t);
+  await go(page, "keyvalue", "default");
+  await waitForText(page, "app", "nav.tree");
+  await click(page, 'button[aria-label="Open app"]');
+  await waitForText(page, "<users>", "nav.tree");
+  await page.evaluate(() => [...document.querySelectorAll("nav.tree a")].find((link) => link.innerText === "<users>").click());
+  await waitForText(page, "100 shown, more to come", "#shown-count");
+  await waitForText(page, "(17)", "#rows");
+  await waitForText(page, "value 17", "#rows");
+  await click(page, "#more");
+  await waitForText(page, "130 shown", "#shown-count");
+  await fill(page, "#search", "\\x15\\x11");
+  await press(page, "Read");
+  await waitForText(page, "1 shown", "#shown-count");
+});
+
+test("a row is made, changed and deleted, and all rows after they were counted", async (t) => {
+  const { keyvalue } = await session(server.key);
+  const page = await asOperator(t);
+  await go(page, "keyvalue", "default", "7a2f", "new");
+  await fill(page, "#row-key", "z/<script>\\xff");
+  await fill(page, "#row-value", "a \\x00 b");
+  await click(page, "#save");
+  await waitForText(page, "z/<script>\\xff", "p#row-key");
+  const [begin, end] = [bytes("z/"), behind(bytes("z/"))];
+  const stored = async () => (await keyvalue("default", range(begin, end, 1000))).rows.map(([, value]) => Buffer.from(value, "base64").toString("latin1"));
+  assert.deepEqual(await stored(), ["a \0 b"]);
+  await fill(page, "#row-value", "other");
+  await click(page, "#save");
+  await page.waitForFunction(() => document.querySelector("#save")?.disabled);
+  assert.deepEqual(await stored(), ["other"]);
+  await fill(page, "#row-value", "\\q");
+  await click(page, "#save");
+  await waitForText(page, "is no escape", ".problem");
+  await keyvalue("default", { write: [set(bytes("z/2"), bytes("2")), set(bytes("z/3"), bytes("3"))] });
+  await go(page, "keyvalue", "default", "7a2f");
+  await press(page, "Read");
+  await waitForText(page, "3 shown", "#shown-count");
+  await click(page, "#delete-matching");
+  await waitForText(page, "Delete all 3 keys?", "dialog");
+  await fill(page, "dialog input", "3");
+  await click(page, "#confirm");
+  await waitForText(page, "0 shown", "#shown-count");
+  assert.deepEqual(await stored(), []);
+});
+
+test("a database's token opens its rows alone, a read-only one may not write, and quotas hold", async () => {
+  const { credentials } = await admin(server, "POST", "databases", { name: "rows", quotas: { request_bytes: 500 } });
+  const [own, looker] = [await session(credentials.token), await session(credentials.read_only_token)];
+  assert.deepEqual((await own.databases()).map(({ name, keyvalue }) => [name, keyvalue]), [["rows", true]]);
+  assert.equal((await own.keyvalue("rows", { write: [set(bytes("k"), bytes("v"))] })).status, 200);
+  assert.equal((await own.keyvalue("default", range(bytes(""), bytes("z"), 1))).status, 403);
+  assert.deepEqual((await looker.keyvalue("rows", range(bytes(""), bytes("z"), 1))).rows, [[toBase64(bytes("k")), toBase64(bytes("v"))]]);
+  assert.equal((await looker.keyvalue("rows", { write: [{ clear: toBase64(bytes("k")) }] })).status, 403);
+  const large = await own.keyvalue("rows", { write: [set(bytes("k"), bytes("v".repeat(500)))] });
+  assert.deepEqual([large.status, /max request size exceeded/.test(large.error)], [429, true]);
+});
+
+test("what is no request is refused, and a page has an end however many rows are asked for", async () => {
+  const { keyvalue } = await session(server.key);
+  assert.equal((await keyvalue("default", { read: { begin: "%", end: "", rows: 1 } })).status, 400);
+  assert.equal((await keyvalue("default", { read: { begin: "", end: "" } })).status, 400);
+  assert.equal((await keyvalue("default", { write: [set(Uint8Array.of(0xff, 1), bytes("system"))] })).status, 400);
+  const rows = Array.from({ length: 1001 }, (_, index) => set(bytes(`many/${String(index).padStart(4, "0")}`), bytes("v")));
+  assert.equal((await keyvalue("default", { write: rows })).status, 200);
+  const page = await keyvalue("default", range(bytes("many/"), bytes("many0"), 4_000_000_000));
+  assert.deepEqual([page.rows.length, page.more], [1000, true]);
+});
+
+test("keys are printed and read back, and tuples are taken apart", () => {
+  const all = Uint8Array.from({ length: 256 }, (_, byte) => byte);
+  assert.deepEqual(fromPrintable(printable(all)), all);
+  assert.equal(printable(fromPrintable("é")), "\\xc3\\xa9");
+  // Of "design/tuple.md", and what FoundationDB's bindings print for them.
+  for (const [packed, shown] of [
+    ["024600ff4f00", '("F\\u0000O")'],
+    ["014600ff4f00", '(b"F\\x00O")'],
+    ["14", "(0)"],
+    ["152a", "(42)"],
+    ["13d5", "(-42)"],
+    ["12fffe", "(-1)"],
+    ["21c045000000000000", "(42)"],
+    ["213fbaffffffffffff", "(-42)"],
+    ["002726", "(null, true, false)"],
+    ["1c7fffffffffffffff", "(9223372036854775807)"],
+    ["0c8000000000000000", "(-9223372036854775807)"],
+  ]) {
+    assert.equal(asTuple(Uint8Array.from(packed.match(/../g), (pair) => parseInt(pair, 16))), shown, packed);
+  }
+  for (const none of [[0xff], [2, 0xff, 0], [2, 65], [0x15], [0x21, 1], []]) assert.equal(asTuple(Uint8Array.from(none)), null);
+});
