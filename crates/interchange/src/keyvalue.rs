@@ -25,6 +25,8 @@ const KEY_BYTES_MAX: usize = 10_000;
 const VALUE_BYTES_MAX: usize = 100_000;
 const PART: &str = "keys";
 
+type KeyWithValue = (Vec<u8>, Vec<u8>);
+
 #[derive(Serialize, Deserialize)]
 struct Row {
     key: String,
@@ -52,7 +54,7 @@ impl Client {
         format!("keyvalue {}", self.database.cluster().addresses.join(","))
     }
 
-    fn rows_behind(&self, start: &[u8], rows_max: usize) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, bool)> {
+    fn rows_behind(&self, start: &[u8], rows_max: usize) -> Result<(Vec<KeyWithValue>, bool)> {
         let read = self.database.run(async |transaction| {
             let options = RangeOptions {
                 rows_max,

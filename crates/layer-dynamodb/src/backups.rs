@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::{check_is_there, next_number, table_name};
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
-use crate::region::kept_name;
+use crate::key::kept_name;
 use crate::settings::backed_up_table;
 use crate::table::Table;
 use crate::tables::{measure_items, write_index, write_key_schema, write_on_demand_maximum, write_seconds};

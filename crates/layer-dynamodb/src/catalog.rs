@@ -14,7 +14,7 @@ use quartet_model::{KeyRange, Version};
 use crate::DynamoDb;
 use crate::failure::{Exception, Failure};
 use crate::key;
-use crate::region::kept_name;
+use crate::key::kept_name;
 use crate::table::Table;
 
 #[derive(Default)]

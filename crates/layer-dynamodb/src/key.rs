@@ -22,6 +22,8 @@
 //! The hash in front spreads partitions over the whole range, so that parallel scans divide it evenly. Within a partition
 //! rows sort by the range attributes, each of which tells its own end.
 
+use std::borrow::Cow;
+
 use quartet_model::{KeyRange, Version};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -292,6 +294,14 @@ pub fn pins(table: u32) -> KeyRange {
 pub fn pinned_version(key: &[u8]) -> Version {
     let (_, rest) = key.split_first_chunk::<5>().expect("a pin's key");
     Version(u64::from_be_bytes(*rest.first_chunk().expect("a pin's key")))
+}
+
+/// The name under which a table of a region is kept. No table's own name has a slash.
+pub fn kept_name<'n>(region: Option<&str>, name: &'n str) -> Cow<'n, str> {
+    match region {
+        None => name.into(),
+        Some(region) => format!("{region}/{name}").into(),
+    }
 }
 
 pub fn backup(kept_name: &str) -> Vec<u8> {

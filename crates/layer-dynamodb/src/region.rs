@@ -4,7 +4,6 @@
 //! streams and tokens of its own; those of [`HOME`] are kept under their plain names, so they are the ones that all regions see
 //! when they share.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -83,13 +82,5 @@ impl DynamoDb {
     pub(crate) fn is_of_this_region(&self, given: &str) -> bool {
         let region = given.strip_prefix("arn:").and_then(|rest| rest.split(':').nth(2));
         !self.regions_are_separate || region.is_none_or(|region| region == self.region)
-    }
-}
-
-/// The name under which a table of a region is kept. No table's own name has a slash.
-pub fn kept_name<'n>(region: Option<&str>, name: &'n str) -> Cow<'n, str> {
-    match region {
-        None => name.into(),
-        Some(region) => format!("{region}/{name}").into(),
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::expression::Path;
 use crate::failure::Failure;
+use crate::key::kept_name;
 use crate::key::{self, KeyPart, KeyType};
-use crate::region::kept_name;
 use crate::value::{Item, Value};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -12,7 +12,6 @@ use quartet_layer_redis::latency::Histogram;
 use quartet_tenancy::{BriefHistogram, DURATION_BOUNDS, Database};
 
 use crate::exposition::{Buckets, Exposition, Kind};
-use crate::layers::LayerMaker;
 
 /// Durations of one operation.
 #[derive(Default)]
@@ -84,21 +83,6 @@ impl OfLayers {
     /// The histogram of a database; `None` is the default one.
     pub fn of_database<'d>(&'d self, database: Option<&'d Database>) -> &'d BriefHistogram {
         database.map_or(&self.default_database, |database| &database.meter.durations)
-    }
-}
-
-impl LayerMaker {
-    /// Tells of a request in the log if it took long. `None` is the default database.
-    #[inline]
-    pub fn note_slow(
-        &self,
-        micros: u64,
-        request: (&str, &str),
-        database: Option<&Database>,
-        shape: impl FnOnce() -> String,
-    ) {
-        let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
-        self.slow_requests.note(micros, request, name, shape);
     }
 }
 

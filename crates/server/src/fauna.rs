@@ -15,7 +15,7 @@ use crate::http_connection::{
 };
 use crate::settings::Credentials;
 use crate::slow_requests::shape_of_json;
-use crate::telemetry::{Described, named};
+use crate::telemetry::spans::{Described, named};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tenants::{Entered, Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};

@@ -13,7 +13,7 @@ use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, Respo
 use crate::metrics;
 use crate::rest::{self, Rest};
 use crate::settings::{Credentials, Settings};
-use crate::telemetry::Described;
+use crate::telemetry::spans::Described;
 use crate::tenants::Tenants;
 
 pub struct HttpPages {

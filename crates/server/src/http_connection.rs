@@ -13,7 +13,7 @@
 pub mod framing;
 mod http1;
 mod http2;
-mod message;
+pub mod message;
 
 use std::future::poll_fn;
 use std::io;
@@ -39,7 +39,7 @@ use crate::kept_input::KeptInput;
 use crate::pace::Pace;
 use crate::resp_connection::OUTPUT_BYTES_PER_SECOND_MIN;
 use crate::stranger_bytes::StrangerBytes;
-use crate::telemetry::{self, Described, Spans, UnderWay};
+use crate::telemetry::spans::{self, Described, Spans, UnderWay};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tls::{Speaks, Tls, TlsEntrance, Transport};
 
@@ -262,7 +262,7 @@ impl Peer {
     /// The request of this span was answered. A peer that has not shown who it is has none.
     fn note_answer(&self, span: Option<UnderWay>, answer: &mut Answer) -> Option<UnderWay> {
         let mut span = span.filter(|_| !self.is_stranger())?;
-        telemetry::note_answer(&mut span, answer);
+        spans::note_answer(&mut span, answer);
         Some(span)
     }
 

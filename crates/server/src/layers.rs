@@ -26,7 +26,7 @@ use crate::resources;
 use crate::settings::{Credentials, Settings};
 use crate::slow_requests::SlowRequests;
 use crate::stop_request::StopRequest;
-use crate::telemetry::Spans;
+use crate::telemetry::spans::Spans;
 use crate::tenants::admission_control::{RedisAdmissionControl, has_no_room};
 use crate::tenants::users::UsersInDatabase;
 use crate::tls::{ClientCertificates, Tls, TlsFiles};
@@ -72,6 +72,19 @@ pub struct LayerMaker {
 }
 
 impl LayerMaker {
+    /// Tells of a request in the log if it took long. `None` is the default database.
+    #[inline]
+    pub fn note_slow(
+        &self,
+        micros: u64,
+        request: (&str, &str),
+        database: Option<&Database>,
+        shape: impl FnOnce() -> String,
+    ) {
+        let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
+        self.slow_requests.note(micros, request, name, shape);
+    }
+
     /// The layer of the default database, which is the operator's.
     pub fn default_redis(&self, directory: Box<dyn Directory>) -> Result<Redis> {
         let mut layer = self.redis(self.default_space(LayerId::Redis), self.identity.clone());

@@ -14,7 +14,7 @@ use crate::exposition::{Buckets, Exposition, Kind};
 use crate::layers::DEFAULT_DATABASE;
 use crate::redis_metrics;
 use crate::resources;
-use crate::telemetry::Spans;
+use crate::telemetry::spans::Spans;
 use crate::tenants::Tenants;
 
 /// Writes all metrics. Who the databases' owners are, and what they use, is the operator's to know.

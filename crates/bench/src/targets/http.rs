@@ -1,7 +1,7 @@
 //! HTTP/1.1 on a socket that stays open: one request, one reply, buffers reused.
 
-use super::OperationError;
 use super::endpoint::Endpoint;
+use super::error::OperationError;
 use super::socket::{Socket, Source};
 
 const READ_BYTES: usize = 8 * 1024;

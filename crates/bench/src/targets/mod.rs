@@ -5,6 +5,7 @@
 
 mod dynamodb;
 mod endpoint;
+mod error;
 mod fauna;
 mod http;
 mod redis;
@@ -17,6 +18,7 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 
 pub use self::endpoint::Trust;
+pub use self::error::OperationError;
 use crate::byte_strings::ByteStrings;
 use crate::workload::product::Product;
 use crate::workload::ycsb::Record;
@@ -125,23 +127,3 @@ pub struct ServerDescription {
     pub pid: Option<u32>,
     pub executable: Option<String>,
 }
-
-/// Why an operation did not do what was asked. Deterministic only as far as the server is.
-#[derive(Debug)]
-pub enum OperationError {
-    /// The server answered, but with an error or something unexpected. The connection can go on.
-    Refused(String),
-    /// The connection cannot be used any more; the operation may have happened.
-    Lost(String),
-}
-
-impl std::fmt::Display for OperationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            OperationError::Refused(what) => write!(f, "the server refused: {what}"),
-            OperationError::Lost(what) => write!(f, "the connection was lost: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for OperationError {}

@@ -41,7 +41,7 @@ use crate::http_connection::{
     Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake,
 };
 use crate::settings::{Credentials, Settings};
-use crate::telemetry::Described;
+use crate::telemetry::spans::Described;
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 use crate::web_pages::{self, comes_from_elsewhere};

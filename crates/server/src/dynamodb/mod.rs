@@ -16,7 +16,7 @@ use quartet_tenancy::{Charge, Database};
 use crate::compression::{self, Unreadable};
 use crate::http_connection::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::slow_requests::shape_of_json;
-use crate::telemetry::{Described, named};
+use crate::telemetry::spans::{Described, named};
 use crate::tenants::turns::SchedulerHandle;
 use crate::tenants::{Tenants, admission_control};
 use crate::web_pages::{self, comes_from_elsewhere};

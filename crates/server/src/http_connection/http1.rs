@@ -25,7 +25,7 @@ use super::{
 };
 use crate::durability::DurableWaiters;
 use crate::kept_input::{self, KeptInput};
-use crate::telemetry::UnderWay;
+use crate::telemetry::spans::UnderWay;
 
 /// What is read at once, and what a buffer shrinks back to.
 const BUFFER_BYTES: usize = 16 << 10;

@@ -26,7 +26,7 @@ use crate::compression::{self, Unreadable};
 use crate::durations::REST_OPERATIONS;
 use crate::http_connection::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::settings::RestTokens;
-use crate::telemetry::{Described, named};
+use crate::telemetry::spans::{Described, named};
 use crate::tenants::Tenants;
 use crate::tenants::turns::SchedulerHandle;
 

@@ -10,7 +10,7 @@
 //! meters have counted, and ours is counted already.
 
 mod messages;
-mod spans;
+pub mod spans;
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -24,8 +24,7 @@ use quartet_layer_redis::Redis;
 use ureq::Agent;
 
 use self::messages::{Messages, Origin};
-use self::spans::Item;
-pub use self::spans::{Described, Spans, UnderWay, named, note_answer};
+use self::spans::{Item, Spans};
 use crate::metrics;
 use crate::settings::TelemetrySettings;
 use crate::tenants::Tenants;

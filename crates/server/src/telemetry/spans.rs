@@ -19,7 +19,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use quartet_tenancy::{DEFAULT_NAME, Database};
 
 use super::messages::{nanos, text};
-use crate::http_connection::{Answer, Head};
+use crate::http_connection::message::{Answer, Head};
 use crate::resources::fill_random;
 
 /// Spans that wait to be sent.
