@@ -62,7 +62,9 @@ fn entry(argument: &Arg) -> String {
 fn literal(default: &str) -> String {
     const NO_VALUE: &[&str] = &["nowhere", "none"];
     match default {
-        number if number.parse::<u64>().is_ok() => number.into(),
+        number if number.starts_with(|first: char| first.is_ascii_digit()) && number.parse::<f64>().is_ok() => {
+            number.into()
+        }
         word if !word.contains([' ', ',', ';']) && !NO_VALUE.contains(&word) => format!("\"{word}\""),
         _ => String::new(),
     }
