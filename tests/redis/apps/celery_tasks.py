@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import redis
@@ -53,10 +54,35 @@ def square(number: int) -> int:
     return number * number
 
 
+class Worker:
+    """Celery's worker under a supervisor, as it is deployed: where a connection is lost while it acknowledges, the worker (5.7.0) ends with an
+    error of its own. Behind a killed redis-server it did so in 6 runs of 32, behind Quartet in 4 of 32."""
+
+    COMMAND = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-P", "threads", "-c", "4", "-l", "ERROR", "--without-gossip", "--without-mingle"]
+
+    def __init__(self):
+        self.ended = threading.Event()
+        self.process = self.start()
+        self.supervisor = threading.Thread(target=self.supervise, daemon=True)
+        self.supervisor.start()
+
+    def start(self) -> subprocess.Popen:
+        return subprocess.Popen(self.COMMAND, env={**os.environ, "APPLICATION_PORT": str(PORT)})
+
+    def supervise(self) -> None:
+        while not self.ended.wait(0.2):
+            if self.process.poll() is not None:
+                print("the worker ended and is started again", flush=True)
+                self.process = self.start()
+
+    def end(self) -> None:
+        self.ended.set()
+        self.supervisor.join()
+        self.process.kill()
+
+
 def main() -> None:
-    environment = {**os.environ, "APPLICATION_PORT": str(PORT)}
-    command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-P", "threads", "-c", "4", "-l", "ERROR", "--without-gossip", "--without-mingle"]
-    worker = subprocess.Popen(command, env=environment)
+    worker = Worker()
     try:
         results = []
         for number in range(TASKS):
@@ -77,7 +103,7 @@ def main() -> None:
             assert patiently(lambda: results[index].get(timeout=5)) == square_told == index * index
         print(f"DONE {ran} of {TASKS} tasks ran", flush=True)
     finally:
-        worker.kill()
+        worker.end()
 
 
 if __name__ == "__main__":
