@@ -109,7 +109,11 @@ pub fn import(
         observer.phase(&format!("copying {name}"), None);
         let file = File::open(path).map_err(|error| Error::Source(format!("{}: {error}", path.display())))?;
         let mut lines = Lines::new(file);
-        lines.skip_to(journal.position(name).and_then(Value::as_u64).unwrap_or(0))?;
+        // Two files may be of one collection: NAME.json and NAME.jsonl.
+        let part = path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        lines.skip_to(journal.position(&part).and_then(Value::as_u64).unwrap_or(0))?;
         observer.advance(lines.count);
         let mut batch = Batch::default();
         loop {
@@ -123,7 +127,7 @@ pub fn import(
             }
             if batch.is_full() || is_end {
                 batch.bring(client, observer)?;
-                journal.note(name, lines.count.into())?;
+                journal.note(&part, lines.count.into())?;
                 if observer.is_stopped() {
                     return Err(Error::Stopped);
                 }
@@ -265,6 +269,9 @@ pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dy
     };
     let mut count = 0;
     for name in names {
+        if name.contains('/') {
+            return Err(Error::Source(format!("{name} is no name of a collection")));
+        }
         observer.phase(&format!("exporting {name}"), None);
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(target)?;
         let mut after = Value::Null;

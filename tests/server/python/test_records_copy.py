@@ -262,6 +262,15 @@ def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_told(other, tmp_p
     assert count() == 1497
 
 
+def test_two_files_of_one_collection_arrive_whole(other, tmp_path):
+    (tmp_path / "in").mkdir()
+    for end, first in (("json", 1), ("jsonl", 501)):
+        lines = [json.dumps({"id": str(number), "ts": 5, "data": {}}) for number in range(first, first + 300)]
+        (tmp_path / "in" / f"docs.{end}").write_text("\n".join(lines))
+    assert "brought 600 records; rejected 0" in run("import", "fauna", "--from", "in", "--to", fauna(other), cwd=tmp_path)
+    assert connect_fauna(other).query(q.count(q.documents(q.collection("docs")))) == 600
+
+
 # Keys and values
 
 

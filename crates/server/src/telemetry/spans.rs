@@ -25,6 +25,8 @@ use crate::resources::fill_random;
 /// Spans that wait to be sent.
 pub const WAITING_MAX: usize = 2048;
 const TRACEPARENT: &str = "traceparent";
+/// A longer `tracestate` is left out, as W3C Trace Context allows: spans that wait must stay small.
+const TRACE_STATE_BYTES_MAX: usize = 512;
 
 /// What a span says of a request.
 pub struct Described {
@@ -174,7 +176,9 @@ fn begun(head: &Head<'_>, parent: Option<SpanContext>, described: Described) -> 
     if let Some(parent) = parent {
         span.trace_id = parent.trace_id().to_bytes().to_vec();
         span.parent_span_id = parent.span_id().to_bytes().to_vec();
-        span.trace_state = parent.trace_state().header();
+        span.trace_state = Some(parent.trace_state().header())
+            .filter(|state| state.len() <= TRACE_STATE_BYTES_MAX)
+            .unwrap_or_default();
         span.flags |= SpanFlags::ContextIsRemoteMask as u32;
     }
     span
@@ -228,16 +232,33 @@ mod tests {
     }
 
     fn begin(spans: &Spans, traceparent: Option<&str>) -> Option<UnderWay> {
-        let header = traceparent.map(|value| Header {
-            name: "Traceparent",
-            value: value.as_bytes(),
+        begin_with(spans, traceparent, None)
+    }
+
+    fn begin_with(spans: &Spans, traceparent: Option<&str>, tracestate: Option<&str>) -> Option<UnderWay> {
+        let headers = [("Traceparent", traceparent), ("Tracestate", tracestate)];
+        let headers = headers.into_iter().filter_map(|(name, value)| {
+            let value = value?.as_bytes();
+            Some(Header { name, value })
         });
+        let headers: Vec<Header<'_>> = headers.collect();
         let head = Head {
             method: "GET",
             target: "/get/hidden",
-            headers: header.as_slice(),
+            headers: &headers,
         };
         spans.begin(&head, describe)
+    }
+
+    #[test]
+    fn a_trace_state_that_is_long_does_not_wait_with_the_span() {
+        let (spans, _received) = Spans::new(0.0);
+        let parent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let span = begin_with(&spans, parent, Some("vendor=short")).unwrap();
+        assert_eq!(span.trace_state, "vendor=short");
+        let long = format!("vendor={}", "x".repeat(200));
+        let long = [long.as_str(), &long.replace("vendor", "other"), &long.replace("vendor", "third")].join(",");
+        assert!(begin_with(&spans, parent, Some(&long)).unwrap().trace_state.is_empty());
     }
 
     #[test]
