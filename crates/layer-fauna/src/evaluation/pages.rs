@@ -21,7 +21,7 @@ use crate::storage::indexes::{self, entries_prefix, former_prefix};
 use crate::storage::order;
 use crate::storage::ranges::Shape;
 use crate::storage::ranges::{Range, document_key, edge_of};
-use crate::storage::rows;
+use crate::storage::rows::{self, DOCUMENT_BYTES};
 
 const SIZE_DEFAULT: i64 = 64;
 const SIZE_MAX: i64 = 100_000;
@@ -224,20 +224,23 @@ impl Evaluation<'_> {
         Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
     }
 
-    /// The place among events that a cursor names, and the cursor as a page shows it: an event without what it says.
-    fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
+    /// The place among events that a cursor names, and the cursor as a page shows it: an event without what it says. One
+    /// that names a time but no document stands behind all events of that time, and is shown as null (as in the original).
+    pub fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
+        let is_written_out = matches!(cursor, Value::Object(_));
         let (ts, action, document, data) = match cursor {
             Value::Object(fields) => self.parts_of_event(fields)?,
-            Value::Array(items) if items.values.len() == 1 => return self.event_cursor(&items.values[0]),
             Value::Null => (Timestamp(i64::MAX as u64), "add", None, None),
             Value::Int(_) | Value::Time(_) | Value::Date(_) => (self.moment(cursor)?, "add", None, None),
             other => return Err(wrong_type("Object, Integer, Time, or Date", other)),
         };
         let key = EventKey {
             ts,
-            document: document
-                .as_ref()
-                .map_or_else(Vec::new, |document| document_key(document, &self.schema).to_vec()),
+            document: match &document {
+                Some(document) => document_key(document, &self.schema).to_vec(),
+                None if is_written_out => vec![0xff; DOCUMENT_BYTES + 1],
+                None => Vec::new(),
+            },
             removal: action == "remove",
         };
         let event = |document| Event {
@@ -249,6 +252,7 @@ impl Evaluation<'_> {
         };
         let shown = match document {
             Some(document) => event(document).value(self.version),
+            None if is_written_out => Value::Null,
             None => Value::record([
                 ("ts", ts.value()),
                 ("action", Value::string(action_in(action, self.version))),
@@ -257,47 +261,57 @@ impl Evaluation<'_> {
         Ok((key, shown))
     }
 
-    /// What an event says that was written out: its time, its action, its document and its values.
+    /// What an event says that was written out: its time, its action, its document and its values. Each goes with those
+    /// before it; all that is wrong is told.
     fn parts_of_event(&self, fields: &Fields) -> Result<(Timestamp, &'static str, Option<Ref>, Option<Value>)> {
-        let document = ["document", "instance", "resource"]
-            .iter()
-            .find_map(|key| Some((*key, fields.get(key)?)));
-        let data = fields.get("data").or_else(|| fields.get("values"));
-        let known = [
-            Some("ts"),
-            fields.get("action").map(|_| "action"),
-            document.map(|(key, _)| key),
-            data.map(|_| "data"),
-        ];
-        let ts = fields
-            .get("ts")
-            .filter(|_| fields.entries.len() == known.iter().flatten().count())
-            .ok_or_else(|| {
-                let keys: Vec<&str> = fields.entries.iter().map(|(key, _)| &**key).collect();
-                Errors::argument(format!("Cannot create event cursor with keys {}", keys.join(", ")))
-            })?;
-        let Value::Int(_) = ts else {
-            return Err(wrong_type("Integer", ts)).within("ts");
+        let document_key = ["document", "instance", "resource"]
+            .into_iter()
+            .find(|key| fields.get(key).is_some());
+        let data_key = if document_key == Some("resource") {
+            "values"
+        } else {
+            "data"
         };
-        let action = match fields
-            .get("action")
-            .map(|action| action.as_str().map(|action| &**action))
-        {
-            None | Some(Some("add" | "create")) => "add",
-            Some(Some("remove" | "delete")) => "remove",
-            Some(Some("update")) => "update",
+        let keys = ["ts", "action", document_key.unwrap_or("document"), data_key];
+        let count = fields.entries.len();
+        if count == 0 || keys.iter().take(count).any(|key| fields.get(key).is_none()) {
+            let keys: Vec<&str> = fields.entries.iter().map(|(key, _)| &**key).collect();
+            let message = format!("Cannot create event cursor with keys {}", keys.join(", "));
+            return Err(Errors::argument(message));
+        }
+        let ts = match fields.get("ts").unwrap_or(&Value::Null) {
+            ts @ Value::Int(_) => self.moment(ts),
+            other => Err(wrong_type("Integer", other)),
+        };
+        let document = match fields.get(keys[2]) {
+            None => Ok(None),
+            Some(Value::Ref(document)) => Ok(Some(document.clone())),
+            Some(other) => Err(wrong_type("Ref", other)),
+        };
+        let action = fields.get("action");
+        let action = match action.map(|action| action.as_str().map(|action| &**action)) {
+            None | Some(Some("add" | "create")) => Ok("add"),
+            Some(Some("remove" | "delete")) => Ok("remove"),
+            Some(Some("update")) => Ok("update"),
             Some(_) => {
-                let other = fields.get("action").unwrap_or(&Value::Null);
-                return Err(wrong_type("String 'create', 'update', or 'delete'", other)).within("action");
+                let other = action.unwrap_or(&Value::Null);
+                Err(wrong_type("String 'create', 'update', or 'delete'", other))
             }
         };
-        let document = match document {
-            None => None,
-            Some((_, Value::Ref(document))) => Some(document.clone()),
-            Some((key, other)) => return Err(wrong_type("Ref", other)).within(key),
-        };
-        let data = data.filter(|data| !data.is_null());
-        Ok((self.moment(ts)?, action, document, data.cloned()))
+        match (ts.within("ts"), document.within(keys[2]), action.within("action")) {
+            (Ok(ts), Ok(document), Ok(action)) => {
+                let data = fields
+                    .get(data_key)
+                    .map(|data| Value::array(data.one_or_many().to_vec()));
+                Ok((ts, action, document, data))
+            }
+            (ts, document, action) => {
+                let wrong = [ts.err(), document.err(), action.err()];
+                Err(Errors(
+                    wrong.into_iter().flatten().flat_map(|errors| errors.0).collect(),
+                ))
+            }
+        }
     }
 
     /// What of the history of a document or a set may be read.
@@ -385,10 +399,7 @@ impl Evaluation<'_> {
             }
             Set::Events(of) => self.events(of),
             Set::Filter(..) | Set::Range { .. } | Set::Reverse(_) => Err(no_history()),
-            Set::Distinct(of) => {
-                let of = as_set(of).ok_or_else(|| wrong_type("Set", of))?;
-                self.set_events(&of)
-            }
+            Set::Distinct(of) => self.events(of),
             Set::Union(parts) => self.united_events(parts),
             Set::Intersection(parts) => self.combined_events(parts, |members| !members.contains(&false)),
             Set::Difference(parts) => {

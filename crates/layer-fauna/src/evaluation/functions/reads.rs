@@ -54,11 +54,9 @@ pub fn document(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Valu
 pub fn first_element(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<Option<Ref>> {
     let Some(set) = as_set(set) else { return Ok(None) };
     let of = evaluation.readable(&set)?;
-    if let Set::Events(history) = &*of.set {
-        return Ok(evaluation
-            .events(history)?
-            .first()
-            .map(|event| event.document().clone()));
+    if of.set.is_history() {
+        let events = evaluation.events(&Value::Set(of.set.clone()))?;
+        return Ok(events.first().map(|event| event.document().clone()));
     }
     Ok(first_of(evaluation, &of)?.map(|element| element.reference))
 }
@@ -110,7 +108,7 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
     let of = evaluation.readable(&set).within(key)?;
     let found = match &*of.set {
-        Set::Events(history) => end_of_history(evaluation, history, of.is_checked, last),
+        set if set.is_history() => end_of_history(evaluation, &of, last),
         _ => evaluation
             .elements(&of, &Range::default(), backwards, 1)
             .map(|mut elements| elements.pop().map(|element| element.value())),
@@ -122,14 +120,9 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
 }
 
 /// The oldest or the newest event that may be read.
-fn end_of_history(
-    evaluation: &mut Evaluation<'_>,
-    history: &Value,
-    is_checked: bool,
-    last: bool,
-) -> Result<Option<Value>> {
-    let mut events = evaluation.events(history)?;
-    if is_checked {
+fn end_of_history(evaluation: &mut Evaluation<'_>, of: &Readable, last: bool) -> Result<Option<Value>> {
+    let mut events = evaluation.events(&Value::Set(of.set.clone()))?;
+    if of.is_checked {
         events.retain(|event| evaluation.may_read(event.document()));
     }
     let event = if last { events.last() } else { events.first() };
@@ -267,6 +260,11 @@ pub fn range(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     for (index, key) in [(1, "from"), (2, "to")] {
         if let Err(undefined) = evaluation.check_all_defined(std::slice::from_ref(arguments.value(index))) {
             errors.extend(undefined.within(Step::Key(key)).0);
+        } else if let Value::Set(of) = arguments.value(0)
+            && of.is_history()
+            && let Err(wrong) = evaluation.event_cursor(arguments.value(index)).within(key)
+        {
+            errors.extend(wrong.0);
         }
     }
     Errors::unless_empty(errors)?;
