@@ -257,7 +257,12 @@ mod tests {
         let span = begin_with(&spans, parent, Some("vendor=short")).unwrap();
         assert_eq!(span.trace_state, "vendor=short");
         let long = format!("vendor={}", "x".repeat(200));
-        let long = [long.as_str(), &long.replace("vendor", "other"), &long.replace("vendor", "third")].join(",");
+        let long = [
+            long.as_str(),
+            &long.replace("vendor", "other"),
+            &long.replace("vendor", "third"),
+        ]
+        .join(",");
         assert!(begin_with(&spans, parent, Some(&long)).unwrap().trace_state.is_empty());
     }
 
