@@ -58,3 +58,14 @@ pub enum LayerId {
     /// FoundationDB's key-value pairs.
     KeyValue = 4,
 }
+
+impl LayerId {
+    /// Every layer, and the server's own rows.
+    pub const ALL: [LayerId; 5] = [
+        LayerId::System,
+        LayerId::Redis,
+        LayerId::Fauna,
+        LayerId::DynamoDb,
+        LayerId::KeyValue,
+    ];
+}

@@ -15,8 +15,7 @@ use quartet_backup::BackupError;
 use quartet_engine::{CheckReport, Findings, OpenError, OpenProgress};
 use quartet_env::{Disk, RealDisk};
 use quartet_log::FileLogError;
-use quartet_model::LayerId;
-use quartet_server::invariants;
+use quartet_server::{invariants, layer_name};
 
 use crate::settings::DEFAULT_DATA;
 
@@ -92,16 +91,6 @@ pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result
         )?;
     }
     Ok(code)
-}
-
-pub fn layer_name(layer: LayerId) -> &'static str {
-    match layer {
-        LayerId::System => "system",
-        LayerId::Redis => "redis",
-        LayerId::Fauna => "fauna",
-        LayerId::DynamoDb => "dynamodb",
-        LayerId::KeyValue => "keyvalue",
-    }
 }
 
 pub fn verdict(findings: &Findings) -> ExitCode {

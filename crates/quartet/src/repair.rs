@@ -13,11 +13,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use quartet_engine::{Engine, EngineOptions, Finding, Findings, OpenError, Repair, Space};
 use quartet_env::{Clock, RealDisk, SystemClock};
-use quartet_server::invariants;
+use quartet_server::{invariants, layer_name};
 
-use crate::check::{
-    self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, layer_name, progress,
-};
+use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, progress};
 
 /// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
 const ROUNDS_MAX: usize = 1000;

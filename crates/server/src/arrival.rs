@@ -1,30 +1,31 @@
 //! Connections on their way to an I/O thread.
 
-use crate::http_connection::HttpAccepted;
-use crate::keyvalue::KeyValueAccepted;
-use crate::sentinel::SentinelAccepted;
+use std::sync::Arc;
 
-/// A connection of any protocol but Redis', on its way to its I/O thread.
-pub enum Arrival {
-    Http(HttpAccepted),
-    KeyValue(KeyValueAccepted),
-    Sentinel(SentinelAccepted),
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::connection_waker::ThreadWaker;
+use crate::durability::DurableWaiters;
+use crate::thread_turns::ThreadTurns;
+
+/// A connection that was admitted, of whatever protocol, on its way to the thread that will serve it.
+pub trait Arrival: Send {
+    /// Adds a task that serves the connection to its end. The task is the connection's own future: nothing stands between it
+    /// and the thread afterwards.
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>);
 }
 
-impl From<HttpAccepted> for Arrival {
-    fn from(accepted: HttpAccepted) -> Arrival {
-        Arrival::Http(accepted)
-    }
+/// What connections of one I/O thread share.
+pub struct IoThread {
+    pub waiters: DurableWaiters,
+    pub turns: ThreadTurns,
+    pub stop: watch::Receiver<bool>,
 }
 
-impl From<KeyValueAccepted> for Arrival {
-    fn from(accepted: KeyValueAccepted) -> Arrival {
-        Arrival::KeyValue(accepted)
-    }
-}
-
-impl From<SentinelAccepted> for Arrival {
-    fn from(accepted: SentinelAccepted) -> Arrival {
-        Arrival::Sentinel(accepted)
-    }
+/// Where connections for one I/O thread are handed in, and who wakes them there.
+#[derive(Clone)]
+pub struct Inbox {
+    pub arrivals: mpsc::UnboundedSender<Box<dyn Arrival>>,
+    pub thread_waker: Arc<ThreadWaker>,
 }

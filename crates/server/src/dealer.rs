@@ -2,52 +2,61 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
+use crate::arrival::{Arrival, Inbox};
 use crate::connection_limit::{ACCEPT_RETRY, AcceptErrors};
+use crate::connection_waker::ThreadWaker;
 
-/// What becomes of a connection that a listener has accepted.
-pub trait Entrance {
-    type Accepted;
+/// The way in through a listener: what becomes of a connection that it has accepted.
+pub trait Entrance: Send + Sync {
+    /// Admits a connection that the thread of `thread_waker` will serve. `None`: there is no place left.
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
 
-    /// `None`: there is no place left.
-    fn admit(
-        &self,
-        socket: TcpStream,
-        address: IpAddr,
-    ) -> impl Future<Output = io::Result<Option<Self::Accepted>>> + Send;
+    /// Nobody new arrives any more.
+    fn closed(&self) {}
 }
 
-pub struct Dealer<E, A> {
-    pub entrance: E,
-    pub threads: Vec<mpsc::UnboundedSender<A>>,
+/// Boxed, once for each connection, so that listeners of all protocols are of one kind.
+pub type Admitting<'e> = Pin<Box<dyn Future<Output = io::Result<Option<Box<dyn Arrival>>>> + Send + 'e>>;
+
+/// A socket that listens, and what is behind it.
+pub struct Listener {
+    pub socket: std::net::TcpListener,
+    pub entrance: Arc<dyn Entrance>,
 }
 
-impl<E: Entrance, A: From<E::Accepted>> Dealer<E, A> {
-    pub async fn accept(self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
-        let listener = match listener
+impl Listener {
+    pub async fn accept(self, threads: Vec<Inbox>, mut stop: watch::Receiver<bool>) {
+        let listener = match self
+            .socket
             .set_nonblocking(true)
-            .and_then(|()| tokio::net::TcpListener::from_std(listener))
+            .and_then(|()| tokio::net::TcpListener::from_std(self.socket))
         {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "cannot accept connections"),
         };
-        let mut turns = self.threads.iter().cycle();
-        let mut errors = AcceptErrors::default();
+        let (mut turn, mut errors) = (0, AcceptErrors::default());
         while !*stop.borrow() {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = stop.changed() => continue,
             };
+            let thread = &threads[turn % threads.len()];
             let admitted = match accepted {
-                Ok((socket, address)) => self.entrance.admit(socket, address.ip()).await,
+                Ok((socket, address)) => self.entrance.admit(socket, address.ip(), &thread.thread_waker).await,
                 Err(error) => Err(error),
             };
             match admitted {
-                // A thread that is gone is one that was stopped.
-                Ok(Some(accepted)) => drop(turns.next().map(|thread| thread.send(accepted.into()))),
+                Ok(Some(arrival)) => {
+                    turn += 1;
+                    // A thread that is gone is one that was stopped.
+                    let _ = thread.arrivals.send(arrival);
+                }
                 Ok(None) => {}
                 Err(error) => {
                     errors.note(&error);
@@ -55,5 +64,6 @@ impl<E: Entrance, A: From<E::Accepted>> Dealer<E, A> {
                 }
             }
         }
+        self.entrance.closed();
     }
 }

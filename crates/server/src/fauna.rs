@@ -7,7 +7,7 @@ use quartet_engine::Busy;
 use quartet_layer_fauna::{
     BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, presented_secret,
 };
-use quartet_model::DatabaseId;
+use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
 use crate::http_connection::{
@@ -66,7 +66,7 @@ impl FaunaHttp {
         let Some(entered) = self.tenants.enter(&database) else {
             return Ok(None);
         };
-        let layer = entered.fauna(&self.tenants.maker)?;
+        let layer = self.tenants.layer(&entered, LayerId::Fauna)?;
         Ok(Some(Inside {
             database,
             layer,

@@ -16,7 +16,6 @@ mod http2;
 pub mod message;
 
 use std::future::poll_fn;
-use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,17 +26,19 @@ use quartet_engine::{Hold, Memory};
 use quartet_layer_redis::login_guard::LoginGuard;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
+use crate::arrival::{Arrival, IoThread};
 use crate::connection_limit::{ConnectionLimit, Permit, Place};
-use crate::dealer::Entrance;
+use crate::connection_waker::ThreadWaker;
+use crate::dealer::{Admitting, Entrance};
 use crate::durability::DurableWaiters;
 use crate::kept_input::KeptInput;
-use crate::pace::Pace;
-use crate::resp_connection::OUTPUT_BYTES_PER_SECOND_MIN;
+use crate::pace::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
 use crate::stranger_bytes::StrangerBytes;
 use crate::telemetry::spans::{self, Described, Spans, UnderWay};
 use crate::tenants::turns::SchedulerHandle;
@@ -167,7 +168,7 @@ const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
 /// A socket on its way to its I/O thread, and the layer that will answer on it.
-pub struct HttpAccepted {
+struct HttpAccepted {
     socket: std::net::TcpStream,
     tls: Option<TlsEntrance>,
     peer: Peer,
@@ -187,38 +188,46 @@ pub struct HttpEntrance {
 }
 
 impl Entrance for HttpEntrance {
-    type Accepted = HttpAccepted;
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let place = match self.layer.serves_operators() && address.is_loopback() {
+                true => Place::LocalHttp,
+                false => Place::Any,
+            };
+            let Some(permit) = self.limit.admit(place).await else {
+                if !self.tls.is_on() {
+                    // The peer is told if its socket takes it at once.
+                    let _ = socket.try_write(NO_PLACE);
+                }
+                return Ok(None);
+            };
+            socket.set_nodelay(true)?;
+            let evicted = Arc::new(Notify::new());
+            let notified = evicted.clone();
+            permit.is_of_stranger(move || notified.notify_one());
+            let accepted = HttpAccepted {
+                socket: socket.into_std()?,
+                tls: self.tls.entrance(Speaks::Http, address),
+                peer: Peer {
+                    permit: Arc::new(permit),
+                    address,
+                    stranger_bytes: self.stranger_bytes.clone(),
+                    memory: self.memory.clone(),
+                    login_guard: self.login_guard.clone(),
+                    spans: self.spans.clone(),
+                },
+                layer: self.layer.clone(),
+                evicted,
+            };
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
+    }
+}
 
-    async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<HttpAccepted>> {
-        let place = match self.layer.serves_operators() && address.is_loopback() {
-            true => Place::LocalHttp,
-            false => Place::Any,
-        };
-        let Some(permit) = self.limit.admit(place).await else {
-            if !self.tls.is_on() {
-                // The peer is told if its socket takes it at once.
-                let _ = socket.try_write(NO_PLACE);
-            }
-            return Ok(None);
-        };
-        socket.set_nodelay(true)?;
-        let evicted = Arc::new(Notify::new());
-        let notified = evicted.clone();
-        permit.is_of_stranger(move || notified.notify_one());
-        Ok(Some(HttpAccepted {
-            socket: socket.into_std()?,
-            tls: self.tls.entrance(Speaks::Http, address),
-            peer: Peer {
-                permit: Arc::new(permit),
-                address,
-                stranger_bytes: self.stranger_bytes.clone(),
-                memory: self.memory.clone(),
-                login_guard: self.login_guard.clone(),
-                spans: self.spans.clone(),
-            },
-            layer: self.layer.clone(),
-            evicted,
-        }))
+impl Arrival for HttpAccepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.waiters.clone(), thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
     }
 }
 
@@ -312,7 +321,7 @@ fn now_micros() -> u64 {
 }
 
 /// Serves a connection to its end, which comes early if its place is needed and the peer has not shown who it is.
-pub async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+async fn serve(accepted: HttpAccepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
     let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
     let mut evicted = pin!(evicted.notified());
     let mut serving = pin!(serve_admitted(accepted, waiters, stop));

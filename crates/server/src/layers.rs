@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
-use quartet_engine::{Busy, Durability, Engine, Space};
+use quartet_engine::{Busy, Engine, Space};
 use quartet_layer_dynamodb::{DynamoDb, Throughput};
 use quartet_layer_fauna::{Fauna, Fetch, RateLimits, RootSecret};
 use quartet_layer_keyvalue::KeyValue;
@@ -23,7 +23,7 @@ use crate::migration::Migrations;
 use crate::rdb_file::RdbFile;
 use crate::replica_of::ReplicaOf;
 use crate::resources;
-use crate::settings::{Credentials, Settings};
+use crate::settings::{Credentials, Settings, appendfsync};
 use crate::slow_requests::SlowRequests;
 use crate::stop_request::StopRequest;
 use crate::telemetry::spans::Spans;
@@ -286,15 +286,6 @@ pub fn configure(layer: &Redis, database: &Database) {
 
 const QUERY_BYTES_MIN: u64 = 1 << 20;
 const QUERY_BYTES_MAX: u64 = 1 << 30;
-
-/// Redis' word for how durable an acknowledged write is.
-pub fn appendfsync(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Always => "always",
-        Durability::Interval => "everysec",
-        Durability::None => "no",
-    }
-}
 
 /// The name of the database whose users' names begin so; the default one's begin with nothing.
 fn database_of(realm: &[u8]) -> String {

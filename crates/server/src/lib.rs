@@ -13,6 +13,7 @@ mod connection_limit;
 mod connection_waker;
 mod console;
 mod cycles;
+mod database_layer;
 mod dealer;
 mod durability;
 mod durations;
@@ -21,7 +22,6 @@ mod exposition;
 mod fauna;
 mod http;
 mod http_connection;
-mod invariants;
 mod issuer_keys;
 mod kept_input;
 mod keyvalue;
@@ -39,6 +39,7 @@ mod resources;
 mod resp_connection;
 mod rest;
 mod sentinel;
+mod served_layers;
 mod settings;
 mod slow_requests;
 mod stop_request;
@@ -50,7 +51,7 @@ mod tls;
 mod users;
 mod web_pages;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,32 +70,28 @@ use tokio::sync::{mpsc, watch};
 pub use dynamodb::Verifier;
 pub use http_connection::framing;
 pub use http_connection::{Head, Header};
-pub use invariants::invariants;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::migration::Targets;
+pub use served_layers::{invariants, layer_name};
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings, TelemetrySettings};
 pub use stop_request::StopRequest;
 pub use tls::{ClientCertificates, TlsFiles};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Inbox, IoThread};
 use crate::connection_limit::ConnectionLimit;
 use crate::connection_waker::ThreadWaker;
 use crate::console::{Console, KeyValuePages, Layers};
 use crate::cycles::Cycle;
-use crate::dealer::Dealer;
+use crate::dealer::Listener;
 use crate::durability::DurableWaiters;
-use crate::dynamodb::DynamoDbHttp;
-use crate::fauna::FaunaHttp;
 use crate::http::HttpPages;
-use crate::http_connection::{HttpEntrance, HttpLayer};
-use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance};
 use crate::layers::LayerMaker;
 use crate::memory::Budget;
 use crate::migration::Migrations;
 use crate::replica_of::ReplicaOf;
-use crate::resp_connection::Takes;
 use crate::sentinel::{Sentinel, SentinelEntrance};
+use crate::served_layers::{Assembly, LAYERS, ServedLayer, listen};
 use crate::slow_requests::SlowRequests;
 use crate::stranger_bytes::StrangerBytes;
 use crate::telemetry::Telemetry;
@@ -137,34 +134,23 @@ pub struct Server {
 
 /// What a thread that serves connections is given.
 struct Worker {
-    layer: Arc<Redis>,
     tenants: Arc<Tenants>,
     settings: Arc<Settings>,
     stop: watch::Receiver<bool>,
-    /// The listeners, on the thread that accepts for all.
-    listening: Option<Listening>,
+    /// The listeners, and the way to all threads, on the thread that accepts for all.
+    accepts: Option<(Vec<Listener>, Vec<Inbox>)>,
     /// Wakes the connections of this thread.
     thread_waker: Arc<ThreadWaker>,
-    connections: mpsc::UnboundedReceiver<resp_connection::Accepted>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
-}
-
-/// The listeners whose connections the I/O threads serve, and the way to those threads.
-struct Listening {
-    redis: Vec<(TcpListener, Takes)>,
-    inboxes: Vec<resp_connection::Inbox>,
-    http: Vec<(TcpListener, Arc<dyn HttpLayer>)>,
-    keyvalue: Option<(TcpListener, Arc<KeyValueEndpoint>)>,
-    sentinel: Option<(TcpListener, Arc<Sentinel>)>,
-    limit: Arc<ConnectionLimit>,
-    stranger_bytes: Arc<StrangerBytes>,
-    tls: Arc<Tls>,
-    threads: Vec<mpsc::UnboundedSender<Arrival>>,
+    arrivals: mpsc::UnboundedReceiver<Box<dyn Arrival>>,
 }
 
 impl Server {
     /// Opens the data directory and starts to listen.
     pub fn start(settings: Settings) -> Result<Server> {
+        Server::start_with(settings, &LAYERS)
+    }
+
+    fn start_with(settings: Settings, layers: &[ServedLayer]) -> Result<Server> {
         settings.check()?;
         let startup_bytes = resources::resident_bytes();
         let budget = Budget::new(settings.memory_bytes);
@@ -213,7 +199,7 @@ impl Server {
         let opened_version = engine.snapshot().1;
         let mut server = Server {
             engine,
-            tenants: Tenants::new(catalogue, maker),
+            tenants: Tenants::new(catalogue, maker, layers.iter().map(|layer| layer.kind).collect()),
             stop,
             threads: Vec::new(),
             listeners: Vec::new(),
@@ -227,110 +213,36 @@ impl Server {
         let layer = Arc::new(tenants.maker.default_redis(tenants.directory())?);
         server.redis = Some(layer.clone());
         tenants.maker.replica_of.resume(&layer);
-        let tls = tenants.maker.tls.clone();
-        let mut redis = Vec::new();
-        if let Some(listener) = redis_listener {
-            let address = listener.local_addr()?;
-            server.tell("redis", settings.connection_string("redis", address));
-            if tls.is_on() {
-                server.tell("rediss", settings.connection_string("rediss", address));
-                layer.config.start_with("tls-port", address.port().to_string());
-            }
-            redis.push((listener, Takes::Both));
-        }
-        if let Some(address) = settings.redis_tls.address() {
-            anyhow::ensure!(
-                tls.is_on(),
-                "listen-redis-tls: there is no certificate; tls-certificate names it"
-            );
-            let listener = listen(address, "redis-tls")?;
-            let address = listener.local_addr()?;
-            server.tell("rediss", settings.connection_string("rediss", address));
-            layer.config.start_with("tls-port", address.port().to_string());
-            redis.push((listener, Takes::TlsOnly));
-        }
-        let mut http: Vec<(TcpListener, Arc<dyn HttpLayer>)> = Vec::new();
-        let (mut fauna, mut dynamodb) = (None, None);
-        if let Some(address) = settings.dynamodb.address() {
-            let listener = listen(address, "dynamodb")?;
-            let address = listener.local_addr()?;
-            server.tell("dynamodb", format!("{}://{address}", tls.http_scheme()));
-            tenants.maker.dynamodb_endpoint.get_or_init(|| address.to_string());
-            let layer = tenants.maker.dynamodb(tenants.maker.default_space(LayerId::DynamoDb));
-            let layer = DynamoDbHttp::new(layer, &settings.access_keys, tenants.clone());
-            let layer: Arc<dyn HttpLayer> = Arc::new(layer);
-            dynamodb = Some(layer.clone());
-            http.push((listener, layer));
-        }
-        if let Some(address) = settings.fauna.address() {
-            let listener = listen(address, "fauna")?;
-            server.tell("fauna", format!("{}://{}", tls.http_scheme(), listener.local_addr()?));
-            let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(tenants.maker.default_fauna()?, tenants.clone()));
-            fauna = Some(layer.clone());
-            http.push((listener, layer));
-        }
-        let database_login = Arc::new(KeyValueEndpoint::new(tenants.clone()));
-        let mut keyvalue = None;
-        if let Some(address) = settings.keyvalue.address() {
-            let listener = listen(address, "keyvalue")?;
-            server.keyvalue_address = Some(listener.local_addr()?);
-            let cluster = settings.cluster_string(listener.local_addr()?);
-            server.listeners.push(("keyvalue", cluster));
-            keyvalue = Some((listener, database_login.clone()));
-        }
-        let mut sentinel = None;
-        if let Some(address) = settings.sentinel.address() {
-            let listener = listen(address, "sentinel")?;
-            server.tell("sentinel", format!("redis://{}", listener.local_addr()?));
-            let mut identity = tenants.maker.identity.clone();
-            if identity.tcp_port == 0 {
-                // TLS alone.
-                identity.tcp_port = layer.config.text_of("tls-port").parse().unwrap_or_default();
-            }
-            let asked = Sentinel {
-                master_name: settings.sentinel_master_name.clone(),
-                identity,
-                announcement: settings.announcement.clone(),
-            };
-            sentinel = Some((listener, Arc::new(asked)));
-        }
-        if let Some(address) = settings.http.address() {
-            let listener = listen(address, "http")?;
-            let url = format!("http://{}", listener.local_addr()?);
-            server.listeners.push(("rest", settings.rest_variables(&url)));
-            server.listeners.push(("console", format!("{url}/")));
-            server.listeners.push(("http", url));
-            let pages = HttpPages::new(layer.clone(), tenants.clone(), &settings, stopped.clone());
-            let layers = Layers {
-                pages: Arc::new(pages),
-                fauna,
-                dynamodb,
-                keyvalue: keyvalue.as_ref().map(|_| KeyValuePages(database_login.clone())),
-            };
-            let port = listener.local_addr()?.port();
-            let console = Console::new(layers, tenants.clone(), &settings, &server.listeners, port);
-            http.push((listener, Arc::new(console)));
-        }
-        let http_layers = http.iter().map(|(_, layer)| layer.clone()).collect();
-        let listening = Listening {
-            redis,
-            http,
-            keyvalue,
-            sentinel,
-            limit,
-            stranger_bytes,
-            tls: tls.clone(),
-            inboxes: Vec::new(),
-            threads: Vec::new(),
+        let mut assembly = Assembly {
+            tenants: &tenants,
+            settings: &settings,
+            limit: &limit,
+            stranger_bytes: &stranger_bytes,
+            redis: &layer,
+            redis_listener,
+            listeners: Vec::new(),
+            told: Vec::new(),
+            http_layers: Vec::new(),
+            maintained: Vec::new(),
+            keyvalue: None,
+            keyvalue_address: None,
         };
-        server.serve(listening, layer.clone(), &settings, &stopped)?;
         if let (Some(telemetry), Some((spans, received))) = (&settings.telemetry, spans) {
             let source = (Arc::downgrade(&layer), Arc::downgrade(&tenants));
             let started_micros = tenants.maker.identity.started_micros;
             let telemetry = Telemetry::start(telemetry, spans, received, source, started_micros)?;
             server.telemetry = Some(telemetry);
         }
-        let mut cycles = cycles(layer, tenants, http_layers, database_login);
+        for served in layers {
+            (served.listen)(&mut assembly)?;
+        }
+        listen_for_sentinels(&mut assembly)?;
+        listen_for_pages(&mut assembly, &stopped)?;
+        let (listeners, maintained) = (assembly.listeners, assembly.maintained);
+        (server.listeners, server.keyvalue_address) = (assembly.told, assembly.keyvalue_address);
+        server.serve(listeners, &settings, &stopped)?;
+        let tls = tenants.maker.tls.clone();
+        let mut cycles = cycles(layer, tenants, maintained);
         cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {
             tls.reload_if_changed()
         }));
@@ -344,35 +256,28 @@ impl Server {
     /// Starts the I/O threads, the first of which accepts for all.
     fn serve(
         &mut self,
-        mut listening: Listening,
-        layer: Arc<Redis>,
+        listeners: Vec<Listener>,
         settings: &Arc<Settings>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        let (mut receivers, mut arrivals) = (Vec::new(), Vec::new());
+        let (mut inboxes, mut arrivals) = (Vec::new(), Vec::new());
         for _ in 0..settings.io_threads() {
-            let (connections, receiver) = mpsc::unbounded_channel();
+            let (sender, receiver) = mpsc::unbounded_channel();
             let thread_waker = Arc::<ThreadWaker>::default();
-            receivers.push((receiver, thread_waker.clone()));
-            listening.inboxes.push(resp_connection::Inbox {
-                connections,
+            arrivals.push((receiver, thread_waker.clone()));
+            inboxes.push(Inbox {
+                arrivals: sender,
                 thread_waker,
             });
-            let (sender, receiver) = mpsc::unbounded_channel();
-            listening.threads.push(sender);
-            arrivals.push(receiver);
         }
-        let mut listening = Some(listening);
-        let receivers = receivers.into_iter().zip(arrivals);
-        for (index, ((connections, thread_waker), arrivals)) in receivers.enumerate() {
+        let mut accepts = Some((listeners, inboxes));
+        for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
             let worker = Worker {
-                layer: layer.clone(),
                 tenants: self.tenants.clone(),
                 settings: settings.clone(),
                 stop: stopped.clone(),
-                listening: listening.take(),
+                accepts: accepts.take(),
                 thread_waker,
-                connections,
                 arrivals,
             };
             self.spawn(&format!("io-{index}"), || worker.run())?;
@@ -416,10 +321,6 @@ impl Server {
         Ok(())
     }
 
-    fn tell(&mut self, name: &'static str, address: String) {
-        self.listeners.push((name, address));
-    }
-
     /// Where the key-value protocol is spoken.
     pub fn keyvalue_address(&self) -> Option<SocketAddr> {
         self.keyvalue_address
@@ -461,37 +362,25 @@ impl Server {
 impl Worker {
     async fn run(mut self) {
         quartet_engine::serve_on_this_thread();
-        let thread_turns = ThreadTurns::default();
-        let waiters = DurableWaiters::start(self.layer.engine.clone(), thread_turns.clone());
+        let turns = ThreadTurns::default();
+        let thread = IoThread {
+            waiters: DurableWaiters::start(self.tenants.maker.engine.clone(), turns.clone()),
+            turns,
+            stop: self.stop.clone(),
+        };
         let thread_waker = self.thread_waker.clone();
         let thread_waker = tokio::task::spawn(async move { thread_waker.serve().await });
         let purges = self.tenants.maker.purges.subscribe();
         let purging = tokio::task::spawn(memory::purge_when_asked(self.settings.purge, purges));
         let mut tasks = tokio::task::JoinSet::new();
-        if let Some(listening) = self.listening.take() {
-            self.listen(listening, &mut tasks);
+        if let Some((listeners, inboxes)) = self.accepts.take() {
+            for listener in listeners {
+                tasks.spawn(listener.accept(inboxes.clone(), self.stop.clone()));
+            }
         }
         loop {
             tokio::select! {
-                Some(accepted) = self.connections.recv() => {
-                    let (layer, tenants, settings) = (self.layer.clone(), self.tenants.clone(), self.settings.clone());
-                    let serving = resp_connection::serve(accepted, layer, tenants, settings, waiters.clone(), self.stop.clone());
-                    tasks.spawn(thread_turns.with(serving));
-                }
-                Some(arrival) = self.arrivals.recv() => {
-                    let (waiters, stop) = (waiters.clone(), self.stop.clone());
-                    match arrival {
-                        Arrival::Http(accepted) => {
-                            tasks.spawn(thread_turns.with(http_connection::serve(accepted, waiters, stop)))
-                        }
-                        Arrival::Sentinel(accepted) => {
-                            tasks.spawn(thread_turns.with(sentinel::serve(accepted, stop)))
-                        }
-                        Arrival::KeyValue(accepted) => {
-                            tasks.spawn(thread_turns.with(keyvalue::serve(accepted, waiters, stop)))
-                        }
-                    };
-                }
+                Some(arrival) = self.arrivals.recv() => arrival.start(&thread, &mut tasks),
                 Some(_) = tasks.join_next() => {}
                 // Nobody accepts any more, and everybody who was accepted is gone.
                 else => break,
@@ -499,79 +388,77 @@ impl Worker {
         }
         thread_waker.abort();
         purging.abort();
-        waiters.stop();
-    }
-
-    fn listen(&self, listening: Listening, tasks: &mut tokio::task::JoinSet<()>) {
-        for (listener, takes) in listening.redis {
-            let dealer = resp_connection::Dealer::new(
-                self.layer.clone(),
-                self.tenants.clone(),
-                listening.limit.clone(),
-                listening.stranger_bytes.clone(),
-                (listening.tls.clone(), takes),
-                listening.inboxes.clone(),
-            );
-            tasks.spawn(dealer.accept(listener, self.stop.clone()));
-        }
-        for (listener, layer) in listening.http {
-            let entrance = HttpEntrance {
-                layer,
-                tls: listening.tls.clone(),
-                limit: listening.limit.clone(),
-                stranger_bytes: listening.stranger_bytes.clone(),
-                memory: self.tenants.maker.engine.memory().clone(),
-                login_guard: self.tenants.maker.login_guard.clone(),
-                spans: self.tenants.maker.spans.clone(),
-            };
-            let dealer = Dealer {
-                entrance,
-                threads: listening.threads.clone(),
-            };
-            tasks.spawn(dealer.accept(listener, self.stop.clone()));
-        }
-        if let Some((listener, database_login)) = listening.keyvalue {
-            let entrance = KeyValueEntrance {
-                database_login,
-                tls: listening.tls.clone(),
-                limit: listening.limit.clone(),
-            };
-            let dealer = Dealer {
-                entrance,
-                threads: listening.threads.clone(),
-            };
-            tasks.spawn(dealer.accept(listener, self.stop.clone()));
-        }
-        if let Some((listener, sentinel)) = listening.sentinel {
-            let entrance = SentinelEntrance {
-                sentinel,
-                tls: listening.tls,
-                limit: listening.limit,
-                stranger_bytes: listening.stranger_bytes,
-            };
-            let dealer = Dealer {
-                entrance,
-                threads: listening.threads,
-            };
-            tasks.spawn(dealer.accept(listener, self.stop.clone()));
-        }
+        thread.waiters.stop();
     }
 }
 
+fn listen_for_sentinels(assembly: &mut Assembly<'_>) -> Result<()> {
+    let Some((socket, address)) = assembly.bind(assembly.settings.sentinel, "sentinel")? else {
+        return Ok(());
+    };
+    assembly.tell("sentinel", format!("redis://{address}"));
+    let maker = &assembly.tenants.maker;
+    let mut identity = maker.identity.clone();
+    if identity.tcp_port == 0 {
+        // TLS alone.
+        let config = &assembly.redis.config;
+        identity.tcp_port = config.text_of("tls-port").parse().unwrap_or_default();
+    }
+    let sentinel = Sentinel {
+        master_name: assembly.settings.sentinel_master_name.clone(),
+        identity,
+        announcement: assembly.settings.announcement.clone(),
+    };
+    let entrance = SentinelEntrance {
+        sentinel: Arc::new(sentinel),
+        tls: maker.tls.clone(),
+        limit: assembly.limit.clone(),
+        stranger_bytes: assembly.stranger_bytes.clone(),
+    };
+    assembly.add(socket, entrance);
+    Ok(())
+}
+
+/// The console, and behind it health, metrics, the admin API, change feeds and REST.
+fn listen_for_pages(assembly: &mut Assembly<'_>, stopped: &watch::Receiver<bool>) -> Result<()> {
+    let settings = assembly.settings;
+    let Some((socket, address)) = assembly.bind(settings.http, "http")? else {
+        return Ok(());
+    };
+    let url = format!("http://{address}");
+    assembly.tell("rest", settings.rest_variables(&url));
+    assembly.tell("console", format!("{url}/"));
+    assembly.tell("http", url);
+    let pages = HttpPages::new(
+        assembly.redis.clone(),
+        assembly.tenants.clone(),
+        settings,
+        stopped.clone(),
+    );
+    let layers = Layers {
+        pages: Arc::new(pages),
+        fauna: assembly.http_layer(LayerId::Fauna),
+        dynamodb: assembly.http_layer(LayerId::DynamoDb),
+        keyvalue: assembly.keyvalue.clone().map(KeyValuePages),
+    };
+    let console = Console::new(
+        layers,
+        assembly.tenants.clone(),
+        settings,
+        &assembly.told,
+        address.port(),
+    );
+    assembly.add_http(socket, Arc::new(console));
+    Ok(())
+}
+
 /// What is done again and again, whoever asks.
-fn cycles(
-    layer: Arc<Redis>,
-    tenants: Arc<Tenants>,
-    http_layers: Vec<Arc<dyn HttpLayer>>,
-    database_login: Arc<KeyValueEndpoint>,
-) -> Vec<Cycle> {
-    let (idle, used) = ((layer.clone(), tenants.clone()), tenants.clone());
+fn cycles(layer: Arc<Redis>, tenants: Arc<Tenants>, maintained: Vec<Box<dyn Fn() + Send>>) -> Vec<Cycle> {
+    let (idle, used) = ((layer, tenants.clone()), tenants.clone());
     let evicting = idle.clone();
     vec![
         Cycle::new("expiry", EXPIRY_CYCLE, move || {
-            layer.expire_due();
-            http_layers.iter().for_each(|layer| layer.maintain());
-            database_login.maintain();
+            maintained.iter().for_each(|maintain| maintain());
             tenants.maintain();
         }),
         Cycle::new("client eviction", CLIENT_EVICTION_CYCLE, move || {
@@ -654,31 +541,6 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     }
 }
 
-fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
-    let socket = if address.is_ipv6() {
-        tokio::net::TcpSocket::new_v6()
-    } else {
-        tokio::net::TcpSocket::new_v4()
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address).with_context(|| cannot_listen(address, name))?;
-    // A runtime is needed to register the socket; the listener is handed on without one.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let _entered = runtime.enter();
-    let listener = socket.listen(LISTEN_BACKLOG);
-    Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
-}
-
-/// What was to listen where, by which option, and who is there already.
-fn cannot_listen(address: SocketAddr, name: &str) -> String {
-    let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
-    format!(
-        "cannot listen on {address} (--listen-{name}){}",
-        owner.unwrap_or_default()
-    )
-}
-
-const LISTEN_BACKLOG: u32 = 1024;
 /// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.
 const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs this much for it. Only

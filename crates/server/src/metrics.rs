@@ -373,6 +373,14 @@ fn databases(layer: &Redis, tenants: &Tenants, out: &mut dyn Exposition) {
             out.value(&[("database", OTHERS)], figures[shown..].iter().map(figure).sum());
         }
     }
+    out.family(
+        "quartet_layers_open",
+        Kind::Gauge,
+        "Logical databases beside the default one of which a layer is in memory, by layer.",
+    );
+    for (layer, databases) in tenants.layers_open() {
+        out.value(&[("layer", layer)], databases as f64);
+    }
     database_durations(layer, tenants, &all, out);
 }
 

@@ -10,6 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
+/// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
+pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+
 /// `timeout` to begin with, and a second more for each `bytes_per_second` bytes that have moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

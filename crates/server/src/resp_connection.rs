@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,13 +25,16 @@ use quartet_layer_redis::{Redis, Session};
 use quartet_wire_resp::{Protocol, Reply};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::connection_limit::{ACCEPT_RETRY, AcceptErrors, ConnectionLimit, Permit, Place};
+use crate::arrival::{Arrival, IoThread};
+use crate::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::connection_waker::{ConnectionWaker, ThreadWaker};
+use crate::dealer::{Admitting, Entrance};
 use crate::durability::DurableWaiters;
-use crate::pace::Pace;
+use crate::pace::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
 use crate::rdb_file;
 use crate::replicas::Serving;
 use crate::settings::Settings;
@@ -43,9 +47,6 @@ use crate::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
-
-/// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
-pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// How long a migration waits for a script that keeps the lock before it looks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// How often WAIT looks whether enough replicas have answered.
@@ -66,25 +67,6 @@ pub fn tidy(layer: &Redis) {
     layer.enforce_soft_limits();
 }
 
-/// Where connections for one I/O thread are handed in, and who wakes them there.
-#[derive(Clone)]
-pub struct Inbox {
-    pub connections: mpsc::UnboundedSender<Accepted>,
-    pub thread_waker: Arc<ThreadWaker>,
-}
-
-/// Accepts connections and deals them out to the I/O threads in turn.
-pub struct Dealer {
-    layer: Arc<Redis>,
-    tenants: Arc<Tenants>,
-    limit: Arc<ConnectionLimit>,
-    stranger_bytes: Arc<StrangerBytes>,
-    tls: Arc<Tls>,
-    takes: Takes,
-    threads: Vec<Inbox>,
-    next: usize,
-}
-
 /// What the peers of a listener may speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
@@ -93,90 +75,92 @@ pub enum Takes {
     TlsOnly,
 }
 
-impl Dealer {
-    pub fn new(
-        layer: Arc<Redis>,
-        tenants: Arc<Tenants>,
-        limit: Arc<ConnectionLimit>,
-        stranger_bytes: Arc<StrangerBytes>,
-        (tls, takes): (Arc<Tls>, Takes),
-        threads: Vec<Inbox>,
-    ) -> Dealer {
-        Dealer {
-            layer,
-            tenants,
-            limit,
-            stranger_bytes,
-            tls,
-            takes,
-            threads,
-            next: 0,
-        }
+/// The way into Redis' layer.
+pub struct RespEntrance {
+    /// Of the default database.
+    pub layer: Arc<Redis>,
+    pub tenants: Arc<Tenants>,
+    pub settings: Arc<Settings>,
+    pub limit: Arc<ConnectionLimit>,
+    pub stranger_bytes: Arc<StrangerBytes>,
+    pub tls: Arc<Tls>,
+    pub takes: Takes,
+}
+
+impl Entrance for RespEntrance {
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let Some(permit) = self.permit().await else {
+                self.refuse(&socket);
+                return Ok(None);
+            };
+            let accepted = self.accepted(socket, address, permit, thread_waker.clone())?;
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
     }
 
-    pub async fn accept(mut self, listener: std::net::TcpListener, mut stop: watch::Receiver<bool>) {
-        let listener = match listener
-            .set_nonblocking(true)
-            .and_then(|()| tokio::net::TcpListener::from_std(listener))
-        {
-            Ok(listener) => listener,
-            Err(error) => return tracing::error!(%error, "cannot accept connections"),
-        };
-        let mut errors = AcceptErrors::default();
-        while !*stop.borrow() {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.changed() => continue,
-            };
-            let dealt = match accepted {
-                Ok((socket, _)) => self.deal(socket).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = dealt {
-                errors.note(&error);
-                tokio::time::sleep(ACCEPT_RETRY).await;
-            }
-        }
-        // Nobody new arrives; everybody who is there looks at `stop` when woken.
+    /// Everybody who is there looks at `stop` when woken.
+    fn closed(&self) {
         self.layer.connections.clients.wake_all();
         self.tenants.wake_all();
     }
+}
 
-    async fn deal(&mut self, socket: TcpStream) -> io::Result<()> {
-        let layer = &self.layer;
-        let connections = layer.connections.clients.count() + self.tenants.redis_connections();
-        let has_room = connections < layer.config.maxclients.load(Ordering::Relaxed) as usize;
-        let permit = match has_room {
+impl RespEntrance {
+    async fn permit(&self) -> Option<Permit> {
+        let connections = self.layer.connections.clients.count() + self.tenants.redis_connections();
+        let connections_max = self.layer.config.maxclients.load(Ordering::Relaxed) as usize;
+        match connections < connections_max {
             true => self.limit.admit(Place::Any).await,
             false => None,
-        };
-        let Some(permit) = permit else {
-            layer
-                .observation
-                .statistics
-                .connections_rejected
-                .fetch_add(1, Ordering::Relaxed);
-            if self.takes == Takes::Both {
-                // The peer may not be reading; it is told if its socket takes it at once.
-                let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
-            }
-            return Ok(());
-        };
-        let inbox = &self.threads[self.next % self.threads.len()];
-        self.next += 1;
-        let peer = socket.peer_addr()?.ip();
-        let stranger_input = self.stranger_bytes.input(peer);
-        let tls = (self.tls.entrance(Speaks::Other, peer), self.takes);
-        let accepted = accepted(socket, layer, permit, (stranger_input, tls), inbox.thread_waker.clone())?;
-        // A thread that is gone is one that was stopped.
-        let _ = inbox.connections.send(accepted);
-        Ok(())
+        }
+    }
+
+    fn refuse(&self, socket: &TcpStream) {
+        let statistics = &self.layer.observation.statistics;
+        statistics.connections_rejected.fetch_add(1, Ordering::Relaxed);
+        if self.takes == Takes::Both {
+            // The peer may not be reading; it is told if its socket takes it at once.
+            let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+        }
+    }
+
+    fn accepted(
+        &self,
+        socket: TcpStream,
+        peer: IpAddr,
+        permit: Permit,
+        thread_waker: Arc<ThreadWaker>,
+    ) -> io::Result<Accepted> {
+        socket.set_nodelay(true)?;
+        let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
+        let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
+        let waker = connection_waker.clone();
+        let now_micros = self.layer.engine.now_micros();
+        let clients = &self.layer.connections.clients;
+        let client = clients.connect(address, local, now_micros, Arc::new(move || waker.signal()));
+        if !self.layer.access.users.are_all_welcome() {
+            let client = client.clone();
+            permit.is_of_stranger(move || client.kill());
+        }
+        Ok(Accepted {
+            socket: socket.into_std()?,
+            client,
+            connection_waker,
+            permit,
+            stranger_input: self.stranger_bytes.input(peer),
+            tls: self.tls.entrance(Speaks::Other, peer),
+            takes: self.takes,
+            layer: self.layer.clone(),
+            tenants: self.tenants.clone(),
+            settings: self.settings.clone(),
+        })
     }
 }
 
 /// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted, so whoever looks at the
 /// list of clients afterwards finds it.
-pub struct Accepted {
+struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
     connection_waker: Arc<ConnectionWaker>,
@@ -184,75 +168,31 @@ pub struct Accepted {
     stranger_input: StrangerInput,
     tls: Option<TlsEntrance>,
     takes: Takes,
-}
-
-fn accepted(
-    socket: TcpStream,
-    layer: &Redis,
-    permit: Permit,
-    (stranger_input, (tls, takes)): (StrangerInput, (Option<TlsEntrance>, Takes)),
-    thread_waker: Arc<ThreadWaker>,
-) -> io::Result<Accepted> {
-    socket.set_nodelay(true)?;
-    let (address, local) = (socket.peer_addr()?.to_string(), socket.local_addr()?.to_string());
-    let socket = socket.into_std()?;
-    let connection_waker = Arc::new(ConnectionWaker::of(thread_waker));
-    let waker = connection_waker.clone();
-    let now_micros = layer.engine.now_micros();
-    let client = layer
-        .connections
-        .clients
-        .connect(address, local, now_micros, Arc::new(move || waker.signal()));
-    if !layer.access.users.are_all_welcome() {
-        let client = client.clone();
-        permit.is_of_stranger(move || client.kill());
-    }
-    Ok(Accepted {
-        socket,
-        client,
-        connection_waker,
-        permit,
-        stranger_input,
-        tls,
-        takes,
-    })
-}
-
-/// Serves a connection until either side closes it.
-pub async fn serve(
-    accepted: Accepted,
     layer: Arc<Redis>,
     tenants: Arc<Tenants>,
     settings: Arc<Settings>,
-    waiters: DurableWaiters,
-    stop: watch::Receiver<bool>,
-) {
-    // A peer that goes away is no event; everything else was answered on the wire.
-    let _ = serve_opened(
-        accepted,
-        layer,
-        SchedulerHandle::new(tenants, None),
-        settings,
-        waiters,
-        stop,
-    )
-    .await;
 }
 
-async fn serve_opened(
-    accepted: Accepted,
-    layer: Arc<Redis>,
-    scheduler_handle: SchedulerHandle,
-    settings: Arc<Settings>,
-    waiters: DurableWaiters,
-    stop: watch::Receiver<bool>,
-) -> io::Result<()> {
+impl Arrival for Accepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.waiters.clone(), thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
+    }
+}
+
+/// Serves a connection until either side closes it. A peer that goes away is no event; everything else was answered on the wire.
+async fn serve(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) {
+    let _ = serve_opened(accepted, waiters, stop).await;
+}
+
+async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::Receiver<bool>) -> io::Result<()> {
+    let (layer, settings) = (accepted.layer, accepted.settings);
     let must_authenticate_by = Instant::now() + settings.authentication_timeout;
     let mut connection = Connection {
         session: Session::new(layer.clone(), accepted.client),
         memory: Counted::new(layer.connections.clients.memory.clone(), 0),
         layer,
-        scheduler_handle,
+        scheduler_handle: SchedulerHandle::new(accepted.tenants, None),
         settings,
         waiters,
         stop,

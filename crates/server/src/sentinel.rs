@@ -13,9 +13,12 @@ use quartet_wire_resp::{Args, Arguments, Limits, Parsed, Protocol, Reply, parse}
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
+use crate::arrival::{Arrival, IoThread};
 use crate::connection_limit::{ConnectionLimit, Permit, Place};
-use crate::dealer::Entrance;
+use crate::connection_waker::ThreadWaker;
+use crate::dealer::{Admitting, Entrance};
 use crate::pace::Pace;
 use crate::stranger_bytes::{StrangerBytes, StrangerInput};
 use crate::tls::{Speaks, Tls, TlsEntrance, Transport};
@@ -49,7 +52,7 @@ pub struct SentinelEntrance {
 }
 
 /// A connection on its way to its I/O thread.
-pub struct SentinelAccepted {
+struct SentinelAccepted {
     socket: std::net::TcpStream,
     tls: Option<TlsEntrance>,
     input: StrangerInput,
@@ -60,29 +63,37 @@ pub struct SentinelAccepted {
 }
 
 impl Entrance for SentinelEntrance {
-    type Accepted = SentinelAccepted;
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let Some(permit) = self.limit.admit(Place::Any).await else {
+                return Ok(None);
+            };
+            socket.set_nodelay(true)?;
+            let evicted = Arc::new(Notify::new());
+            let notified = evicted.clone();
+            permit.is_of_stranger(move || notified.notify_one());
+            let accepted = SentinelAccepted {
+                socket: socket.into_std()?,
+                tls: self.tls.entrance(Speaks::Other, address),
+                input: self.stranger_bytes.input(address),
+                _permit: permit,
+                evicted,
+                sentinel: self.sentinel.clone(),
+            };
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
+    }
+}
 
-    async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<SentinelAccepted>> {
-        let Some(permit) = self.limit.admit(Place::Any).await else {
-            return Ok(None);
-        };
-        socket.set_nodelay(true)?;
-        let evicted = Arc::new(Notify::new());
-        let notified = evicted.clone();
-        permit.is_of_stranger(move || notified.notify_one());
-        Ok(Some(SentinelAccepted {
-            socket: socket.into_std()?,
-            tls: self.tls.entrance(Speaks::Other, address),
-            input: self.stranger_bytes.input(address),
-            _permit: permit,
-            evicted,
-            sentinel: self.sentinel.clone(),
-        }))
+impl Arrival for SentinelAccepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
     }
 }
 
 /// Serves a connection until either side closes it, or its place is needed.
-pub async fn serve(accepted: SentinelAccepted, mut stop: watch::Receiver<bool>) {
+async fn serve(accepted: SentinelAccepted, mut stop: watch::Receiver<bool>) {
     let evicted = accepted.evicted.clone();
     tokio::select! {
         _ = serve_admitted(accepted) => {}

@@ -12,7 +12,6 @@ use quartet_layer_redis::Announcement;
 use quartet_layer_redis::config::Config;
 use quartet_layer_redis::migration::Targets;
 
-use crate::layers::appendfsync;
 use crate::tls::TlsFiles;
 
 /// Where the log and the checkpoints lie.
@@ -276,6 +275,65 @@ impl Settings {
     }
 }
 
+/// Redis' word for how durable an acknowledged write is.
+pub fn appendfsync(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Always => "always",
+        Durability::Interval => "everysec",
+        Durability::None => "no",
+    }
+}
+
+#[cfg(test)]
+impl Settings {
+    /// A server in memory that listens nowhere.
+    pub fn for_test() -> Settings {
+        Settings {
+            data: Data::Memory,
+            durability: Durability::Always,
+            redis: Listen::Off,
+            http: Listen::Off,
+            fauna: Listen::Off,
+            keyvalue: Listen::Off,
+            sentinel: Listen::Off,
+            log_retention_bytes: 0,
+            log_retention: Duration::ZERO,
+            sentinel_master_name: String::new(),
+            emulates_cluster: false,
+            announcement: Announcement::default(),
+            keyvalue_limits: quartet_layer_keyvalue::Options::default(),
+            dynamodb: Listen::Off,
+            fauna_rate_limits: None,
+            fauna_issuer_roots: None,
+            redis_tls: Listen::Off,
+            tls: TlsFiles::default(),
+            credentials: Credentials::None,
+            rest_tokens: RestTokens::default(),
+            access_keys: Vec::new(),
+            dynamodb_throttling: false,
+            dynamodb_regions_are_separate: false,
+            io_threads: Some(2),
+            connections_max: 100,
+            request_bytes_max: 1 << 20,
+            output_stall_timeout: Duration::ZERO,
+            authentication_timeout: Duration::ZERO,
+            log_segment_bytes: 1 << 20,
+            engine: None,
+            cache_bytes: 1 << 20,
+            unflushed_bytes: 1 << 20,
+            memory_bytes: Some(0),
+            telemetry: None,
+            slow_requests: None,
+            status: |_| {},
+            purge: || {},
+            migration_targets: Targets::Any,
+            users_file: None,
+            rdb: None,
+            config_file: None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,44 +350,8 @@ mod tests {
             data: Data::Folder("some/data".into()),
             durability: Durability::Interval,
             redis: redis.parse().unwrap(),
-            http: Listen::Off,
-            fauna: Listen::Off,
-            keyvalue: Listen::Off,
-            sentinel: Listen::Off,
-            log_retention_bytes: 0,
-            log_retention: Duration::ZERO,
-            sentinel_master_name: String::new(),
-            emulates_cluster: false,
-            announcement: Announcement::default(),
-            keyvalue_limits: quartet_layer_keyvalue::Options::default(),
-            dynamodb: Listen::Off,
-            fauna_rate_limits: None,
-            fauna_issuer_roots: None,
-            redis_tls: Listen::Off,
-            tls: TlsFiles::default(),
             credentials: Credentials::Key { sha256: [0; 32] },
-            rest_tokens: RestTokens::default(),
-            access_keys: Vec::new(),
-            dynamodb_throttling: false,
-            dynamodb_regions_are_separate: false,
-            io_threads: None,
-            connections_max: 1,
-            request_bytes_max: 1,
-            output_stall_timeout: Duration::ZERO,
-            authentication_timeout: Duration::ZERO,
-            log_segment_bytes: 1,
-            engine: None,
-            cache_bytes: 1,
-            unflushed_bytes: 1,
-            memory_bytes: Some(0),
-            telemetry: None,
-            slow_requests: None,
-            status: |_| {},
-            purge: || {},
-            migration_targets: Targets::Any,
-            users_file: None,
-            rdb: None,
-            config_file: None,
+            ..Settings::for_test()
         };
         let config = Config::default();
         settings.tell(&config);

@@ -101,13 +101,6 @@ struct Index {
 const SYSTEM: DatabaseId = DatabaseId(0);
 /// The first that is given: 1 is the default database.
 const FIRST_ID: u16 = 2;
-const LAYERS: [LayerId; 5] = [
-    LayerId::System,
-    LayerId::Redis,
-    LayerId::Fauna,
-    LayerId::DynamoDb,
-    LayerId::KeyValue,
-];
 
 fn space(durability: Durability) -> Space {
     Space {
@@ -325,7 +318,7 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
-        for layer in LAYERS {
+        for layer in LayerId::ALL {
             let cleared = self.engine.partition_in_time()?.execute(database.space(layer), |tx| {
                 tx.clear_all();
                 Ok(())

@@ -13,15 +13,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quartet_engine::{Change, ChangeDecoder, Durability, Engine, LogReadError, LogReader, Reader, SPACE_BYTES, Space};
-use quartet_layer_dynamodb::DynamoDbChanges;
-use quartet_layer_fauna::FaunaChanges;
-use quartet_layer_keyvalue::KeyValueChanges;
-use quartet_layer_redis::RedisChanges;
 use quartet_model::{DatabaseId, Effect, Effects, EffectsReader, LayerId, Version};
 
-use super::{Place, Scope, layer_name, text};
+use super::{Place, Scope, text};
 use crate::http_connection::{Follower, Following, Wake};
 use crate::layers::DEFAULT_DATABASE;
+use crate::served_layers::{LAYERS, layer_name};
 use crate::tenants::Tenants;
 
 /// What is asked for.
@@ -341,13 +338,8 @@ impl Telling {
 }
 
 fn decoder(layer: LayerId) -> Box<dyn ChangeDecoder> {
-    match layer {
-        LayerId::Redis => Box::new(RedisChanges::default()),
-        LayerId::Fauna => Box::new(FaunaChanges::default()),
-        LayerId::DynamoDb => Box::new(DynamoDbChanges::default()),
-        LayerId::KeyValue => Box::new(KeyValueChanges),
-        LayerId::System => unreachable!("nobody is told of the server's own rows"),
-    }
+    let served = LAYERS.iter().find(|served| served.kind.id == layer);
+    (served.expect("nobody is told of the server's own rows").changes)()
 }
 
 /// The effect with keys of the space. A range that goes to the end of the space ends behind all keys of clients.

@@ -27,6 +27,7 @@ use crate::admin::Admin;
 use crate::http_connection::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::layers::DEFAULT_DATABASE;
 use crate::rest::token_of;
+use crate::served_layers::LAYERS;
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
 use crate::web_pages::{self, comes_from_elsewhere};
@@ -251,7 +252,7 @@ impl Changes {
         let database = value("database")?.map(|name| String::from_utf8_lossy(&name).into_owned());
         let wishes = Wishes {
             scope: self.scope(caller, database.as_deref())?,
-            layers: layers.unwrap_or_else(|| LAYERS.map(|(_, layer)| layer).to_vec()),
+            layers: layers.unwrap_or_else(|| LAYERS.iter().map(|layer| layer.kind.id).collect()),
             prefix: value("prefix")?.unwrap_or_default(),
             is_event_stream,
         };
@@ -276,25 +277,13 @@ impl Changes {
     }
 }
 
-const LAYERS: [(&str, LayerId); 4] = [
-    ("redis", LayerId::Redis),
-    ("fauna", LayerId::Fauna),
-    ("dynamodb", LayerId::DynamoDb),
-    ("keyvalue", LayerId::KeyValue),
-];
-
 fn layers_named(names: &[u8]) -> Result<Vec<LayerId>, &'static str> {
     let names = String::from_utf8_lossy(names);
     let layers = names
         .split(',')
-        .map(|name| LAYERS.iter().find(|(known, _)| *known == name.trim()));
-    let layers = layers.map(|known| known.map(|(_, layer)| *layer));
+        .map(|name| LAYERS.iter().find(|layer| layer.kind.name == name.trim()));
+    let layers = layers.map(|known| known.map(|layer| layer.kind.id));
     layers
         .collect::<Option<Vec<LayerId>>>()
         .ok_or("`layer` is some of redis, fauna, dynamodb, keyvalue")
-}
-
-fn layer_name(layer: LayerId) -> &'static str {
-    let known = LAYERS.iter().find(|(_, known)| *known == layer);
-    known.map_or("system", |(name, _)| name)
 }

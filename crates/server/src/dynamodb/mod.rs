@@ -9,8 +9,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quartet_engine::Busy;
 use quartet_layer_dynamodb::json::Json;
 use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, region};
+use quartet_model::LayerId;
 use quartet_tenancy::{Charge, Database};
 
 use crate::compression::{self, Unreadable};
@@ -157,7 +159,8 @@ impl DynamoDbHttp {
             database.meter.refuse();
             return Err(admission_control::dynamodb_failure(exceeded));
         }
-        let reply = ask(entered.dynamodb(&self.tenants.maker));
+        let layer = self.tenants.layer::<DynamoDb>(&entered, LayerId::DynamoDb);
+        let reply = ask(&*layer.map_err(|Busy| Failure::busy())?);
         database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
         database.meter.transferred(sent_bytes, reply.body.len());
         Ok(reply)

@@ -10,21 +10,24 @@ mod connection;
 mod measuring;
 mod takeover;
 
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::login_guard::LoginGuard;
+use quartet_model::LayerId;
 use quartet_tenancy::{Access, Database};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
-pub use self::connection::{KeyValueAccepted, serve};
+use self::connection::{KeyValueAccepted, serve};
 use self::takeover::Takeovers;
+use crate::arrival::{Arrival, IoThread};
 use crate::connection_limit::{ConnectionLimit, Place};
-use crate::dealer::Entrance;
+use crate::connection_waker::ThreadWaker;
+use crate::dealer::{Admitting, Entrance};
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
 use crate::tls::{Speaks, Tls};
@@ -75,7 +78,8 @@ impl KeyValueEndpoint {
                 Access::ReadOnly => false,
                 Access::Fauna => return None,
             };
-            let layer = self.tenants.enter(&database)?.keyvalue(&self.tenants.maker).clone();
+            let entered = self.tenants.enter(&database)?;
+            let layer = self.tenants.layer(&entered, LayerId::KeyValue).ok()?;
             return Some(Opened {
                 layer,
                 database: Some(database),
@@ -102,23 +106,31 @@ pub struct KeyValueEntrance {
 }
 
 impl Entrance for KeyValueEntrance {
-    type Accepted = KeyValueAccepted;
+    fn admit<'e>(&'e self, socket: TcpStream, address: IpAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        Box::pin(async move {
+            let Some(permit) = self.limit.admit(Place::Any).await else {
+                return Ok(None);
+            };
+            socket.set_nodelay(true)?;
+            let evicted = Arc::new(Notify::new());
+            let notified = evicted.clone();
+            permit.is_of_stranger(move || notified.notify_one());
+            let accepted = KeyValueAccepted {
+                socket: socket.into_std()?,
+                address,
+                tls: self.tls.entrance(Speaks::Other, address),
+                permit,
+                database_login: self.database_login.clone(),
+                evicted,
+            };
+            Ok(Some(Box::new(accepted) as Box<dyn Arrival>))
+        })
+    }
+}
 
-    async fn admit(&self, socket: TcpStream, address: IpAddr) -> io::Result<Option<KeyValueAccepted>> {
-        let Some(permit) = self.limit.admit(Place::Any).await else {
-            return Ok(None);
-        };
-        socket.set_nodelay(true)?;
-        let evicted = Arc::new(Notify::new());
-        let notified = evicted.clone();
-        permit.is_of_stranger(move || notified.notify_one());
-        Ok(Some(KeyValueAccepted {
-            socket: socket.into_std()?,
-            address,
-            tls: self.tls.entrance(Speaks::Other, address),
-            permit,
-            database_login: self.database_login.clone(),
-            evicted,
-        }))
+impl Arrival for KeyValueAccepted {
+    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        let serving = serve(*self, thread.waiters.clone(), thread.stop.clone());
+        tasks.spawn(thread.turns.with(serving));
     }
 }

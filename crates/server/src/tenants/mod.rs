@@ -16,6 +16,7 @@ pub mod admission_control;
 pub mod turns;
 pub mod users;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,9 +24,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::{BriefWaits, Busy};
-use quartet_layer_dynamodb::DynamoDb;
-use quartet_layer_fauna::Fauna;
-use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::DEFAULT_USER;
 use quartet_layer_redis::admission_control::Directory;
@@ -33,13 +31,14 @@ use quartet_layer_redis::failure::DatabaseLogin;
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
 
-use crate::fauna;
-use crate::layers::{LayerMaker, READER, configure};
-use crate::resp_connection;
+use crate::database_layer::{DatabaseLayer, LayerKind, Opening};
+use crate::layers::{LayerMaker, READER};
 
 pub struct Tenants {
     pub catalogue: Catalogue,
     pub maker: LayerMaker,
+    /// The layers that a database can have.
+    kinds: Vec<LayerKind>,
     share: Share,
     /// Of the default database.
     turns: Turns,
@@ -51,15 +50,18 @@ pub struct Tenants {
 /// A database that somebody uses, or used lately, with those of its layers that were asked for.
 pub struct OpenDatabase {
     pub database: Arc<Database>,
-    redis: OnceLock<Arc<Redis>>,
-    dynamodb: OnceLock<Arc<DynamoDb>>,
-    fauna: OnceLock<Arc<Fauna>>,
-    /// Held while a layer is made that nobody may use yet.
-    making: Mutex<()>,
-    keyvalue: OnceLock<Arc<KeyValue>>,
+    layers: Vec<Slot>,
     /// Requests over HTTP that are being answered.
     in_use: AtomicUsize,
     used_micros: AtomicU64,
+}
+
+/// One layer of a database, once it was asked for.
+struct Slot {
+    id: LayerId,
+    layer: OnceLock<Arc<dyn DatabaseLayer>>,
+    /// Held while a layer is made that nobody may use yet.
+    making: Mutex<()>,
 }
 
 /// A request over HTTP that is being answered: while it is there, the database's rows stay.
@@ -75,10 +77,11 @@ const ACTIVE_MICROS: u64 = 300_000;
 const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tenants {
-    pub fn new(catalogue: Catalogue, maker: LayerMaker) -> Arc<Tenants> {
+    pub fn new(catalogue: Catalogue, maker: LayerMaker, kinds: Vec<LayerKind>) -> Arc<Tenants> {
         Arc::new_cyclic(|itself| Tenants {
             catalogue,
             maker,
+            kinds,
             share: Share::default(),
             turns: Turns::default(),
             active_micros: AtomicU64::new(0),
@@ -98,12 +101,43 @@ impl Tenants {
         let Some(entry) = self.entry(&mut open, database) else {
             return Ok(None);
         };
-        if let Some(layer) = entry.redis.get() {
-            return Ok(Some(layer.clone()));
+        // With the lock of `open`: a database whose layers are closed meanwhile would have one that nobody knows of.
+        self.layer_of(&entry, LayerId::Redis).map(Some)
+    }
+
+    /// A layer of the database that was entered. It is made if nobody has asked for it before, which takes the partition's lock
+    /// and waits for it briefly.
+    pub fn layer<L: DatabaseLayer>(&self, entered: &Entered, id: LayerId) -> Result<Arc<L>, Busy> {
+        self.layer_of(&entered.open, id)
+    }
+
+    fn layer_of<L: DatabaseLayer>(&self, open: &OpenDatabase, id: LayerId) -> Result<Arc<L>, Busy> {
+        let slot = open.slot(id).expect("a layer that is served");
+        if slot.layer.get().is_none() {
+            self.make(open, slot)?;
         }
-        // Nobody else makes one meanwhile: the lock of `open` is held.
-        let made = self.maker.redis_of(database, self.directory())?;
-        Ok(Some(entry.redis.get_or_init(|| Arc::new(made)).clone()))
+        Ok(slot.typed().expect("made above, by the row of this type"))
+    }
+
+    fn make(&self, open: &OpenDatabase, slot: &Slot) -> Result<(), Busy> {
+        let _brief = BriefWaits::begin();
+        let _making = slot.making.lock();
+        if slot.layer.get().is_some() {
+            return Ok(());
+        }
+        let kind = self
+            .kinds
+            .iter()
+            .find(|kind| kind.id == slot.id)
+            .expect("a slot a kind");
+        let opening = Opening {
+            maker: &self.maker,
+            database: &open.database,
+            directory: &|| self.directory(),
+        };
+        let made = (kind.open)(&opening)?;
+        slot.layer.get_or_init(|| made);
+        Ok(())
     }
 
     /// Begins to answer a request over HTTP; `None` if the database is being deleted.
@@ -124,11 +158,7 @@ impl Tenants {
         let make = || {
             Arc::new(OpenDatabase {
                 database: database.clone(),
-                redis: OnceLock::new(),
-                dynamodb: OnceLock::new(),
-                fauna: OnceLock::new(),
-                making: Mutex::default(),
-                keyvalue: OnceLock::new(),
+                layers: self.kinds.iter().map(Slot::of).collect(),
                 in_use: AtomicUsize::new(0),
                 used_micros: AtomicU64::new(0),
             })
@@ -157,17 +187,29 @@ impl Tenants {
         self.open.lock().get(&database).map_or(0, |open| open.connections())
     }
 
+    /// Of each kind of layer, in how many databases beside the default one it is in memory.
+    pub fn layers_open(&self) -> Vec<(&'static str, usize)> {
+        let open = self.list_open();
+        let count = |kind: &LayerKind| {
+            let slots = open.iter().filter_map(|open| open.slot(kind.id));
+            (kind.name, slots.filter(|slot| slot.layer.get().is_some()).count())
+        };
+        self.kinds.iter().map(count).collect()
+    }
+
     /// Wakes every connection: what it waits for may be over.
     pub fn wake_all(&self) {
         for open in self.list_open() {
-            open.redis.get().inspect(|layer| layer.connections.clients.wake_all());
+            open.layers().for_each(|layer| layer.wake_connections());
         }
     }
 
     /// The Redis layers of the databases that somebody uses.
     pub fn redis_layers(&self) -> Vec<Arc<Redis>> {
         let open = self.list_open();
-        open.iter().filter_map(|open| open.redis.get().cloned()).collect()
+        open.iter()
+            .filter_map(|open| open.slot(LayerId::Redis)?.typed())
+            .collect()
     }
 
     /// Work in the background, a little at a time, called about ten times a second.
@@ -199,10 +241,7 @@ impl Tenants {
             return;
         }
         for open in self.list_open() {
-            if let Some(layer) = open.redis.get() {
-                resp_connection::tidy(layer);
-                save_users(layer);
-            }
+            open.layers().for_each(|layer| layer.tidy());
         }
         self.drop_idle();
         for database in self.catalogue.unfinished() {
@@ -233,8 +272,8 @@ impl Tenants {
         let database = self.catalogue.change(name, change)?;
         if before != Some(database.definition().durability) {
             self.close_layers(&database);
-        } else if let Some(layer) = self.open.lock().get(&database.id).and_then(|open| open.redis.get()) {
-            configure(layer, &database);
+        } else if let Some(open) = self.open.lock().get(&database.id) {
+            open.layers().for_each(|layer| layer.configure(&database));
         }
         Ok(database)
     }
@@ -242,7 +281,7 @@ impl Tenants {
     /// Makes the connections of a database come in anew.
     pub fn close_layers(&self, database: &Database) {
         if let Some(open) = self.open.lock().remove(&database.id) {
-            open.redis.get().inspect(|layer| kill_all(layer));
+            open.layers().for_each(|layer| layer.close_connections());
         }
     }
 
@@ -261,7 +300,7 @@ impl Tenants {
         let _brief = BriefWaits::begin();
         let mut open = self.open.lock();
         if let Some(entry) = open.get(&database.id) {
-            entry.redis.get().inspect(|layer| kill_all(layer));
+            entry.layers().for_each(|layer| layer.close_connections());
             if !entry.writes_nothing() {
                 return false;
             }
@@ -284,67 +323,63 @@ impl Tenants {
     /// Drops every layer: the server stops.
     pub fn close(&self) {
         for open in self.list_open() {
-            open.redis.get().inspect(|layer| save_users(layer));
+            open.layers().for_each(|layer| layer.save());
         }
         self.keep_usage(true);
         self.open.lock().clear();
     }
 }
 
-/// Users that changed are written down.
-fn save_users(layer: &Redis) {
-    if layer.access.users.is_changed.load(Ordering::SeqCst)
-        && let Err(error) = layer.save_users()
-    {
-        tracing::warn!(error, "saving the users of a database");
+impl Slot {
+    fn of(kind: &LayerKind) -> Slot {
+        Slot {
+            id: kind.id,
+            layer: OnceLock::new(),
+            making: Mutex::default(),
+        }
+    }
+
+    /// The layer by its type, if it was made.
+    fn typed<L: DatabaseLayer>(&self) -> Option<Arc<L>> {
+        let layer: Arc<dyn Any + Send + Sync> = self.layer.get()?.clone();
+        layer.downcast().ok()
     }
 }
 
-fn kill_all(layer: &Redis) {
-    layer.connections.clients.list().iter().for_each(|client| client.kill());
-}
-
 impl OpenDatabase {
+    fn slot(&self, id: LayerId) -> Option<&Slot> {
+        self.layers.iter().find(|slot| slot.id == id)
+    }
+
+    /// Those that were asked for.
+    fn layers(&self) -> impl Iterator<Item = &Arc<dyn DatabaseLayer>> {
+        self.layers.iter().filter_map(|slot| slot.layer.get())
+    }
+
     fn connections(&self) -> usize {
-        self.redis.get().map_or(0, |layer| layer.connections.clients.count())
+        self.layers().map(|layer| layer.connections()).sum()
     }
 
     /// Nobody holds any layer.
     fn is_unused(&self) -> bool {
-        let is_own = |count: Option<usize>| count.is_none_or(|count| count == 1);
-        self.in_use.load(Ordering::SeqCst) == 0
-            && is_own(self.redis.get().map(Arc::strong_count))
-            && is_own(self.dynamodb.get().map(Arc::strong_count))
-            && is_own(self.fauna.get().map(Arc::strong_count))
-            && is_own(self.keyvalue.get().map(Arc::strong_count))
+        self.in_use.load(Ordering::SeqCst) == 0 && self.layers().all(|layer| Arc::strong_count(layer) == 1)
     }
 
     /// Nobody is left who could write: streams, which only read, do not count.
     fn writes_nothing(&self) -> bool {
-        self.in_use.load(Ordering::SeqCst) == 0 && self.redis.get().is_none_or(|layer| Arc::strong_count(layer) == 1)
+        let is_harmless =
+            |layer: &Arc<dyn DatabaseLayer>| !layer.is_written_by_holders() || Arc::strong_count(layer) == 1;
+        self.in_use.load(Ordering::SeqCst) == 0 && self.layers().all(is_harmless)
     }
 
     fn maintain(&self, now_micros: u64) {
         if self.database.is_closed() {
             return;
         }
-        if let Some(layer) = self.redis.get() {
-            layer.expire_due();
-        }
-        if let Some(layer) = self.dynamodb.get() {
-            layer.maintain();
-            let has_room = admission_control::has_no_room(&self.database, &layer.engine).is_none();
-            if has_room && layer.go_on() {
+        for layer in self.layers() {
+            if layer.maintain(&self.database) {
                 self.used_micros.store(now_micros, Ordering::Relaxed);
             }
-        }
-        if let Some(layer) = self.keyvalue.get() {
-            layer.maintain();
-        }
-        if let Some(layer) = self.fauna.get()
-            && fauna::maintain(layer)
-        {
-            self.used_micros.store(now_micros, Ordering::Relaxed);
         }
     }
 }
@@ -353,29 +388,6 @@ impl Entered {
     fn new(open: Arc<OpenDatabase>) -> Entered {
         open.in_use.fetch_add(1, Ordering::SeqCst);
         Entered { open }
-    }
-
-    pub fn dynamodb(&self, maker: &LayerMaker) -> &Arc<DynamoDb> {
-        let space = || self.open.database.space(LayerId::DynamoDb);
-        self.open.dynamodb.get_or_init(|| Arc::new(maker.dynamodb(space())))
-    }
-
-    pub fn fauna(&self, maker: &LayerMaker) -> Result<Arc<Fauna>, Busy> {
-        if let Some(layer) = self.open.fauna.get() {
-            return Ok(layer.clone());
-        }
-        let _brief = BriefWaits::begin();
-        let _making = self.open.making.lock();
-        if let Some(layer) = self.open.fauna.get() {
-            return Ok(layer.clone());
-        }
-        let made = Arc::new(maker.fauna_of(&self.open.database)?);
-        Ok(self.open.fauna.get_or_init(|| made).clone())
-    }
-
-    pub fn keyvalue(&self, maker: &LayerMaker) -> &Arc<KeyValue> {
-        let space = || self.open.database.space(LayerId::KeyValue);
-        self.open.keyvalue.get_or_init(|| Arc::new(maker.keyvalue(space())))
     }
 }
 
