@@ -14,6 +14,8 @@ use quartet_engine::{Engine, EngineOptions, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
 use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{Catalogue, DEFAULT_NAME};
+use time::UtcDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::backup::bar;
 
@@ -155,40 +157,12 @@ fn version(text: &str) -> Result<Version> {
     }
 }
 
-/// Of a time in UTC, as RFC 3339 writes it, in microseconds since the Unix epoch. The last one of a second that is given whole.
+/// Of a time as RFC 3339 writes it, in microseconds since the Unix epoch. The last one of a second that is given whole.
 fn time(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('Z')?;
-    let (date, clock) = text.split_once('T')?;
-    let mut date = date.splitn(3, '-');
-    let (year, month, day): (i64, i64, i64) = (
-        date.next()?.parse().ok()?,
-        date.next()?.parse().ok()?,
-        date.next()?.parse().ok()?,
-    );
-    let (clock, fraction) = match clock.split_once('.') {
-        Some((clock, digits)) if digits.len() <= 6 => (clock, format!("{digits:0<6}").parse().ok()?),
-        Some(_) => return None,
-        None => (clock, 999_999),
-    };
-    let mut clock = clock.splitn(3, ':');
-    let (hour, minute, second): (u64, u64, u64) = (
-        clock.next()?.parse().ok()?,
-        clock.next()?.parse().ok()?,
-        clock.next()?.parse().ok()?,
-    );
-    let is_real = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !is_real || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Days since the epoch, in years that begin in March.
-    let (year, month) = if month < 3 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    let seconds = u64::try_from(days).ok()? * 86_400 + hour * 3600 + minute * 60 + second;
-    Some(seconds * 1_000_000 + fraction)
+    let time = UtcDateTime::parse(text, &Rfc3339).ok()?;
+    let micros = u64::try_from(time.unix_timestamp_nanos() / 1000).ok()?;
+    let is_whole_second = !text.contains('.');
+    Some(if is_whole_second { micros + 999_999 } else { micros })
 }
 
 #[cfg(test)]
@@ -201,12 +175,14 @@ mod tests {
             ("1970-01-01T00:00:00.000000Z", 0),
             ("2000-02-29T12:00:00.5Z", 951_825_600_500_000),
             ("2026-11-22T18:00:00Z", 1_795_370_400_999_999),
+            ("2026-11-22T19:00:00+01:00", 1_795_370_400_999_999),
         ] {
             assert_eq!(time(text), Some(micros), "{text}");
         }
         for text in [
             "2026-11-22",
             "2026-13-22T18:00:00Z",
+            "2026-02-30T18:00:00Z",
             "2026-11-22T18:00:00",
             "2026-11-22T24:00:00Z",
             "now",

@@ -2,11 +2,13 @@
 //!
 //! Source: the AWS General Reference, "Signature Version 4 signing process".
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
 
+const DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
 /// Who asks, and where.
@@ -22,10 +24,8 @@ pub struct Credential {
 impl Credential {
     /// The headers of a request, by the clock of this machine.
     pub fn headers(&self, host: &str, operation: &str, body: &str) -> Vec<(&'static str, String)> {
-        let seconds = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs());
-        self.headers_at(&date_of(seconds), host, operation, body)
+        let date = OffsetDateTime::now_utc().format(DATE).expect("years of four digits");
+        self.headers_at(&date, host, operation, body)
     }
 
     fn headers_at(&self, date: &str, host: &str, operation: &str, body: &str) -> Vec<(&'static str, String)> {
@@ -69,31 +69,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `yyyymmddThhmmssZ`, by eras of 400 years that begin in March.
-fn date_of(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(date_of(0), "19700101T000000Z");
-        assert_eq!(date_of(951_782_399), "20000228T235959Z");
-        assert_eq!(date_of(951_868_799), "20000229T235959Z");
-        assert_eq!(date_of(1_735_689_599), "20241231T235959Z");
-    }
 
     #[test]
     fn a_session_token_is_signed_with_the_rest() {

@@ -13,6 +13,8 @@ use parking_lot::RwLock;
 use quartet_layer_dynamodb::{Exception, Failure, region};
 use quartet_tenancy::Database;
 use sha2::{Digest, Sha256};
+use time::macros::format_description;
+use time::{Date, Month, UtcDateTime};
 
 use crate::http_connection::{Head, Header};
 use crate::tenants::Tenants;
@@ -645,28 +647,16 @@ fn parse_time(text: &str) -> Option<i64> {
     };
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    let valid = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
-    valid.then(|| days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
-}
-
-/// Days since 1970 of a date of the Gregorian calendar, counted in eras of 400 years that begin in March.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+    let days = i64::from(date.to_julian_day() - UtcDateTime::UNIX_EPOCH.to_julian_day());
+    (hour < 24 && minute < 60 && second < 61).then_some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 fn format_time(seconds: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = quartet_layer_dynamodb::calendar::civil_date(days);
-    format!(
-        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let time = UtcDateTime::from_unix_timestamp(seconds).unwrap_or(UtcDateTime::UNIX_EPOCH);
+    let format = format_description!("[year][month][day]T[hour][minute][second]Z");
+    time.format(format).expect("years of four digits")
 }
 
 fn hexadecimal(bytes: &[u8; 32]) -> [u8; 64] {

@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
 
 use super::DynamoDbTarget;
 use crate::targets::OperationError;
 use crate::targets::http::{HttpSocket, Reply};
 
+const DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 const SIGNED_HEADERS: &str = "content-type;host;x-amz-date;x-amz-target";
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
@@ -98,23 +101,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// The present time as `yyyymmddThhmmssZ`, by eras of 400 years that begin in March.
+/// The present time as `yyyymmddThhmmssZ`.
 fn now() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs());
-    let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    OffsetDateTime::now_utc().format(DATE).expect("years of four digits")
 }
