@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{Cluster, TlsSettings, tls};
+use crate::{Cluster, TlsSettings, USER_KEYS_END, tls};
 
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -238,7 +238,13 @@ impl Connection {
     /// Completes once the value of `key` is not `value`. Dropped before that, it is cancelled.
     pub async fn watch(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), ErrorCode> {
         let (sender, receiver) = oneshot::channel();
-        let id = self.send(&Request::Watch { key, value }, answer_to(sender));
+        let request = Request::Watch {
+            // The transaction has read the key, so it may.
+            system: key.starts_with(USER_KEYS_END),
+            key,
+            value,
+        };
+        let id = self.send(&request, answer_to(sender));
         let mut cancelled = CancelOnDrop { connection: self, id };
         let fired = received(receiver).await;
         cancelled.id = None;

@@ -11,7 +11,7 @@ use quartet_wire_keyvalue::{ErrorCode, RangeReply, RangeRequest, Reply, Request,
 use crate::attempt::Attempt;
 use crate::connection::Failure;
 use crate::writes::{Writes, Written};
-use crate::{METADATA_VERSION_KEY, SYSTEM_KEYS_END, key_after};
+use crate::{METADATA_VERSION_KEY, SYSTEM_KEYS_END, USER_KEYS_END, key_after, special};
 
 /// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,7 @@ impl View {
         let version = self.attempt.version().await?;
         let request = Request::Get {
             version: version.version,
+            system: self.end == SYSTEM_KEYS_END,
             key,
         };
         let body = self
@@ -120,6 +121,7 @@ impl View {
         let value = match value {
             // It is there from the beginning.
             None if key == METADATA_VERSION_KEY => Some(vec![0; 10]),
+            None if key.starts_with(USER_KEYS_END) => special::system_value(&self.attempt.connection.cluster, key),
             value => value.map(<[u8]>::to_vec),
         };
         self.attempt.values.lock().insert(key.to_vec(), value.clone());
@@ -194,16 +196,9 @@ impl View {
         if begin.offset >= end.offset && begin.base() >= end.base() {
             return Ok(Rows::default());
         }
-        let (start, stop, rows) = if self.writes.is_empty() && self.is_plain(begin) && self.is_plain(end) {
-            let (start, stop) = (begin.base(), end.base());
-            let rows = self.merged(&start, &stop, options).await?;
-            (start, stop, rows)
-        } else {
-            let start = self.bound(begin).await?;
-            let stop = self.bound(end).await?;
-            let rows = self.merged(&start, &stop, options).await?;
-            (start, stop, rows)
-        };
+        let start = self.bound(begin).await?;
+        let stop = self.bound(end).await?;
+        let rows = self.merged(&start, &stop, options).await?;
         if self.conflicts {
             self.depend_on_range((begin, &start), (end, &stop), &rows, options.reverse);
         }
@@ -217,7 +212,7 @@ impl View {
     /// Where a range begins or ends. The first key at or after a key needs no looking up.
     async fn bound(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
         match self.is_plain(selector) {
-            true => Ok(selector.base()),
+            true => Ok(selector.base().min(self.end.to_vec())),
             false => self.resolve(selector).await,
         }
     }

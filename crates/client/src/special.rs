@@ -1,16 +1,22 @@
-//! Keys that are computed here: those that begin with 0xff 0xff, and the map of shards, of which there is one.
+//! Keys that are computed here: those that begin with 0xff 0xff, and system keys that tell of a cluster, which is one server.
+//!
+//! What one server has nothing of (excluded processes, maintenance, a lock) is absent, as in a cluster that has none. Nothing is invented.
 
-use quartet_wire_keyvalue::{ErrorCode, Request};
+use quartet_wire_keyvalue::{ErrorCode, Reply, Request};
 
 use crate::attempt::Attempt;
 use crate::conflicts::RangeSet;
 use crate::reading::{RangeOptions, Rows, Selector, code_of};
+use crate::{Cluster, SYSTEM_KEYS_END};
 
 const PREFIX: &[u8] = b"\xff\xff";
 const STATUS: &[u8] = b"\xff\xff/status/json";
 const CLUSTER_FILE: &[u8] = b"\xff\xff/cluster_file_path";
 const CONNECTION_STRING: &[u8] = b"\xff\xff/connection_string";
-/// Modules whose keys are boundaries of key ranges.
+const TRANSACTION: &[u8] = b"\xff\xff/transaction/";
+const CONFIGURATION: &[u8] = b"\xff\xff/configuration/";
+const METRICS: &[u8] = b"\xff\xff/metrics/";
+/// Parts of the module of the transaction, whose keys are boundaries of key ranges.
 const CONFLICTING: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 const READ_CONFLICTS: &[u8] = b"\xff\xff/transaction/read_conflict_range/";
 const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
@@ -19,6 +25,8 @@ const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
 /// Where the one shard begins.
 const SHARDS: &[u8] = b"\xff/keyServers/";
+/// How a cluster is configured.
+const CLUSTER_CONFIGURATION: &[u8] = b"\xff/conf/";
 
 /// What the computed keys tell of the transaction.
 pub(crate) struct Told {
@@ -34,15 +42,20 @@ pub(crate) fn is_special(key: &[u8]) -> bool {
     key.starts_with(PREFIX) && key.len() > PREFIX.len()
 }
 
-/// Where a module's keys begin and end.
-const MODULES: [(&[u8], &[u8]); 7] = [
-    (TENANTS, TENANTS_END),
+/// Where a module's keys begin and end: what the original has, so that what may be read is the same. Some are empty here.
+const MODULES: [(&[u8], &[u8]); 12] = [
     (STATUS, b"\xff\xff/status/json\x00"),
     (CLUSTER_FILE, b"\xff\xff/cluster_file_path\x00"),
     (CONNECTION_STRING, b"\xff\xff/connection_string\x00"),
-    (CONFLICTING, b"\xff\xff/transaction/conflicting_keys/\xff\xff"),
-    (READ_CONFLICTS, b"\xff\xff/transaction/read_conflict_range/\xff\xff"),
-    (WRITE_CONFLICTS, b"\xff\xff/transaction/write_conflict_range/\xff\xff"),
+    (TRANSACTION, b"\xff\xff/transaction0"),
+    (CONFIGURATION, b"\xff\xff/configuration0"),
+    (METRICS, b"\xff\xff/metrics0"),
+    (b"\xff\xff/management/", b"\xff\xff/management0"),
+    (b"\xff\xff/worker_interfaces/", b"\xff\xff/worker_interfaces0"),
+    (b"\xff\xff/error_message", b"\xff\xff/error_message\x00"),
+    (b"\xff\xff/global_config/", b"\xff\xff/global_config0"),
+    (b"\xff\xff/tracing/", b"\xff\xff/tracing0"),
+    (b"\xff\xff/actor_lineage/", b"\xff\xff/actor_lineage0"),
 ];
 
 /// Clearing it does nothing, and is allowed to those who may write computed keys: nothing is there.
@@ -91,7 +104,12 @@ pub(crate) async fn get_range(
     for module in touched {
         rows.extend(rows_of(attempt, told, module).await?);
     }
-    rows.retain(|(key, _)| begin <= *key && *key < end);
+    Ok(within(rows, (&begin, &end), range))
+}
+
+/// The rows of `begin..end`, as far as the limits allow.
+fn within(mut rows: Vec<(Vec<u8>, Vec<u8>)>, (begin, end): (&[u8], &[u8]), range: RangeOptions) -> Rows {
+    rows.retain(|(key, _)| begin <= key.as_slice() && key.as_slice() < end);
     rows.sort();
     if range.reverse {
         rows.reverse();
@@ -100,21 +118,33 @@ pub(crate) async fn get_range(
     if more {
         rows.truncate(range.rows_max);
     }
-    Ok(Rows { rows, more })
+    Rows { rows, more }
 }
 
-/// The rows of the map of shards between two keys, if that is what is read.
-pub(crate) fn shards(begin: &Selector, end: &Selector) -> Option<Rows> {
+/// What a system key tells of the cluster, if it does and nobody has written it.
+pub(crate) fn system_value(cluster: &Cluster, key: &[u8]) -> Option<Vec<u8>> {
+    let mut rows = system_rows(cluster).into_iter();
+    rows.find(|(row_key, _)| row_key == key).map(|(_, value)| value)
+}
+
+/// The rows between two keys of the map of shards or of the configuration, if it is one of these that is read.
+pub(crate) fn system_range(cluster: &Cluster, begin: &Selector, end: &Selector, range: RangeOptions) -> Option<Rows> {
     let (begin, end) = (bound(begin), bound(end));
-    if !begin.starts_with(SHARDS) {
-        return None;
-    }
-    let has_first = begin.as_slice() <= SHARDS && SHARDS < end.as_slice();
-    let rows = has_first.then(|| (SHARDS.to_vec(), b"quartet".to_vec()));
-    Some(Rows {
-        rows: rows.into_iter().collect(),
-        more: false,
-    })
+    let is_computed = begin.starts_with(SHARDS) || begin.starts_with(CLUSTER_CONFIGURATION);
+    let end = end.as_slice().min(SYSTEM_KEYS_END);
+    is_computed.then(|| within(system_rows(cluster), (&begin, end), range))
+}
+
+fn system_rows(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let configured = |name: &str| ([CLUSTER_CONFIGURATION, name.as_bytes()].concat(), b"1".to_vec());
+    let names = ["initialized", "log_replicas", "storage_replicas", "usable_regions"];
+    let mut rows: Vec<_> = names.into_iter().map(configured).collect();
+    rows.push((
+        b"\xff/coordinators".to_vec(),
+        cluster.connection_string.clone().into_bytes(),
+    ));
+    rows.push((SHARDS.to_vec(), b"quartet".to_vec()));
+    rows
 }
 
 fn bound(selector: &Selector) -> Vec<u8> {
@@ -138,12 +168,54 @@ async fn rows_of(attempt: &Attempt, told: &Told, module: usize) -> Result<Vec<(V
             path.unwrap_or_default().into_bytes()
         }
         CONNECTION_STRING => cluster.connection_string.clone().into_bytes(),
-        TENANTS => return Ok(Vec::new()),
-        CONFLICTING => return Ok(boundaries(start, &told.conflicting)),
-        READ_CONFLICTS => return Ok(boundaries(start, &told.read_conflicts)),
-        _ => return Ok(boundaries(start, &told.write_conflicts)),
+        TRANSACTION => {
+            let ranges = [
+                (CONFLICTING, &told.conflicting),
+                (READ_CONFLICTS, &told.read_conflicts),
+                (WRITE_CONFLICTS, &told.write_conflicts),
+            ];
+            let rows = ranges
+                .into_iter()
+                .flat_map(|(prefix, ranges)| boundaries(prefix, ranges));
+            return Ok(rows.collect());
+        }
+        CONFIGURATION => return Ok(configuration(cluster)),
+        METRICS => return metrics(attempt).await,
+        _ => return Ok(Vec::new()),
     };
     Ok(vec![(start.to_vec(), value)])
+}
+
+/// The one process, which is its own coordinator.
+fn configuration(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let row = |name: String, value: &str| ([CONFIGURATION, name.as_bytes()].concat(), value.as_bytes().to_vec());
+    let description = cluster.connection_string.split(':').next().unwrap_or_default();
+    let mut rows = vec![
+        row("coordinators/cluster_description".into(), description),
+        row("coordinators/processes".into(), &cluster.addresses.join(",")),
+    ];
+    for address in cluster.addresses.iter().take(1) {
+        rows.push(row(format!("process/class_source/{address}"), "command_line"));
+        rows.push(row(format!("process/class_type/{address}"), "unset"));
+    }
+    rows
+}
+
+/// How large the one shard is, and that nothing is behind: what was acknowledged is stored.
+async fn metrics(attempt: &Attempt) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
+    let request = Request::EstimatedBytes {
+        begin: b"",
+        end: SYSTEM_KEYS_END,
+    };
+    let body = attempt.connection.ask(&request).await.map_err(code_of)?;
+    let bytes = Reply::number(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+    let health =
+        r#"{"batch_limited":false,"worst_log_queue":0,"worst_storage_durability_lag":0,"worst_storage_queue":0}"#;
+    let row = |name: &str, value: String| ([METRICS, name.as_bytes()].concat(), value.into_bytes());
+    Ok(vec![
+        row("data_distribution_stats/", format!(r#"{{"shard_bytes":{bytes}}}"#)),
+        row("health/aggregate", health.to_owned()),
+    ])
 }
 
 /// `1` where a range begins, `0` where one ends.

@@ -264,7 +264,7 @@ impl Transaction {
                 if let Some(told) = told {
                     return Box::pin(special::get_range(&view.attempt, &told, (&begin, &end), options)).await;
                 }
-                match special::shards(&begin, &end) {
+                match special::system_range(&view.attempt.connection.cluster, &begin, &end, options) {
                     Some(rows) => Ok(rows),
                     None => view.get_range(&begin, &end, options).await,
                 }
@@ -435,6 +435,7 @@ impl Transaction {
             end,
             piece_bytes: u64::try_from(piece_bytes).unwrap_or(0),
             limit: limit.unwrap_or(u32::MAX),
+            system: self.state().options.reads_system_keys,
         };
         let bound = self.state().options.end_of_readable();
         let asked = self.about_range(begin, end, &request);
@@ -614,6 +615,7 @@ impl Transaction {
         let request = Commit {
             read_version: version,
             report_conflicts: options.report_conflicting_keys,
+            system: options.writes_system_keys,
             read_conflicts: borrowed(&read_conflicts),
             write_conflicts: borrowed(&write_conflicts),
             mutations: mutations

@@ -4,7 +4,7 @@ use quartet_engine::{CommitError, CommitRequest, Mutation, VERSIONSTAMP_BYTES};
 use quartet_model::{KeyRange, Version};
 use quartet_wire_keyvalue::{Commit, ErrorCode, MutationKind};
 
-use crate::{Options, SYSTEM_KEYS_END, USER_KEYS_END};
+use crate::{METADATA_VERSION_KEY, Options, USER_KEYS_END, check_bound, keys_end};
 
 const KEY_BYTES_MAX: usize = 10_000;
 const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
@@ -14,14 +14,17 @@ const VALUE_BYTES_MAX: usize = 100_000;
 const ITEM_BYTES: usize = 24;
 /// The offset behind a key or value that takes a versionstamp.
 const OFFSET_BYTES: usize = 4;
+/// A value that becomes a versionstamp and nothing else.
+const STAMP_ALONE: [u8; VERSIONSTAMP_BYTES + OFFSET_BYTES] = [0; VERSIONSTAMP_BYTES + OFFSET_BYTES];
 
-/// The engine's request, or why the client could have known that it is none.
+/// The engine's request, or why a client's library would not have sent it.
 pub(crate) fn translated(commit: &Commit<'_>, options: &Options) -> Result<CommitRequest, ErrorCode> {
     let bytes = size(commit);
     if bytes > options.transaction_bytes_max {
         return Err(ErrorCode::TRANSACTION_TOO_LARGE);
     }
-    let mutations = commit.mutations.iter().map(mutation);
+    let mutations = commit.mutations.iter();
+    let mutations = mutations.map(|one| mutation(one, commit.system));
     Ok(CommitRequest {
         read_version: Version(commit.read_version),
         read_conflicts: ranges(&commit.read_conflicts)?,
@@ -62,27 +65,34 @@ fn size(commit: &Commit<'_>) -> usize {
 }
 
 fn ranges(pairs: &[(&[u8], &[u8])]) -> Result<Vec<KeyRange>, ErrorCode> {
-    let range = |&(begin, end): &(&[u8], &[u8])| {
-        check_bound(begin)?;
-        check_bound(end)?;
-        Ok(KeyRange::new(begin, end))
-    };
+    let range = |&(begin, end): &(&[u8], &[u8])| checked_range(begin, end, true);
     pairs.iter().map(range).collect()
 }
 
-fn mutation(mutation: &quartet_wire_keyvalue::Mutation<'_>) -> Result<Mutation, ErrorCode> {
-    let (key, value) = (mutation.key.to_vec(), mutation.value.to_vec());
-    if mutation.kind == MutationKind::ClearRange {
-        check_bound(&key)?;
-        check_bound(&value)?;
-        return Ok(Mutation::ClearRange {
-            range: KeyRange::new(key, value),
-        });
+/// Both ends may be one byte longer than a key, and lie at the end of all keys.
+fn checked_range(begin: &[u8], end: &[u8], system: bool) -> Result<KeyRange, ErrorCode> {
+    for bound in [begin, end] {
+        if bound.len() > SYSTEM_KEY_BYTES_MAX + 1 {
+            return Err(ErrorCode::KEY_TOO_LARGE);
+        }
+        check_bound(bound, system)?;
     }
-    check_key(&key)?;
-    if value.len() > VALUE_BYTES_MAX + OFFSET_BYTES {
+    if begin > end {
+        return Err(ErrorCode::INVERTED_RANGE);
+    }
+    Ok(KeyRange::new(begin, end))
+}
+
+fn mutation(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<Mutation, ErrorCode> {
+    if mutation.kind == MutationKind::ClearRange {
+        let range = checked_range(mutation.key, mutation.value, system)?;
+        return Ok(Mutation::ClearRange { range });
+    }
+    check_written_key(mutation, system)?;
+    if mutation.value.len() > VALUE_BYTES_MAX {
         return Err(ErrorCode::VALUE_TOO_LARGE);
     }
+    let (key, value) = (mutation.key.to_vec(), mutation.value.to_vec());
     Ok(match mutation.kind {
         MutationKind::ClearRange => unreachable!("answered above"),
         MutationKind::Set => Mutation::Set { key, value },
@@ -117,34 +127,71 @@ fn stamped(mut bytes: Vec<u8>) -> Result<(Vec<u8>, usize), ErrorCode> {
     Ok((bytes, offset))
 }
 
-fn check_key(key: &[u8]) -> Result<(), ErrorCode> {
+/// A key counts with the offset that may follow it. That of the metadata's version needs no leave, and takes nothing but a stamp.
+fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<(), ErrorCode> {
+    let key = mutation.key;
+    let is_plain = matches!(mutation.kind, MutationKind::Set | MutationKind::Clear);
+    if key == METADATA_VERSION_KEY && !is_plain {
+        let is_stamp = mutation.kind == MutationKind::SetVersionstampedValue && mutation.value == STAMP_ALONE;
+        return is_stamp.then_some(()).ok_or(ErrorCode::CLIENT_INVALID_OPERATION);
+    }
+    if key >= keys_end(system) {
+        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+    }
     let bytes_max = match key.starts_with(USER_KEYS_END) {
         true => SYSTEM_KEY_BYTES_MAX,
         false => KEY_BYTES_MAX,
     };
-    if key >= SYSTEM_KEYS_END {
-        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
-    }
-    if key.len() > bytes_max + OFFSET_BYTES {
+    if key.len() > bytes_max {
         return Err(ErrorCode::KEY_TOO_LARGE);
-    }
-    Ok(())
-}
-
-/// A bound may be one byte longer than a key, and lie at the end of all keys.
-fn check_bound(bound: &[u8]) -> Result<(), ErrorCode> {
-    if bound.len() > SYSTEM_KEY_BYTES_MAX + 1 {
-        return Err(ErrorCode::KEY_TOO_LARGE);
-    }
-    if bound > SYSTEM_KEYS_END {
-        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use quartet_model::AtomicOperation;
+
     use super::*;
+
+    /// The layer took from the wire what clients' libraries refuse: writes of system keys, whatever the transaction had asked for.
+    #[test]
+    fn what_a_library_refuses_is_refused() {
+        use AtomicOperation::Add;
+        use MutationKind::{Atomic, Clear, ClearRange, Set, SetVersionstampedKey, SetVersionstampedValue};
+        let check = |kind, key: &[u8], value: &[u8], expected: [u16; 2]| {
+            for (system, expected) in [false, true].into_iter().zip(expected) {
+                let commit = Commit {
+                    system,
+                    mutations: vec![quartet_wire_keyvalue::Mutation { kind, key, value }],
+                    ..Commit::default()
+                };
+                let code = translated(&commit, &Options::default()).err().map_or(0, |code| code.0);
+                assert_eq!(code, expected, "{kind:?} {:?} {system}", key.escape_ascii().to_string());
+            }
+        };
+        let (stamp, long) = ([0; 14], vec![b'k'; 10_001]);
+        let system_long = [&b"\xff"[..], &[b'k'; 30_000]].concat();
+        check(Set, b"\xfe\xff", b"v", [0, 0]);
+        for kind in [Set, Clear, Atomic(Add), SetVersionstampedValue] {
+            check(kind, b"\xff", &stamp, [2004, 0]);
+            check(kind, b"\xff/conf/x", &stamp, [2004, 0]);
+            check(kind, b"\xff\xff", &stamp, [2004, 2004]);
+            check(kind, &long, &stamp, [2102, 2102]);
+            check(kind, &system_long, &stamp, [2004, 2102]);
+        }
+        check(SetVersionstampedKey, b"\xff0123456789\x01\0\0\0", b"", [2004, 0]);
+        check(Set, b"k", &[0; 100_001], [2103, 2103]);
+        check(ClearRange, b"a", b"\xff", [0, 0]);
+        check(ClearRange, b"a", b"\xff\0", [2004, 0]);
+        check(ClearRange, b"\xff\xff", b"\xff\xff", [2004, 0]);
+        check(ClearRange, b"a", b"\xff\xff\0", [2004, 2004]);
+        check(ClearRange, b"b", b"a", [2005, 2005]);
+        check(SetVersionstampedValue, METADATA_VERSION_KEY, &stamp, [0, 0]);
+        check(SetVersionstampedValue, METADATA_VERSION_KEY, &[1; 14], [2000, 2000]);
+        check(Atomic(Add), METADATA_VERSION_KEY, b"1", [2000, 2000]);
+        check(Set, METADATA_VERSION_KEY, b"1", [2004, 0]);
+    }
 
     /// Ten million bytes of the shortest ranges were five million ranges to judge under the lock.
     #[test]

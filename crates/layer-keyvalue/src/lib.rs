@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quartet_engine::{Engine, PartitionGuard, Space};
+use quartet_wire_keyvalue::ErrorCode;
 
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
@@ -44,8 +45,28 @@ use crate::versions::Versions;
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
 
+/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody may read it, and stamp it.
+pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
+
 pub(crate) fn keys_end(system: bool) -> &'static [u8] {
     if system { SYSTEM_KEYS_END } else { USER_KEYS_END }
+}
+
+/// A key that may be read. What a client's library refuses is refused here too, since a client may be any program.
+pub(crate) fn check_readable_key(key: &[u8], system: bool) -> Result<(), ErrorCode> {
+    let is_outside = key >= keys_end(system) && key != METADATA_VERSION_KEY;
+    if is_outside {
+        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+    }
+    Ok(())
+}
+
+/// Where something begins or ends that may be read or written.
+pub(crate) fn check_bound(bound: &[u8], system: bool) -> Result<(), ErrorCode> {
+    if bound > keys_end(system) {
+        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, Debug)]

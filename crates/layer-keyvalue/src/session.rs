@@ -15,7 +15,7 @@ use quartet_wire_keyvalue::{
 };
 
 use crate::watches::{Wake, Watches};
-use crate::{KeyValue, SYSTEM_KEYS_END, commit, keys_end, ranges, selectors, sizes};
+use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes};
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Session {
                 self.release(*version);
                 Ok(Answered::Nothing)
             }
-            Request::Get { version, key } => self.get(id, *version, key, output),
+            Request::Get { version, system, key } => self.get(id, *version, *system, key, output),
             Request::GetKey {
                 version,
                 selector,
@@ -105,15 +105,21 @@ impl Session {
             } => self.get_key(id, *version, selector, *system, output),
             Request::GetRange(range) => self.get_range(id, range, output),
             Request::Commit(commit) => self.commit(id, commit, output),
-            Request::Watch { key, value } => self.watch(id, key, *value, output),
+            Request::Watch { system, key, value } => {
+                check_readable_key(key, *system).and_then(|()| self.watch(id, key, *value, output))
+            }
             Request::Cancel { id } => Ok(self.cancel(*id)),
-            Request::EstimatedBytes { begin, end } => self.estimated_bytes(id, begin, end, output),
+            Request::EstimatedBytes { begin, end } => {
+                check_range(begin, end, true).and_then(|()| self.estimated_bytes(id, begin, end, output))
+            }
             Request::SplitPoints {
                 begin,
                 end,
                 piece_bytes,
                 limit,
-            } => self.split_points(id, (begin, end), *piece_bytes, *limit, output),
+                system,
+            } => check_range(begin, end, *system)
+                .and_then(|()| self.split_points(id, (begin, end), *piece_bytes, *limit, output)),
             Request::Status => {
                 Reply::put_bytes(output, id, self.layer.status().as_bytes());
                 Ok(SETTLED)
@@ -236,7 +242,15 @@ impl Session {
             .ok_or(ErrorCode::TRANSACTION_TOO_OLD)
     }
 
-    fn get(&self, id: u32, version: u64, key: &[u8], output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+    fn get(
+        &self,
+        id: u32,
+        version: u64,
+        system: bool,
+        key: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Answered, ErrorCode> {
+        check_readable_key(key, system)?;
         let reader = self.reader(version)?;
         let value = reader.get_row(key);
         check_readable(&reader)?;
@@ -252,6 +266,7 @@ impl Session {
         system: bool,
         output: &mut Vec<u8>,
     ) -> Result<Answered, ErrorCode> {
+        check_bound(selector.key, system)?;
         let reader = self.reader(version)?;
         let key = selectors::resolve(&reader, selector, keys_end(system));
         check_readable(&reader)?;
@@ -260,6 +275,8 @@ impl Session {
     }
 
     fn get_range(&self, id: u32, range: &RangeRequest<'_>, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        check_bound(range.begin.key, range.system)?;
+        check_bound(range.end.key, range.system)?;
         let reader = self.reader(range.version)?;
         let length = output.len();
         Reply::put_range(output, id, |body| ranges::read(&reader, range, body));
@@ -350,7 +367,6 @@ impl Session {
         end: &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Answered, ErrorCode> {
-        check_range(begin, end)?;
         self.estimate(output, |reader, output| {
             Reply::put_number(output, id, sizes::estimated_bytes(reader, begin, end));
         })
@@ -364,7 +380,6 @@ impl Session {
         limit: u32,
         output: &mut Vec<u8>,
     ) -> Result<Answered, ErrorCode> {
-        check_range(begin, end)?;
         self.estimate(output, |reader, output| {
             Reply::put_keys(output, id, &sizes::split_points(reader, begin, end, piece_bytes, limit));
         })
@@ -396,14 +411,11 @@ fn check_readable(reader: &Reader) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-fn check_range(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
+fn check_range(begin: &[u8], end: &[u8], system: bool) -> Result<(), ErrorCode> {
     if begin > end {
         return Err(ErrorCode::INVERTED_RANGE);
     }
-    if end > SYSTEM_KEYS_END {
-        return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
-    }
-    Ok(())
+    check_bound(end, system)
 }
 
 impl Drop for Session {

@@ -27,6 +27,8 @@ pub enum Request<'a> {
     Get {
         /// A version that this connection was given and has not released.
         version: u64,
+        /// Keys that begin with 0xff are in reach.
+        system: bool,
         /// The key, to the end of the frame.
         key: &'a [u8],
     },
@@ -45,6 +47,8 @@ pub enum Request<'a> {
     Commit(Commit<'a>),
     /// Answered once the value of `key` is not `value` any more; `None` is a key that is absent.
     Watch {
+        /// Keys that begin with 0xff are in reach.
+        system: bool,
         /// The key, compared with `value` at once: a change that has happened already is answered too.
         key: &'a [u8],
         /// The value that the client knows.
@@ -72,6 +76,8 @@ pub enum Request<'a> {
         piece_bytes: u64,
         /// Most keys between the two ends, which the reply holds as well.
         limit: u32,
+        /// Keys that begin with 0xff are in reach.
+        system: bool,
     },
     /// How the server does, as JSON.
     Status,
@@ -126,6 +132,8 @@ pub struct Commit<'a> {
     pub read_version: u64,
     /// A conflict is to be answered with the ranges that changed.
     pub report_conflicts: bool,
+    /// Mutations may write keys that begin with 0xff.
+    pub system: bool,
     /// Ranges that must not have changed since `read_version`, as begin and end, the end excluded.
     pub read_conflicts: Vec<(&'a [u8], &'a [u8])>,
     /// Ranges that count as written for the transactions of others, beside those that the mutations write.
@@ -240,6 +248,7 @@ impl<'a> Request<'a> {
             code::RELEASE => Request::Release { version: input.u64()? },
             code::GET => Request::Get {
                 version: input.u64()?,
+                system: input.bool()?,
                 key: input.rest(),
             },
             code::GET_KEY => Request::GetKey {
@@ -250,6 +259,7 @@ impl<'a> Request<'a> {
             code::GET_RANGE => Request::GetRange(RangeRequest::parse(&mut input)?),
             code::COMMIT => Request::Commit(Commit::parse(&mut input)?),
             code::WATCH => Request::Watch {
+                system: input.bool()?,
                 key: input.bytes()?,
                 value: if input.bool()? { Some(input.rest()) } else { None },
             },
@@ -261,6 +271,7 @@ impl<'a> Request<'a> {
             code::SPLIT_POINTS => Request::SplitPoints {
                 piece_bytes: input.u64()?,
                 limit: input.u32()?,
+                system: input.bool()?,
                 begin: input.bytes()?,
                 end: input.bytes()?,
             },
@@ -305,8 +316,9 @@ impl<'a> Request<'a> {
             Request::OpenVersion { version } | Request::Release { version } => {
                 body.extend_from_slice(&version.to_le_bytes());
             }
-            Request::Get { version, key } => {
+            Request::Get { version, system, key } => {
                 body.extend_from_slice(&version.to_le_bytes());
+                body.push(u8::from(*system));
                 body.extend_from_slice(key);
             }
             Request::GetKey {
@@ -320,7 +332,8 @@ impl<'a> Request<'a> {
             }
             Request::GetRange(range) => range.put(body),
             Request::Commit(commit) => commit.put(body),
-            Request::Watch { key, value } => {
+            Request::Watch { system, key, value } => {
+                body.push(u8::from(*system));
                 body.put_bytes(key);
                 body.push(u8::from(value.is_some()));
                 body.extend_from_slice(value.unwrap_or_default());
@@ -335,9 +348,11 @@ impl<'a> Request<'a> {
                 end,
                 piece_bytes,
                 limit,
+                system,
             } => {
                 body.extend_from_slice(&piece_bytes.to_le_bytes());
                 body.extend_from_slice(&limit.to_le_bytes());
+                body.push(u8::from(*system));
                 body.put_bytes(begin);
                 body.put_bytes(end);
             }
@@ -406,6 +421,7 @@ impl<'a> Commit<'a> {
         let mut commit = Commit {
             read_version: input.u64()?,
             report_conflicts: input.bool()?,
+            system: input.bool()?,
             ..Commit::default()
         };
         for ranges in [&mut commit.read_conflicts, &mut commit.write_conflicts] {
@@ -427,6 +443,7 @@ impl<'a> Commit<'a> {
     fn put(&self, body: &mut Vec<u8>) {
         body.extend_from_slice(&self.read_version.to_le_bytes());
         body.push(u8::from(self.report_conflicts));
+        body.push(u8::from(self.system));
         for ranges in [&self.read_conflicts, &self.write_conflicts] {
             let bytes: usize = ranges.iter().map(|(begin, end)| 8 + begin.len() + end.len()).sum();
             let bytes = u32::try_from(bytes).expect("conflict ranges below 4 GiB");
@@ -474,7 +491,11 @@ mod tests {
         check(&Request::ReadVersion);
         check(&Request::OpenVersion { version: u64::MAX });
         check(&Request::Release { version: 1 });
-        check(&Request::Get { version: 2, key: b"" });
+        check(&Request::Get {
+            version: 2,
+            system: true,
+            key: b"",
+        });
         check(&Request::GetKey {
             version: 3,
             selector,
@@ -489,11 +510,13 @@ mod tests {
             reverse: true,
             system: false,
         }));
-        check(&Request::Watch {
-            key: b"k",
-            value: Some(b""),
-        });
-        check(&Request::Watch { key: b"k", value: None });
+        for value in [Some(&b""[..]), None] {
+            check(&Request::Watch {
+                system: value.is_some(),
+                key: b"k",
+                value,
+            });
+        }
         check(&Request::Cancel { id: 7 });
         check(&Request::EstimatedBytes { begin: b"a", end: b"b" });
         check(&Request::SplitPoints {
@@ -501,6 +524,7 @@ mod tests {
             end: b"b",
             piece_bytes: 8,
             limit: 9,
+            system: true,
         });
         check(&Request::Status);
     }
@@ -519,6 +543,7 @@ mod tests {
         check(&Request::Commit(Commit {
             read_version: 1,
             report_conflicts: true,
+            system: true,
             read_conflicts: vec![(b"a", b"b"), (b"", b"")],
             write_conflicts: vec![(b"c", b"d")],
             mutations,

@@ -158,9 +158,6 @@ fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Hold), Stop
     match asked {
         Asked::Read(range) => read(session, range),
         Asked::Write(writes) => {
-            if writes.iter().any(is_of_system) {
-                return Err(Stopped::Refused(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE));
-            }
             let commit = Commit {
                 mutations: writes.iter().map(mutation).collect(),
                 ..Commit::default()
@@ -191,14 +188,6 @@ fn read(session: &mut Session, range: &Range) -> Result<(Value, Hold), Stopped> 
         json!({ "rows": rows.collect::<Vec<Value>>(), "more": reply.more }),
         hold,
     ))
-}
-
-/// Keys that begin with 0xff are not for a page, whatever the layer would do with them.
-fn is_of_system(write: &Write) -> bool {
-    match write {
-        Write::Set(key, _) | Write::Clear(key) => key.0.first() == Some(&0xff),
-        Write::ClearRange(begin, end) => begin.0.first() == Some(&0xff) || end.0.as_slice() > [0xff].as_slice(),
-    }
 }
 
 fn mutation(write: &Write) -> Mutation<'_> {
