@@ -17,6 +17,7 @@ mod restore;
 mod session;
 mod take;
 mod target;
+mod tree;
 
 pub use archive::{Archive, Chain};
 pub use error::BackupError;
@@ -25,3 +26,4 @@ pub use restore::{Restore, Restored, restore};
 pub use session::{Begun, Session};
 pub use take::{Gap, Progress, Source, Take, Taken, take};
 pub use target::{Target, open_target};
+pub use tree::{Tree, open_tree};

@@ -69,7 +69,7 @@ fn lock(folder: &Path) -> Result<File, BackupError> {
     }
 }
 
-const UNFINISHED: &str = ".unfinished";
+pub(crate) const UNFINISHED: &str = ".unfinished";
 
 impl Target for Folder {
     fn list(&self) -> io::Result<Vec<String>> {
@@ -98,19 +98,19 @@ impl Target for Folder {
     }
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
 /// A prefix in a bucket.
-struct Bucket {
-    store: Arc<dyn ObjectStore>,
-    prefix: ObjectPath,
-    runtime: Runtime,
+pub(crate) struct Bucket {
+    pub store: Arc<dyn ObjectStore>,
+    pub prefix: ObjectPath,
+    pub runtime: Runtime,
 }
 
 impl Bucket {
-    fn open(address: &str) -> Result<Bucket, BackupError> {
+    pub fn open(address: &str) -> Result<Bucket, BackupError> {
         let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
         let wrong = |error: object_store::Error| BackupError::Address(error.to_string());
         // What the environment says is the operator's: a store that is not encrypted has to be asked for with AWS_ALLOW_HTTP.

@@ -1,4 +1,4 @@
-//! Operations on what this server does not have: replicas in other regions, buckets of S3, streams of Kinesis, rules
+//! Operations on what this server does not have: replicas in other regions, bulk loading from S3, streams of Kinesis, rules
 //! of CloudWatch and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
 //! them is refused with an exception that the service's model gives the operation and no client repeats.
 
@@ -7,7 +7,6 @@ use quartet_engine::Transaction;
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::settings::backed_up_table;
-use crate::table::Table;
 use crate::{DynamoDb, Outcome, settled};
 
 /// The text of a member, or an empty one.
@@ -46,46 +45,15 @@ fn not_here(what: &str) -> Failure {
 // ---- backups
 
 /// Refuses what concerns the backups of a table named by `member`, with another exception if there is no such table.
-fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn(&Table) -> Failure) -> Outcome {
+fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn() -> Failure) -> Outcome {
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let table = backed_up_table(layer, transaction, given)?;
-        Err::<(), _>(failure(&table))
+        backed_up_table(layer, transaction, given)?;
+        Err::<(), _>(failure())
     };
     layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
 }
 
-fn no_recovery(table: &Table) -> Failure {
-    let text = format!("Point in time recovery is not enabled for table '{}'", table.name);
-    Failure::new(Exception::PointInTimeRecoveryUnavailable, text)
-}
-
 // ---- S3
-
-pub fn export(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    refused_of_backed_up(layer, text(request, "TableArn"), no_recovery)
-}
-
-pub fn describe_export(_: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let text = format!("Export not found: {}", text(request, "ExportArn"));
-    settled(Err(Failure::new(Exception::ExportNotFound, text)))
-}
-
-pub fn list_exports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"ExportSummaries":[]}"#.into()))
-}
-
-pub fn import(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Err(not_here("The S3 bucket")))
-}
-
-pub fn describe_import(_: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let text = format!("Import not found: {}", text(request, "ImportArn"));
-    settled(Err(Failure::new(Exception::ImportNotFound, text)))
-}
-
-pub fn list_imports(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"ImportSummaryList":[]}"#.into()))
-}
 
 pub fn bulk_put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     refused_of_table(layer, request, |_| not_here("The S3 bucket"))
@@ -105,7 +73,7 @@ pub fn list_bulk_operations(_: &DynamoDb, _: &Json<'_>) -> Outcome {
 
 pub fn create_global_table(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let given = text(request, "GlobalTableName");
-    refused_of_backed_up(layer, given, |_| not_here("Another region"))
+    refused_of_backed_up(layer, given, || not_here("Another region"))
 }
 
 pub fn global_table(_: &DynamoDb, request: &Json<'_>) -> Outcome {

@@ -68,6 +68,37 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Appends it as a document.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut separator = None;
+        let mut separate = |out: &mut Vec<u8>| out.extend(separator.replace(b','));
+        match self {
+            Json::Null => out.extend_from_slice(b"null"),
+            Json::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Json::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Json::Float(value) => out.extend_from_slice(value.to_string().as_bytes()),
+            Json::Text(text) => write_string(out, text),
+            Json::List(elements) => {
+                out.push(b'[');
+                for element in elements {
+                    separate(out);
+                    element.write(out);
+                }
+                out.push(b']');
+            }
+            Json::Object(members) => {
+                out.push(b'{');
+                for (name, value) in members {
+                    separate(out);
+                    write_string(out, name);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+
     /// The elements; none of anything but a list.
     pub fn elements(&self) -> &[Json<'a>] {
         match self {

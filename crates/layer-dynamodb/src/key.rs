@@ -16,6 +16,10 @@
 //! 'E' time u64 | name of a backup                             -> nothing: when to delete it
 //! 'D' table u32                                               -> a table that was deleted and whose state is needed, as JSON
 //! 'Y' number u32                                              -> how far the filling of a restored table is
+//! 'W' name of an export                                       -> the export, as JSON
+//! 'F' export u32 | index u32                                  -> a file that an export has written, as JSON
+//! 'M' name of an import                                       -> the import, as JSON
+//! 'Q' number u32                                              -> 'W' or 'M' and the name of what is to be done
 //! 'G' time u64 | table u32                                    -> when to look for history that is not needed, and how far that is
 //! ```
 //!
@@ -322,6 +326,23 @@ pub fn restoring(number: u32) -> Vec<u8> {
 
 pub fn sweep(due_micros: u64, table: u32) -> Vec<u8> {
     [b"G".as_slice(), &due_micros.to_be_bytes(), &table.to_be_bytes()].concat()
+}
+
+/// `letter` is `W` for an export and `M` for an import.
+pub fn transfer(letter: u8, kept_name: &str) -> Vec<u8> {
+    [&[letter], kept_name.as_bytes()].concat()
+}
+
+pub fn queued(number: u32) -> Vec<u8> {
+    [b"Q".as_slice(), &number.to_be_bytes()].concat()
+}
+
+pub fn export_files(export: u32) -> KeyRange {
+    KeyRange::prefix(&[b"F".as_slice(), &export.to_be_bytes()].concat())
+}
+
+pub fn export_file(export: u32, index: u32) -> Vec<u8> {
+    [b"F".as_slice(), &export.to_be_bytes(), &index.to_be_bytes()].concat()
 }
 
 /// Takes the key of a sweep apart: when it is due, and the table.

@@ -7,6 +7,7 @@ use quartet_engine::{Busy, Engine, ExecuteError, Hold, Space, Transaction};
 use crate::catalog::Catalog;
 use crate::region;
 use crate::throughput::Throughput;
+use crate::transfers::{Buckets, NoBuckets};
 use crate::{Exception, Failure};
 
 /// The layer over one logical database.
@@ -22,6 +23,8 @@ pub struct DynamoDb {
     pub endpoint: String,
     /// What tables may consume.
     pub throughput: Arc<Throughput>,
+    /// Where exports go to and imports come from.
+    pub buckets: Arc<dyn Buckets>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) others: region::OtherRegions,
 }
@@ -44,6 +47,7 @@ impl DynamoDb {
             account: "000000000000".into(),
             endpoint: "localhost:8000".into(),
             throughput: Arc::new(Throughput::unlimited()),
+            buckets: Arc::new(NoBuckets),
             catalog: Arc::default(),
             others: region::OtherRegions::default(),
         }

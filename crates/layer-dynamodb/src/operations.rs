@@ -3,8 +3,8 @@
 use crate::json::Json;
 use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
 use crate::{
-    DynamoDb, Failure, Outcome, backups, batch, elsewhere, items, partiql, policies, read, restore, search, settings,
-    streams, tables, transact,
+    DynamoDb, Failure, Outcome, backups, batch, elsewhere, exports, imports, items, partiql, policies, read, restore,
+    search, settings, streams, tables, transact,
 };
 
 pub struct Operation {
@@ -123,12 +123,12 @@ const DATABASE: &[Operation] = &[
     operation("ListBackups", LIST_BACKUPS, backups::list),
     operation("RestoreTableFromBackup", RESTORE, restore::from_backup),
     operation("RestoreTableToPointInTime", RESTORE_TO, restore::to_point_in_time),
-    operation("ExportTableToPointInTime", EXPORT, elsewhere::export),
-    operation("DescribeExport", EXPORT_ARN, elsewhere::describe_export),
-    operation("ListExports", NOTHING, elsewhere::list_exports),
-    operation("ImportTable", NOTHING, elsewhere::import),
-    operation("DescribeImport", IMPORT_ARN, elsewhere::describe_import),
-    operation("ListImports", NOTHING, elsewhere::list_imports),
+    operation("ExportTableToPointInTime", EXPORT, exports::begin),
+    operation("DescribeExport", EXPORT_ARN, exports::describe),
+    operation("ListExports", LIST_EXPORTS, exports::list),
+    operation("ImportTable", IMPORT, imports::begin),
+    operation("DescribeImport", IMPORT_ARN, imports::describe),
+    operation("ListImports", LIST_IMPORTS, imports::list),
     operation("StartBulkPutItems", TABLE, elsewhere::bulk_put),
     operation("DescribeBulkOperation", BULK_ARN, elsewhere::bulk_operation),
     operation("CancelBulkOperation", BULK_ARN, elsewhere::bulk_operation),
@@ -829,7 +829,91 @@ const RESTORE_TO: &[Member] = &[
     ON_DEMAND_OVERRIDE,
     ENCRYPTION_OVERRIDE,
 ];
-const EXPORT: &[Member] = &[required("TableArn", ANY_TEXT), required("S3Bucket", ANY_TEXT)];
+const BUCKET: Member = required("S3Bucket", Shape::Text { min: 0, max: 255 });
+const CLIENT_TOKEN: Member = optional("ClientToken", ANY_TEXT);
+const S3_PREFIX: Shape = Shape::Text { min: 0, max: 1024 };
+const EXPORT: &[Member] = &[
+    required("TableArn", Shape::TableName),
+    optional("ExportTime", ANY_LONG),
+    CLIENT_TOKEN,
+    BUCKET,
+    optional("S3BucketOwner", ANY_TEXT),
+    optional("S3Prefix", S3_PREFIX),
+    optional("S3SseAlgorithm", Shape::Choice(&["AES256", "KMS"])),
+    optional("S3SseKmsKeyId", Shape::Text { min: 1, max: 2048 }),
+    optional("ExportFormat", Shape::Choice(&["DYNAMODB_JSON", "ION"])),
+    optional("ExportType", Shape::Choice(&["FULL_EXPORT", "INCREMENTAL_EXPORT"])),
+];
+const LIST_EXPORTS: &[Member] = &[
+    optional("TableArn", Shape::TableName),
+    optional("MaxResults", Shape::Integer { min: 1, max: 25 }),
+    optional("NextToken", ANY_TEXT),
+];
+const IMPORT: &[Member] = &[
+    CLIENT_TOKEN,
+    required(
+        "S3BucketSource",
+        Shape::Structure(
+            "S3BucketSource",
+            &[
+                optional("S3BucketOwner", ANY_TEXT),
+                BUCKET,
+                optional("S3KeyPrefix", S3_PREFIX),
+            ],
+        ),
+    ),
+    required("InputFormat", Shape::Choice(&["DYNAMODB_JSON", "ION", "CSV"])),
+    optional(
+        "InputFormatOptions",
+        Shape::Structure(
+            "InputFormatOptions",
+            &[optional(
+                "Csv",
+                Shape::Structure(
+                    "CsvOptions",
+                    &[
+                        optional("Delimiter", Shape::Text { min: 1, max: 1 }),
+                        optional(
+                            "HeaderList",
+                            Shape::List {
+                                of: &Shape::Text { min: 1, max: 65_536 },
+                                min: 1,
+                                max: 255,
+                            },
+                        ),
+                    ],
+                ),
+            )],
+        ),
+    ),
+    optional("InputCompressionType", Shape::Choice(&["GZIP", "ZSTD", "NONE"])),
+    required(
+        "TableCreationParameters",
+        Shape::Structure("TableCreationParameters", IMPORTED_TABLE),
+    ),
+];
+const IMPORTED_TABLE: &[Member] = &[
+    required("TableName", Shape::Name { min: 3, max: 255 }),
+    required("AttributeDefinitions", DEFINITION_LIST),
+    KEY_SCHEMA,
+    BILLING,
+    THROUGHPUT,
+    ON_DEMAND,
+    ENCRYPTION,
+    optional(
+        "GlobalSecondaryIndexes",
+        Shape::List {
+            of: &Shape::Structure("GlobalSecondaryIndex", GLOBAL_INDEX),
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
+];
+const LIST_IMPORTS: &[Member] = &[
+    optional("TableArn", Shape::TableName),
+    optional("PageSize", Shape::Integer { min: 1, max: 25 }),
+    optional("NextToken", ANY_TEXT),
+];
 const EXPORT_ARN: &[Member] = &[required("ExportArn", ARN)];
 const IMPORT_ARN: &[Member] = &[required("ImportArn", ARN)];
 const BULK_ARN: &[Member] = &[required("BulkOperationArn", ANY_TEXT)];

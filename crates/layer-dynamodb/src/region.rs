@@ -52,6 +52,7 @@ impl DynamoDb {
             account: self.account.clone(),
             endpoint: self.endpoint.clone(),
             throughput: self.throughput.clone(),
+            buckets: self.buckets.clone(),
             catalog: self.catalog.clone(),
             others: OtherRegions::default(),
         });

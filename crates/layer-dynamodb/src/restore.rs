@@ -188,6 +188,7 @@ fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Ta
         warm_throughput: None,
         recovery: None,
         pinned: 0,
+        importing: false,
         ..source.clone()
     };
     table.capacity = capacity(request, &source.capacity)?;

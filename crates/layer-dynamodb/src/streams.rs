@@ -136,7 +136,8 @@ pub fn all(transaction: &mut Transaction<'_>) -> Vec<Stream> {
 }
 
 /// The time as a stream's label: ISO 8601 with milliseconds.
-fn label(micros: u64) -> String {
+/// A time as a date of the calendar, to milliseconds.
+pub fn label(micros: u64) -> String {
     let (days, rest) = (micros / 86_400_000_000, micros / 1000 % 86_400_000);
     let (year, month, day) = crate::calendar::civil_date(days as i64);
     let (seconds, milliseconds) = (rest / 1000, rest % 1000);

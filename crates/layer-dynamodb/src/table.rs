@@ -49,6 +49,9 @@ pub struct Table {
     pub pinned: u64,
     #[serde(default)]
     pub restored: Option<Restored>,
+    /// Its items are being imported.
+    #[serde(default)]
+    pub importing: bool,
 }
 
 /// A resource policy and its revision.
@@ -186,7 +189,7 @@ impl Table {
 
     /// Not all of its items are there yet.
     pub fn is_coming(&self) -> bool {
-        self.restored.as_ref().is_some_and(|restored| restored.in_progress)
+        self.importing || self.restored.as_ref().is_some_and(|restored| restored.in_progress)
     }
 
     pub fn has_local_indexes(&self) -> bool {

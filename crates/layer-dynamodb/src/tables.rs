@@ -22,36 +22,39 @@ const PROJECTED_NAMES_MAX: usize = 100;
 const ITEMS_MEASURED: usize = 1000;
 
 /// What CreateTable asks for, checked.
-struct Creation {
-    table: Table,
+pub struct Creation {
+    pub table: Table,
     stream: Option<StreamView>,
 }
 
 pub fn create(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let execute = |transaction: &mut Transaction<'_>, creation: &Creation| {
-        let mut table = creation.table.clone();
-        table.region = layer.own_region().map(str::to_owned);
-        if layer.find_table(transaction, &table.name).is_some() {
-            return Err(Failure::new(
-                Exception::ResourceInUse,
-                format!("Table already exists: {}", table.name),
-            ));
-        }
-        let now = transaction.now_micros();
-        table.id = next_number(transaction);
-        table.created_micros = now;
-        table.uuid = uuid(&transaction.unique_id());
-        if let Some((_, revision)) = &mut table.resource_policy {
-            *revision = now.to_string();
-        }
-        table.capacity.on_demand_since_micros = if table.capacity.on_demand { now } else { 0 };
-        table.stream = creation.stream.map(|view| streams::start(transaction, &table, view));
-        layer.store_table(transaction, &table);
-        Ok(table)
-    };
+    let execute = |transaction: &mut Transaction<'_>, creation: &Creation| add(layer, transaction, creation);
     layer.respond(parse_creation(layer, request), execute, |_, table| {
         created_body(layer, &table)
     })
+}
+
+/// Makes the table, unless there is one of its name.
+pub fn add(layer: &DynamoDb, transaction: &mut Transaction<'_>, creation: &Creation) -> Result<Table, Failure> {
+    let mut table = creation.table.clone();
+    table.region = layer.own_region().map(str::to_owned);
+    if layer.find_table(transaction, &table.name).is_some() {
+        return Err(Failure::new(
+            Exception::ResourceInUse,
+            format!("Table already exists: {}", table.name),
+        ));
+    }
+    let now = transaction.now_micros();
+    table.id = next_number(transaction);
+    table.created_micros = now;
+    table.uuid = uuid(&transaction.unique_id());
+    if let Some((_, revision)) = &mut table.resource_policy {
+        *revision = now.to_string();
+    }
+    table.capacity.on_demand_since_micros = if table.capacity.on_demand { now } else { 0 };
+    table.stream = creation.stream.map(|view| streams::start(transaction, &table, view));
+    layer.store_table(transaction, &table);
+    Ok(table)
 }
 
 /// A UUID of version 4, from bytes that are never given out twice.
@@ -69,7 +72,7 @@ pub fn uuid(unique: &[u8]) -> String {
     .join("-")
 }
 
-fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, Failure> {
+pub fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, Failure> {
     let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
     let capacity = parse_capacity(request, None)?;
     let definitions = Definitions::parse(request)?;
@@ -106,6 +109,7 @@ fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, Fail
             recovery: None,
             pinned: 0,
             restored: None,
+            importing: false,
             capacity,
         },
     })

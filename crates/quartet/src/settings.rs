@@ -85,6 +85,10 @@ pub struct ServeArguments {
     /// [default: shared]
     #[arg(long, env = "QUARTET_DYNAMODB_REGIONS", value_parser = ["separate", "shared"])]
     dynamodb_regions: Option<String>,
+    /// Buckets that DynamoDB's exports go to and imports come from, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with commas
+    /// between [default: none]
+    #[arg(long, env = "QUARTET_DYNAMODB_BUCKETS")]
+    dynamodb_buckets: Option<String>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
@@ -329,6 +333,7 @@ impl ServeArguments {
             dynamodb_access_keys: self.dynamodb_access_keys.or(file.dynamodb_access_keys),
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             dynamodb_regions: self.dynamodb_regions.or(file.dynamodb_regions),
+            dynamodb_buckets: self.dynamodb_buckets.or(file.dynamodb_buckets),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
             listen_keyvalue: self.listen_keyvalue.or(file.listen_keyvalue),
             keyvalue_read_seconds: self.keyvalue_read_seconds.or(file.keyvalue_read_seconds),
@@ -436,6 +441,7 @@ impl ServeArguments {
                 .as_deref()
                 .map_or(!self.dev, |given| given == "on"),
             dynamodb_regions_are_separate: self.dynamodb_regions.as_deref() == Some("separate"),
+            dynamodb_buckets: self.dynamodb_buckets.as_deref().map_or(Ok(Vec::new()), buckets)?,
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
@@ -548,6 +554,14 @@ fn access_keys(given: &str) -> Result<Vec<(String, String)>> {
         _ => anyhow::bail!("dynamodb-access-keys: an access key is ID:SECRET"),
     });
     pairs.collect()
+}
+
+fn buckets(given: &str) -> Result<Vec<(String, String)>> {
+    let named = given.split(',').map(|bucket| match bucket.trim().split_once('=') {
+        Some((name, address)) if !name.is_empty() && !address.is_empty() => Ok((name.to_owned(), address.to_owned())),
+        _ => anyhow::bail!("dynamodb-buckets: a bucket is NAME=FOLDER or NAME=s3://BUCKET/PREFIX"),
+    });
+    named.collect()
 }
 
 /// Variables in which users of REST have their token already: Upstash's, Vercel's, and that of serverless-redis-http.

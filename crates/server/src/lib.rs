@@ -7,6 +7,7 @@
 mod admin;
 mod arrival;
 mod backups;
+mod buckets;
 mod changes;
 mod compression;
 mod connection_limit;
@@ -224,6 +225,7 @@ impl Server {
             told: Vec::new(),
             http_layers: Vec::new(),
             maintained: Vec::new(),
+            waiting: Vec::new(),
             keyvalue: None,
             keyvalue_address: None,
         };
@@ -238,9 +240,14 @@ impl Server {
         }
         listen_for_sentinels(&mut assembly)?;
         listen_for_pages(&mut assembly, &stopped)?;
-        let (listeners, maintained) = (assembly.listeners, assembly.maintained);
+        let (listeners, maintained, waiting) = (assembly.listeners, assembly.maintained, assembly.waiting);
         (server.listeners, server.keyvalue_address) = (assembly.told, assembly.keyvalue_address);
         server.serve(listeners, &settings, &stopped)?;
+        for (name, work) in waiting {
+            let stopped = stopped.clone();
+            let thread = std::thread::Builder::new().name(name.into());
+            server.threads.push(thread.spawn(move || work(&stopped))?);
+        }
         let tls = tenants.maker.tls.clone();
         let mut cycles = cycles(layer, tenants, maintained);
         cycles.push(Cycle::new("certificate", CERTIFICATE_CYCLE, move || {

@@ -74,6 +74,8 @@ pub struct Settings {
     pub dynamodb_throttling: bool,
     /// Each region that a credential names has DynamoDB tables of its own.
     pub dynamodb_regions_are_separate: bool,
+    /// The buckets that exports go to and imports come from: names, and folders or `s3://` addresses.
+    pub dynamodb_buckets: Vec<(String, String)>,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -312,6 +314,7 @@ impl Settings {
             access_keys: Vec::new(),
             dynamodb_throttling: false,
             dynamodb_regions_are_separate: false,
+            dynamodb_buckets: Vec::new(),
             io_threads: Some(2),
             connections_max: 100,
             request_bytes_max: 1 << 20,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use quartet_layer_redis::Redis;
 use quartet_model::LayerId;
+use tokio::sync::watch;
 
 use crate::connection_limit::ConnectionLimit;
 use crate::dealer::{Entrance, Listener};
@@ -15,6 +16,9 @@ use crate::port_owner;
 use crate::settings::{Listen, Settings};
 use crate::stranger_bytes::StrangerBytes;
 use crate::tenants::Tenants;
+
+/// Ends when what it is given becomes true.
+pub type Waiting = Box<dyn FnOnce(&watch::Receiver<bool>) + Send>;
 
 /// A server that is being put together.
 pub struct Assembly<'a> {
@@ -33,6 +37,8 @@ pub struct Assembly<'a> {
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
     /// Work in the background for the default database, ten times a second.
     pub maintained: Vec<Box<dyn Fn() + Send>>,
+    /// Work that waits for files or for other servers, each on a thread of that name, until the server stops.
+    pub waiting: Vec<(&'static str, Waiting)>,
     /// The key-value protocol's way into databases, if it is served, and where it is spoken.
     pub keyvalue: Option<Arc<KeyValueEndpoint>>,
     pub keyvalue_address: Option<SocketAddr>,

@@ -8,6 +8,7 @@ use quartet_model::LayerId;
 use quartet_tenancy::Database;
 
 use super::{Assembly, ServedLayer};
+use crate::buckets::{self, NamedBuckets};
 use crate::database_layer::{DatabaseLayer, LayerKind};
 use crate::dynamodb::DynamoDbHttp;
 use crate::http_connection::HttpLayer;
@@ -34,9 +35,20 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let maker = &assembly.tenants.maker;
     assembly.tell("dynamodb", format!("{}://{address}", maker.tls.http_scheme()));
     maker.dynamodb_endpoint.get_or_init(|| address.to_string());
-    let layer = maker.dynamodb(maker.default_space(LayerId::DynamoDb));
-    let layer = DynamoDbHttp::new(layer, &assembly.settings.access_keys, assembly.tenants.clone());
-    let layer: Arc<dyn HttpLayer> = Arc::new(layer);
+    let mut layer = maker.dynamodb(maker.default_space(LayerId::DynamoDb));
+    let named = &assembly.settings.dynamodb_buckets;
+    layer.buckets = Arc::new(NamedBuckets::new(named)?);
+    let layer = Arc::new(DynamoDbHttp::new(
+        layer,
+        &assembly.settings.access_keys,
+        assembly.tenants.clone(),
+    ));
+    if !named.is_empty() {
+        let layer = layer.clone();
+        let transfers = move |stopped: &_| buckets::transfer(&layer.layer, stopped);
+        assembly.waiting.push(("transfers", Box::new(transfers)));
+    }
+    let layer: Arc<dyn HttpLayer> = layer;
     assembly.http_layers.push((LayerId::DynamoDb, layer.clone()));
     assembly.add_http(socket, layer);
     Ok(())

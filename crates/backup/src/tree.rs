@@ -1,0 +1,244 @@
+//! Files below a root that an operator has named: a folder, or a prefix in a bucket of an object store. For what clients export
+//! and import, whose paths come from strangers.
+//!
+//! No path leads out of the root. A file appears whole or not at all, and is durable once `put` has answered.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, PutPayload};
+
+use crate::BackupError;
+use crate::target::{Bucket, UNFINISHED, sync_folder};
+
+/// Files that one listing may find.
+const LISTED_MAX: usize = 100_000;
+/// What is read of an object at once.
+const READ_BYTES: u64 = 4 << 20;
+
+/// Files by their paths, whose parts are joined by slashes.
+pub trait Tree: Send + Sync {
+    /// Writes a whole file.
+    fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()>;
+    /// The paths that begin with `prefix`, sorted.
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
+    /// The content of a file, from its beginning.
+    fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>>;
+}
+
+/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables, or a folder that is there.
+pub fn open_tree(address: &str) -> Result<Arc<dyn Tree>, BackupError> {
+    if let Some(rest) = address.strip_prefix("s3://") {
+        return Ok(Arc::new(Bucket::open(rest)?));
+    }
+    let root = PathBuf::from(address);
+    if address.contains("://") || !root.is_dir() {
+        return Err(BackupError::Address(format!(
+            "{address} is neither a folder nor s3://BUCKET/PREFIX"
+        )));
+    }
+    Ok(Arc::new(FolderTree { root }))
+}
+
+/// Refuses a path that could lead anywhere else.
+fn check(path: &str) -> io::Result<()> {
+    let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']);
+    match path.split('/').all(is_name) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a path of a file")),
+    }
+}
+
+/// The folder that a prefix of paths is in; empty for the root.
+fn folder_of(prefix: &str) -> &str {
+    prefix.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn too_many() -> io::Error {
+    io::Error::other(format!("more than {LISTED_MAX} files"))
+}
+
+struct FolderTree {
+    root: PathBuf,
+}
+
+impl Tree for FolderTree {
+    fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
+        check(path)?;
+        let path = self.root.join(path);
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder)?;
+        let mut unfinished = path.clone().into_os_string();
+        unfinished.push(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &path)?;
+        // Folders that were made are entries of those around them.
+        let mut made = folder.ancestors().take_while(|folder| folder.starts_with(&self.root));
+        made.try_for_each(sync_folder)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let folder = folder_of(prefix);
+        let start = match folder {
+            "" => self.root.clone(),
+            folder => {
+                check(folder)?;
+                self.root.join(folder)
+            }
+        };
+        let mut found = Vec::new();
+        collect(&self.root, &start, &mut found)?;
+        found.retain(|path| path.starts_with(prefix));
+        found.sort();
+        Ok(found)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+        check(path)?;
+        Ok(Box::new(File::open(self.root.join(path))?))
+    }
+}
+
+fn collect(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(root, &entry.path(), found)?;
+            continue;
+        }
+        let path = entry.path();
+        let path = path.strip_prefix(root).ok().and_then(Path::to_str);
+        // A link may lead anywhere.
+        if let Some(path) = path.filter(|path| kind.is_file() && !path.ends_with(UNFINISHED)) {
+            found.push(path.to_owned());
+        }
+        if found.len() > LISTED_MAX {
+            return Err(too_many());
+        }
+    }
+    Ok(())
+}
+
+impl Bucket {
+    fn at(&self, path: &str) -> ObjectPath {
+        ObjectPath::from(format!("{}/{path}", self.prefix))
+    }
+}
+
+impl Tree for Bucket {
+    fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
+        check(path)?;
+        let path = self.at(path);
+        self.runtime.block_on(self.store.put(&path, PutPayload::from(bytes)))?;
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let mut folders = vec![self.at(folder_of(prefix))];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            let within = (!folder.as_ref().is_empty()).then_some(&folder);
+            let listed = self.runtime.block_on(self.store.list_with_delimiter(within))?;
+            folders.extend(listed.common_prefixes);
+            for object in listed.objects {
+                let path = object.location.as_ref();
+                let path = path.strip_prefix(self.prefix.as_ref()).unwrap_or(path);
+                found.push(path.trim_start_matches('/').to_owned());
+            }
+            if found.len() + folders.len() > LISTED_MAX {
+                return Err(too_many());
+            }
+        }
+        found.retain(|path| path.starts_with(prefix));
+        found.sort();
+        Ok(found)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+        check(path)?;
+        let path = self.at(path);
+        let size = self.runtime.block_on(self.store.head(&path))?.size;
+        Ok(Box::new(Object {
+            store: self.store.clone(),
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+            path,
+            size,
+            position: 0,
+            read: Bytes::new(),
+        }))
+    }
+}
+
+/// An object that is read piece by piece.
+struct Object {
+    store: Arc<dyn ObjectStore>,
+    runtime: tokio::runtime::Runtime,
+    path: ObjectPath,
+    size: u64,
+    position: u64,
+    read: Bytes,
+}
+
+impl Read for Object {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read.is_empty() && self.position < self.size {
+            let end = self.size.min(self.position + READ_BYTES);
+            let range = self.position..end;
+            self.read = self.runtime.block_on(self.store.get_range(&self.path, range))?;
+            self.position = end;
+        }
+        let count = buffer.len().min(self.read.len());
+        self.read.copy_to_slice(&mut buffer[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_leads_out_of_the_root() {
+        let around = tempfile::tempdir().unwrap();
+        let root = around.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(around.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(around.path().join("secret"), root.join("link")).unwrap();
+        let tree = open_tree(root.to_str().unwrap()).unwrap();
+        for path in [
+            "../secret",
+            "a/../../secret",
+            "/secret",
+            "",
+            "a//b",
+            "a/",
+            ".",
+            "a\0b",
+            "a\\..\\b",
+        ] {
+            assert!(tree.put(path, b"x".to_vec()).is_err(), "{path:?}");
+            assert!(tree.open(path).is_err(), "{path:?}");
+        }
+        assert!(tree.list("../").is_err() && tree.list("a/../../x").is_err());
+        tree.put("a/b/c", b"content".to_vec()).unwrap();
+        tree.put("a/d", b"".to_vec()).unwrap();
+        assert_eq!(tree.list("").unwrap(), ["a/b/c", "a/d"]);
+        assert_eq!(tree.list("a/b").unwrap(), ["a/b/c"]);
+        assert_eq!(tree.list("none/").unwrap(), [""; 0]);
+        let mut read = String::new();
+        tree.open("a/b/c").unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "content");
+        assert_eq!(fs::read_to_string(around.path().join("secret")).unwrap(), "secret");
+    }
+}
