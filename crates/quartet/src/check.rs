@@ -17,6 +17,7 @@ use quartet_env::{Disk, RealDisk};
 use quartet_log::FileLogError;
 use quartet_server::{invariants, layer_name};
 
+use crate::rebuild;
 use crate::settings::DEFAULT_DATA;
 
 #[derive(Args)]
@@ -63,11 +64,7 @@ pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result
             describe(&report, out)?;
             tell(&report.findings, out)?;
             if report.findings.count > 0 && !announces_repair {
-                writeln!(
-                    out,
-                    "see what a repair would do: quartet check --data '{}' --repair",
-                    data.display()
-                )?;
+                hint_at_repair(data, out)?;
             }
             verdict(&report.findings)
         }
@@ -78,6 +75,10 @@ pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result
                 for step in &end.steps {
                     writeln!(out, "    {}", step.command(data))?;
                 }
+            } else if announces_repair {
+                foresee(disk, out)?;
+            } else {
+                hint_at_repair(data, out)?;
             }
             ExitCode::from(EXIT_DAMAGED)
         }
@@ -91,6 +92,25 @@ pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result
         )?;
     }
     Ok(code)
+}
+
+fn hint_at_repair(data: &Path, out: &mut dyn Write) -> std::io::Result<()> {
+    let data = data.display();
+    writeln!(
+        out,
+        "see what a repair would do: quartet check --data '{data}' --repair"
+    )
+}
+
+/// Says what of a damaged checkpoint or tree would be dropped.
+fn foresee(disk: Arc<RealDisk>, out: &mut dyn Write) -> Result<()> {
+    let mut written = Ok(());
+    rebuild::foresee(disk, &mut |line| {
+        if written.is_ok() {
+            written = writeln!(out, "{line}");
+        }
+    })?;
+    Ok(written?)
 }
 
 pub fn verdict(findings: &Findings) -> ExitCode {

@@ -15,6 +15,7 @@ mod import;
 mod keyvalue_shell;
 mod notify;
 mod operator_key;
+mod rebuild;
 mod reload;
 mod repair;
 mod restore;

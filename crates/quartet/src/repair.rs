@@ -1,7 +1,7 @@
 //! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows, and reports each thing.
 //!
-//! Of a damaged log it gives up the first record that cannot be read and all after it; the bytes are set aside in the directory
-//! under names that begin with `dropped-`. Between rows it makes the repairs that the layers name. What only a person or a
+//! Of a damaged log it gives up the first record that cannot be read and all after it, of a damaged checkpoint or tree the rows that
+//! cannot be read (`rebuild`); the bytes are set aside in the directory under names that begin with `dropped-`. Between rows it makes the repairs that the layers name. What only a person or a
 //! backup can decide is told and left.
 
 use std::fs;
@@ -16,6 +16,7 @@ use quartet_env::{Clock, RealDisk, SystemClock};
 use quartet_server::{invariants, layer_name};
 
 use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, progress};
+use crate::rebuild::rebuild;
 
 /// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
 const ROUNDS_MAX: usize = 1000;
@@ -37,7 +38,7 @@ pub fn check_or_repair(arguments: &CheckArguments) -> ExitCode {
 }
 
 /// What was done, line by line, in a file of its own.
-struct Report {
+pub struct Report {
     path: PathBuf,
     file: fs::File,
 }
@@ -50,7 +51,7 @@ impl Report {
     }
 
     /// Durable before what it says is done.
-    fn say(&mut self, line: &str) -> Result<()> {
+    pub fn say(&mut self, line: &str) -> Result<()> {
         writeln!(self.file, "{line}")
             .and_then(|()| self.file.sync_data())
             .with_context(|| format!("writing {}", self.path.display()))
@@ -69,6 +70,7 @@ fn repair(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
 }
 
 fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<ExitCode> {
+    let mut rebuilt = false;
     for _ in 0..ROUNDS_MAX {
         let disk = Arc::new(RealDisk::open(data).with_context(|| format!("opening {}", data.display()))?);
         match quartet_engine::check(disk.clone(), &invariants(), &mut progress()) {
@@ -79,7 +81,11 @@ fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<E
             }
             Ok(found) => repair_rows(disk, &found.findings, report)?,
             Err(error) if error.is_damage() => {
-                let Some(end) = check::damaged_end(&error, &check::log_files(disk.as_ref())?) else {
+                let repaired = match check::damaged_end(&error, &check::log_files(disk.as_ref())?) {
+                    Some(end) => give_up(data, &error, &end, report).map(|()| true)?,
+                    None => !rebuilt && rebuild(data, &disk, &error, report)?,
+                };
+                if !repaired {
                     writeln!(out, "damaged: {error}")?;
                     writeln!(
                         out,
@@ -87,8 +93,8 @@ fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<E
                     )?;
                     report.say(&format!("left as it is: {error}"))?;
                     return Ok(ExitCode::from(EXIT_DAMAGED));
-                };
-                give_up(data, &error, &end, report)?;
+                }
+                rebuilt |= matches!(error, OpenError::Store(_));
             }
             Err(error) => return Err(error.into()),
         }
@@ -188,7 +194,7 @@ fn tell_repairs(engine: &Engine, finding: &Finding, report: &mut Report) -> Resu
 }
 
 /// The bytes as text, up to a length, and how many there are.
-fn shown(bytes: &[u8]) -> String {
+pub fn shown(bytes: &[u8]) -> String {
     let some = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     format!("\"{}\" ({} bytes)", some.escape_ascii(), bytes.len())
 }

@@ -66,16 +66,18 @@ pub enum CheckpointError {
 
 const MAGIC: &[u8; 8] = b"QUARTETC";
 const FORMAT_VERSION: u32 = 1;
-const HEADER_BYTES: usize = 32;
-const TAG_ROWS: u8 = 1;
-const TAG_FOOTER: u8 = 2;
-const FRAME_BYTES: usize = 9;
-const FOOTER_BYTES: usize = 24;
-const ROW_HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const TAG_ROWS: u8 = 1;
+pub(crate) const TAG_FOOTER: u8 = 2;
+pub(crate) const FRAME_BYTES: usize = 9;
+/// What stands before a part's payload: tag, length, checksum.
+pub(crate) type FrameBytes = [u8; FRAME_BYTES];
+pub(crate) const FOOTER_BYTES: usize = 24;
+pub(crate) const ROW_HEADER_BYTES: usize = 16;
 /// A block is closed once it reaches this; a large row makes a larger block.
 const BLOCK_BYTES: usize = 64 * 1024;
 /// No block is larger: twice the longest value and more.
-const BLOCK_BYTES_MAX: usize = 1 << 30;
+pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 30;
 
 /// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears the rows written so
 /// far after each block.
@@ -267,7 +269,7 @@ impl Reader<'_> {
     /// Reads and verifies the next block or footer into `payload`; returns its tag.
     fn part(&mut self) -> Result<u8, CheckpointError> {
         self.part = self.offset;
-        let frame: [u8; FRAME_BYTES] = self.array()?;
+        let frame: FrameBytes = self.array()?;
         let (tag, bytes) = (frame[0], u32_at(&frame, 1) as usize);
         if tag != TAG_ROWS && tag != TAG_FOOTER {
             return Err(self.damaged("neither a block nor a footer"));
@@ -369,14 +371,14 @@ impl Rows<'_> {
     }
 }
 
-fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
+pub(crate) fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
     let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
     let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
     let (value, rest) = rest.split_at_checked(u32_at(header, 12) as usize)?;
     Some((Row::new(key, value, Version(u64_at(header, 0))), rest))
 }
 
-fn crc_of_part(frame: &[u8; FRAME_BYTES], payload: &[u8], rest: &[u8]) -> u32 {
+pub(crate) fn crc_of_part(frame: &FrameBytes, payload: &[u8], rest: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..5]);
     hasher.update(payload);
@@ -384,11 +386,11 @@ fn crc_of_part(frame: &[u8; FRAME_BYTES], payload: &[u8], rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }
 

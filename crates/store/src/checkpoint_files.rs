@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quartet_env::{Disk, File};
+use quartet_model::LogSequence;
 
 use crate::checkpoint::{self, CheckpointSummary};
 use crate::error::StoreError;
@@ -40,7 +41,8 @@ pub struct FoundCheckpoint {
     pub summary: CheckpointSummary,
 }
 
-fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
+/// The name of the newest checkpoint.
+pub(crate) fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
     Ok(disk.list()?.into_iter().filter(|name| is_checkpoint(name)).max())
 }
 
@@ -48,6 +50,12 @@ fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
 pub(crate) fn is_checkpoint(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX);
     digits.is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The point of history that a checkpoint's name tells.
+pub(crate) fn sequence_of(name: &str) -> LogSequence {
+    let digits = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
+    LogSequence(digits.unwrap_or_default())
 }
 
 impl CheckpointFiles {

@@ -21,6 +21,7 @@
 //! | `partition_store`  | whichever store a data directory holds                             |
 //! | `hash`             | the hash by which replicas compare their states                    |
 //! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
+//! | `salvage`          | what of a damaged store can still be trusted                       |
 //! | `conformance`      | the tests that every store must pass                               |
 
 #![warn(missing_docs)]
@@ -39,6 +40,7 @@ mod partition_store;
 mod position;
 mod row;
 mod run;
+pub mod salvage;
 mod ssd;
 pub mod tree;
 

@@ -30,6 +30,7 @@ mod node;
 mod overlay;
 mod rebuild;
 mod root;
+mod salvage;
 mod view;
 mod writer;
 
@@ -54,6 +55,7 @@ use crate::open_error::OpenError;
 use crate::position::Position;
 use crate::row::Row;
 
+pub(crate) use self::salvage::{create_beside, salvage};
 pub use self::view::SsdSnapshot;
 
 /// The latest state of a directory with a tree in files. Opened by way of [`PartitionStore`](crate::PartitionStore).
@@ -125,8 +127,13 @@ pub(crate) fn is_in(disk: &dyn Disk) -> io::Result<bool> {
 
 /// Makes an empty directory this store's.
 pub(crate) fn create(disk: &dyn Disk) -> io::Result<()> {
+    create_from(disk, 1)
+}
+
+/// The same, its files numbered from there on.
+fn create_from(disk: &dyn Disk, next_file: u32) -> io::Result<()> {
     let empty = Root {
-        next_file: 1,
+        next_file,
         ..Root::default()
     };
     empty.write_partial(disk)?;
@@ -169,9 +176,8 @@ impl SsdStore {
     /// Opens what is in `disk`, however large it is, by reading its root. Changes nothing on the disk.
     pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: u64, reserved_bytes: u64) -> Result<SsdStore, OpenError> {
         let root = Root::read(disk.as_ref())?.unwrap_or_default();
-        let listed = disk.list()?.iter().filter_map(|name| Files::number(name)).max();
+        let next = root.next_file.max(Files::next_unused(disk.as_ref())?);
         let files = Arc::new(Files::new(disk, cache_bytes));
-        let next = root.next_file.max(listed.map_or(1, |number| number.saturating_add(1)));
         files.next_number.store(next, Ordering::Relaxed);
         let base = Base {
             tree: root.tree.map(Arc::new),

@@ -176,6 +176,12 @@ impl Leaf {
         is_whole.then_some(Leaf { bytes, starts })
     }
 
+    /// The keys that a leaf's bytes name, whether they are what was written or not, up to where they make no sense.
+    pub fn keys_unverified(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let mut input = Input(bytes.get(5..).unwrap_or_default());
+        std::iter::from_fn(move || take_entry(&mut input).map(|entry| entry.key))
+    }
+
     pub fn len(&self) -> usize {
         self.starts.len()
     }

@@ -22,6 +22,7 @@ use super::node::{Child, Input};
 use crate::error::StoreError;
 use crate::open_error::OpenError;
 use crate::position::Position;
+use crate::salvage;
 
 pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
@@ -64,6 +65,35 @@ impl Use {
 impl Root {
     /// What `base` says; `None` if there is none.
     pub fn read(disk: &dyn Disk) -> Result<Option<Root>, OpenError> {
+        Root::read_bytes(disk)?.map(|bytes| Root::parse(&bytes)).transpose()
+    }
+
+    /// As [`Root::read`]; if one bit of it is turned over, that one is turned back. Which byte it was in.
+    pub fn read_mended(disk: &dyn Disk) -> Result<(Root, Option<usize>), OpenError> {
+        let mut bytes = Root::read_bytes(disk)?.unwrap_or_default();
+        let damage = match Root::parse(&bytes) {
+            Ok(root) => return Ok((root, None)),
+            Err(damage) => damage,
+        };
+        let Some((content, checksum)) = bytes.split_last_chunk_mut::<8>() else {
+            return Err(damage);
+        };
+        let checksum_said = u64::from_le_bytes(*checksum);
+        let checksum_found = xxh3_64(content);
+        let place = match (checksum_said ^ checksum_found).count_ones() {
+            1 => {
+                *checksum = checksum_found.to_le_bytes();
+                content.len()
+            }
+            _ => match salvage::mend_bit(content, checksum_said) {
+                Some(place) => place,
+                None => return Err(damage),
+            },
+        };
+        Ok((Root::parse(&bytes)?, Some(place)))
+    }
+
+    fn read_bytes(disk: &dyn Disk) -> Result<Option<Vec<u8>>, OpenError> {
         if !disk.exists(NAME)? {
             return Ok(None);
         }
@@ -75,7 +105,7 @@ impl Root {
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(0, &mut bytes)?;
         bytes.truncate(read);
-        Root::parse(&bytes).map(Some)
+        Ok(Some(bytes))
     }
 
     pub fn write_partial(&self, disk: &dyn Disk) -> io::Result<()> {
