@@ -57,7 +57,8 @@ impl Archive {
             let mut parts = manifests.values().flat_map(|(manifest, _)| &manifest.parts);
             Manifest::number_in(name).is_some() || parts.any(|part| part.name == *name)
         };
-        let leftovers = names.iter().filter(|name| name.starts_with("part-") && !is_named(name));
+        let is_ours = |name: &&String| name.starts_with("part-") || name.starts_with("manifest-");
+        let leftovers = names.iter().filter(|name| is_ours(name) && !is_named(name));
         let leftovers = leftovers.cloned().collect();
         Ok(Archive { manifests, leftovers })
     }

@@ -2,7 +2,11 @@
 //!
 //! Parts first, then the manifest that names them: what was ended in the middle is no backup, and the next one begins where the last
 //! whole step ended. Memory holds one part.
+//!
+//! Of two that run at the same time, the one that writes a manifest first has that number. The other ends there, with nothing of its own
+//! kept: parts of different runs have different names, and nobody removes what another may still name.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use quartet_model::{EffectsReader, LogSequence, Version};
@@ -88,8 +92,9 @@ pub fn take(
 ) -> Result<Taken, BackupError> {
     let archive = Archive::read(target)?;
     let covered = archive.chains()?.last().map(Chain::covered);
-    for name in &archive.leftovers {
-        target.remove(name).map_err(BackupError::target(name))?;
+    let mut leftovers = archive.leftovers.clone();
+    if target.is_held() {
+        remove(target, &mut leftovers)?;
     }
     let newest = archive.newest();
     let anchor = newest.and_then(|(manifest, _)| manifest.anchor.clone());
@@ -97,6 +102,8 @@ pub fn take(
     let mut taking = Taking {
         target,
         source,
+        run: run_name(),
+        leftovers,
         number: archive.next_number(),
         previous: newest.map(|(_, hash)| hash.clone()),
         version: newest.map_or(0, |(manifest, _)| manifest.version),
@@ -133,6 +140,20 @@ pub fn take(
     Ok(taking.taken)
 }
 
+fn remove(target: &dyn Target, names: &mut Vec<String>) -> Result<(), BackupError> {
+    for name in names.drain(..) {
+        target.remove(&name).map_err(BackupError::target(&name))?;
+    }
+    Ok(())
+}
+
+/// Another one each time.
+fn run_name() -> String {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).expect("the system gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Behind every record.
 const EVERYTHING: LogSequence = LogSequence(u64::MAX);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -147,6 +168,10 @@ enum Stepped {
 struct Taking<'a> {
     target: &'a dyn Target,
     source: &'a mut dyn Source,
+    /// In the names of its parts.
+    run: String,
+    /// Parts that no manifest names, and that none will once this run has written one.
+    leftovers: Vec<String>,
     number: u64,
     previous: Option<String>,
     version: u64,
@@ -169,7 +194,7 @@ impl Taking<'_> {
     }
 
     fn base(&mut self, version: u64, begun: &Begun) -> Result<(), BackupError> {
-        let mut parts = Parts::new(self.number);
+        let mut parts = Parts::new(format!("part-{:010}-{}", self.number, self.run));
         let mut hasher = StateHasher::new();
         let (mut rows, mut last_key) = (0, None::<Vec<u8>>);
         loop {
@@ -210,7 +235,7 @@ impl Taking<'_> {
 
     /// Adds records up to `last`, and those that come with them.
     fn log_step(&mut self, last: LogSequence) -> Result<Stepped, BackupError> {
-        let mut parts = Parts::new(self.number);
+        let mut parts = Parts::new(format!("part-{:010}-{}", self.number, self.run));
         let first = self.next;
         let mut anchor = None;
         let mut stepped = Stepped::UpToDate;
@@ -293,7 +318,17 @@ impl Taking<'_> {
         let bytes = manifest.encode();
         self.previous = Some(hex(xxh3_128(&bytes)));
         let name = Manifest::name(self.number);
-        self.target.put(&name, bytes).map_err(BackupError::target(&name))?;
+        match self.target.put_new(&name, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let mut own = manifest.parts.into_iter().map(|part| part.name).collect();
+                remove(self.target, &mut own)?;
+                return Err(BackupError::Address(format!(
+                    "another backup was taken into the same place at the same time, and has written {name}: begin this one anew"
+                )));
+            }
+            put => put.map_err(BackupError::target(&name))?,
+        }
+        remove(self.target, &mut self.leftovers)?;
         self.taken.steps.push(self.number);
         self.number += 1;
         Ok(())
@@ -302,16 +337,17 @@ impl Taking<'_> {
 
 /// The parts of one step.
 struct Parts {
-    number: u64,
+    /// What their names begin with.
+    name: String,
     open: Vec<u8>,
     closed: Vec<Part>,
     bytes: u64,
 }
 
 impl Parts {
-    fn new(number: u64) -> Parts {
+    fn new(name: String) -> Parts {
         Parts {
-            number,
+            name,
             open: part_header(),
             closed: Vec::new(),
             bytes: 0,
@@ -324,7 +360,7 @@ impl Parts {
         }
         let bytes = std::mem::replace(&mut self.open, part_header());
         let part = Part {
-            name: format!("part-{:010}-{:06}", self.number, self.closed.len()),
+            name: format!("{}-{:06}", self.name, self.closed.len()),
             bytes: bytes.len() as u64,
             digest: hex(xxh3_128(&bytes)),
         };

@@ -4,12 +4,13 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStore, PutPayload};
+use object_store::{Error, ObjectStore, PutMode, PutPayload};
 use tokio::runtime::Runtime;
 
 use crate::BackupError;
@@ -22,8 +23,12 @@ pub trait Target: Send + Sync {
     fn get(&self, name: &str) -> io::Result<Vec<u8>>;
     /// Writes a whole file.
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
+    /// Writes a whole file whose name nobody has taken; `AlreadyExists` if somebody has.
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Nobody else can be writing to it.
+    fn is_held(&self) -> bool;
 }
 
 /// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables, or a folder. `create`: a folder
@@ -43,29 +48,65 @@ pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, Backu
     } else if !path.is_dir() {
         return Err(BackupError::Address(format!("there is no folder {address}")));
     }
-    let lock = create.then(|| lock(&path)).transpose()?;
-    Ok(Box::new(Folder { path, _lock: lock }))
+    let lock = create.then(|| Lock::take(&path)).transpose()?;
+    Ok(Box::new(Folder { path, lock }))
 }
 
 struct Folder {
     path: PathBuf,
     /// Whoever writes holds it.
-    _lock: Option<File>,
+    lock: Option<Lock>,
 }
 
 const LOCK: &str = "lock";
 
-/// Two that write would take each other's parts for leftovers.
-fn lock(folder: &Path) -> Result<File, BackupError> {
-    let path = folder.join(LOCK);
-    let file = File::create(&path).map_err(BackupError::target(LOCK))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let message = format!("another backup is being taken into {}", folder.display());
-            Err(BackupError::Address(message))
+/// A file of a folder that one process holds, and that goes with it.
+struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lock {
+    /// Two that write would take each other's parts for leftovers.
+    fn take(folder: &Path) -> Result<Lock, BackupError> {
+        let path = folder.join(LOCK);
+        loop {
+            let file = File::create(&path).map_err(BackupError::target(LOCK))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let message = format!("another backup is being taken into {}", folder.display());
+                    return Err(BackupError::Address(message));
+                }
+                Err(TryLockError::Error(error)) => return Err(BackupError::target(LOCK)(error)),
+            }
+            let lock = Lock {
+                path: path.clone(),
+                file,
+            };
+            // Whoever held it before may have taken it away in between: then somebody else may hold another.
+            if lock.is_in_place().map_err(BackupError::target(LOCK))? {
+                return Ok(lock);
+            }
         }
-        Err(TryLockError::Error(error)) => Err(BackupError::target(LOCK)(error)),
+    }
+
+    fn is_in_place(&self) -> io::Result<bool> {
+        let held = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.is_in_place().unwrap_or(false) {
+            // One that stays is empty, and the next backup takes it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -93,8 +134,20 @@ impl Target for Folder {
         sync_folder(&self.path)
     }
 
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        match self.path.join(name).try_exists()? {
+            true => Err(io::ErrorKind::AlreadyExists.into()),
+            // Whoever writes holds the lock.
+            false => self.put(name, bytes),
+        }
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))
+    }
+
+    fn is_held(&self) -> bool {
+        self.lock.is_some()
     }
 }
 
@@ -156,8 +209,27 @@ impl Target for Bucket {
         Ok(())
     }
 
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        let (path, payload) = (self.path(name), PutPayload::from(bytes));
+        let put = self.store.put_opts(&path, payload.clone(), PutMode::Create.into());
+        match self.runtime.block_on(put) {
+            Ok(_) => Ok(()),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Err(io::ErrorKind::AlreadyExists.into()),
+            // A store that cannot judge it: then whoever runs the backups has to see to it.
+            Err(Error::NotImplemented | Error::NotSupported { .. }) => {
+                self.runtime.block_on(self.store.put(&path, payload))?;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.path(name);
         Ok(self.runtime.block_on(self.store.delete(&path))?)
+    }
+
+    fn is_held(&self) -> bool {
+        false
     }
 }

@@ -311,6 +311,114 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
     assert!(Archive::read(target.as_ref()).unwrap().leftovers.is_empty());
 }
 
+/// As an object store is: nobody can hold it.
+struct Unheld<'t>(&'t dyn Target);
+
+impl Target for Unheld<'_> {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn get(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        self.0.get(name)
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.0.put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.0.put_new(name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+}
+
+/// Takes another backup into the same target before one of its answers.
+struct Meanwhile<'t> {
+    source: Beside,
+    target: &'t dyn Target,
+    answers_left: usize,
+}
+
+impl Meanwhile<'_> {
+    fn count(&mut self) {
+        if self.answers_left == 0 {
+            write(&self.source.engine, &mut self.source.random);
+            take_from(&self.source.engine, self.target, false).unwrap();
+        }
+        self.answers_left = self.answers_left.wrapping_sub(1);
+    }
+}
+
+impl Source for Meanwhile<'_> {
+    fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError> {
+        self.count();
+        self.source.begin(anchor, is_full)
+    }
+
+    fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.count();
+        self.source.rows(after, bytes_max)
+    }
+
+    fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
+        self.count();
+        self.source.log(from, bytes_max)
+    }
+
+    fn now_micros(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn of_two_at_the_same_time_none_is_damaged_and_one_may_be_refused() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(13));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    let shared = Unheld(target.as_ref());
+    let (mut refused, mut taken) = (0, 0);
+    for answers_left in 0..30 {
+        for _ in 0..10 {
+            write(&engine, &mut random);
+        }
+        let mut source = Meanwhile {
+            source: Beside::new(&engine),
+            target: &shared,
+            answers_left,
+        };
+        let options = Take {
+            full: answers_left % 2 == 0,
+            ..Take::default()
+        };
+        match take(&shared, &mut source, &options, &mut |_| {}, &mut |_| true) {
+            Ok(_) => taken += 1,
+            Err(BackupError::Address(said)) => {
+                assert!(said.contains("at the same time"), "{said}");
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        for chain in Archive::read(&shared).unwrap().chains().unwrap() {
+            chain.verify(&shared, &mut |_| {}).unwrap();
+        }
+        take_from(&engine, &shared, false).unwrap();
+        let (_, found) = restored(&shared, None, StoreKind::Memory).unwrap();
+        assert_eq!(found.state_hash, engine.state_hash(None).unwrap());
+    }
+    assert!(refused > 5 && taken > 5, "{refused} refused, {taken} taken");
+    take_from(&engine, &shared, true).unwrap();
+    assert!(Archive::read(&shared).unwrap().leftovers.is_empty());
+}
+
 /// A target that fails after some files.
 struct Failing<'t> {
     target: &'t dyn Target,
@@ -332,8 +440,18 @@ impl Target for Failing<'_> {
         self.target.put(name, bytes)
     }
 
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        let mut left = self.puts_left.lock().unwrap();
+        *left = left.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
+        self.target.put_new(name, bytes)
+    }
+
     fn remove(&self, name: &str) -> std::io::Result<()> {
         self.target.remove(name)
+    }
+
+    fn is_held(&self) -> bool {
+        self.target.is_held()
     }
 }
 
