@@ -194,7 +194,7 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
 }
 
 fn ends_by_itself(native: Native) -> bool {
-    matches!(native, Native::Tokens)
+    matches!(native, Native::Tokens | Native::Keys)
 }
 
 /// To the next kind of rows, the next database, or to rest.

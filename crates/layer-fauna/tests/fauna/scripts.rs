@@ -134,3 +134,8 @@ fn secrets_and_the_past_of_keys() {
 fn sources_of_events() {
     run("told");
 }
+
+#[test]
+fn definitions_are_judged_as_by_the_original() {
+    run("definitions");
+}

@@ -98,6 +98,22 @@ fn expired_tokens_go_with_their_secrets() {
     assert_eq!(rows(&world), before);
 }
 
+const KEY: &str =
+    r#"{"create_key":{"object":{"role":"server","ttl":{"time_add":{"now":null},"offset":1,"unit":"minute"}}}}"#;
+
+#[test]
+fn expired_keys_go_with_their_secrets() {
+    let world = World::new(1_700_000_000_000_000);
+    let before = rows(&world);
+    let key = world.resource("secret", KEY)["secret"].as_str().unwrap().to_owned();
+    assert_eq!(world.resource(&key, "1"), 1);
+    assert!(rows(&world) > before);
+    world.clock.advance(2 * MINUTE);
+    assert_eq!(world.ask(&key, "1").status, 401);
+    sweep(&world);
+    assert_eq!(rows(&world), before);
+}
+
 #[test]
 fn whoever_has_logged_out_is_nobody() {
     let login = r#"{"login":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{"password":"p"}}}"#;

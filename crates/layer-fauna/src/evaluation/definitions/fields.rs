@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::language::error::Failure;
-use crate::language::value::{Fields, Value};
+use crate::language::error::{Failure, Step};
+use crate::language::value::{Fields, Native, Value};
 use crate::storage::codec::storable;
 
 pub fn invalid_type(field: &[&'static str], value: &Value, expected: &str) -> Failure {
@@ -56,13 +56,6 @@ impl Definition<'_> {
         }
     }
 
-    /// Refuses a value of another kind, and keeps none.
-    pub(super) fn expect(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) {
-        let wrong = self.given(key).filter(|value| !fits(value));
-        let failure = wrong.map(|value| invalid_type(&[key], value, expected));
-        self.failures.extend(failure);
-    }
-
     pub(super) fn need(&mut self, key: &'static str, expected: &str, fits: impl FnOnce(&Value) -> bool) {
         if !self.take(key, expected, fits) {
             self.refuse(key, "value required", "Required value not found.");
@@ -93,6 +86,38 @@ impl Definition<'_> {
         self.data();
         self.take("ttl", "Timestamp", |value| matches!(value, Value::Time(_)));
     }
+}
+
+/// Where a failure stands among those of a definition, as the original tells them.
+pub(super) fn rank(native: Native, failure: &Failure) -> usize {
+    let order: &[&str] = match native {
+        Native::Indexes => return rank_of_index(failure),
+        Native::Functions => &["data", "name", "role", "body"],
+        Native::Keys => &["data", "role", "database", "priority", "ttl"],
+        _ => &["data", "name"],
+    };
+    let place = order.iter().position(|key| is_of(failure, key));
+    place.unwrap_or(order.len())
+}
+
+/// What is wrong with the number of partitions and with the sources is told before everything else.
+fn rank_of_index(failure: &Failure) -> usize {
+    let order = ["data", "name", "", "active", "partitions", "unique", "serialized"];
+    match failure.code {
+        "bounds error" => 0,
+        _ if failure.field.len() > 1 => 4 + order.len(),
+        _ if is_of(failure, "source") || is_of(failure, "class") => 1,
+        "value required" if is_of(failure, "active") => 2,
+        _ => 3 + order.iter().position(|key| is_of(failure, key)).unwrap_or(2),
+    }
+}
+
+fn is_of(failure: &Failure, key: &str) -> bool {
+    failure.field.first().is_some_and(|step| match step {
+        Step::Key(known) => *known == key,
+        Step::Name(name) => &**name == key,
+        Step::Index(_) => false,
+    })
 }
 
 /// The order in which the tasks of databases and keys are done.

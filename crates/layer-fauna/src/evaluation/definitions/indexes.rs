@@ -2,59 +2,78 @@
 
 use std::sync::Arc;
 
+use super::Occasion;
 use super::fields::{Definition, invalid_type, is_bool, is_integer, is_text};
 use crate::evaluation::Evaluation;
-use crate::language::error::{Errors, Failure, Result, Step};
+use crate::language::error::{Code, Errors, Failure, Result, Step};
 use crate::language::expression::Effect;
 use crate::language::value::{Fields, Native, Target, Value};
-use crate::storage::documents::Place;
-use crate::storage::indexes::{covered_documents, note_form};
-use crate::storage::rows::Key;
+use crate::storage::documents::{Place, merge};
+use crate::storage::indexes::{covered_documents, is_expired, note_form};
+use crate::storage::rows::{DOCUMENT_BYTES, Key};
 
 /// Indexes over at most so many documents are built in the transaction that makes them.
 const BUILD_AT_ONCE_MAX: usize = 128;
+/// Entries that are looked at together.
+const ENTRIES_AT_ONCE: usize = 1024;
 
-pub(super) fn index(definition: &mut Definition<'_>, is_new: bool) {
-    let flag = |definition: &Definition<'_>, key| definition.given(key).cloned();
-    for (key, default) in [("active", false), ("serialized", true)] {
-        if !definition.take(key, "Boolean", is_bool) {
-            definition.put(key, Value::Bool(default));
+pub(super) fn index(definition: &mut Definition<'_>, occasion: Occasion) {
+    let defaults = [("active", Value::Bool(false)), ("serialized", Value::Bool(true))];
+    for (key, default) in defaults {
+        let is_told = definition.take(key, "Boolean", is_bool);
+        if !is_told && definition.params.get(key).is_none() && occasion == Occasion::Create {
+            definition.put(key, default);
         }
     }
     definition.name();
     source(definition);
-    if !is_new && definition.given("active").is_none() {
+    // A replacement never finds the flag of what it replaces, and is refused (as in the original).
+    let is_active_null = matches!(definition.params.get("active"), Some(Value::Null));
+    if occasion == Occasion::Replace || is_active_null {
         definition.refuse("active", "value required", "Required value not found.");
     }
     components(definition, "terms");
     components(definition, "values");
-    definition.expect("unique", "Boolean", is_bool);
-    if matches!(flag(definition, "unique"), Some(Value::Bool(true))) {
-        definition.put("unique", Value::Bool(true));
-    }
-    let has_terms = definition
-        .given("terms")
-        .is_some_and(|terms| !terms.one_or_many().is_empty());
-    let is_unique = matches!(flag(definition, "unique"), Some(Value::Bool(true)));
-    let partitions = if has_terms || is_unique { 1 } else { 8 };
-    let partitions = flag(definition, "partitions")
-        .filter(is_integer)
-        .unwrap_or(Value::Int(partitions));
-    if let Value::Int(count) = partitions
-        && !(1..=8).contains(&count)
-    {
-        let description = format!("Value {count} is not in expected range 1 to 8.");
-        definition.refuse("partitions", "bounds error", &description);
-    }
-    definition.put("partitions", partitions);
-    if definition.failures.is_empty() {
+    definition.take("unique", "Boolean", is_bool);
+    partitions(definition, occasion);
+    let has_sources = !definition
+        .failures
+        .iter()
+        .any(|failure| failure.field.starts_with(&[Step::Key("source")]));
+    if has_sources {
         bindings(definition);
     }
     definition.data();
-    // What is wrong with the source is told first.
-    definition
-        .failures
-        .sort_by_key(|failure| !failure.field.starts_with(&[Step::Name("source".into())]));
+}
+
+/// How many parts it has; what is no number counts as not told.
+fn partitions(definition: &mut Definition<'_>, occasion: Occasion) {
+    let terms = definition.given("terms").map_or(&[][..], Value::one_or_many);
+    let default = Value::Int(if terms.is_empty() { 8 } else { 1 });
+    let told = definition.given("partitions").cloned();
+    match told.as_ref() {
+        Some(Value::Int(1..=8)) | None => {}
+        Some(Value::Int(count)) => {
+            let description = format!("Value {count} is not in expected range 1 to 8.");
+            definition.refuse("partitions", "bounds error", &description);
+        }
+        Some(other) if occasion == Occasion::Replace => {
+            definition.failures.push(invalid_type(&["partitions"], other, "Long"));
+        }
+        Some(_) => {}
+    }
+    definition.put("partitions", told.filter(is_integer).unwrap_or(default));
+}
+
+/// An index as it will be after an update: one that is active stays so, whatever is told.
+pub(super) fn merged(old: &Fields, params: &Fields) -> Fields {
+    let merged = merge(old, params);
+    let is_null = |key| params.get(key).is_some_and(Value::is_null);
+    match old.get("active") {
+        Some(active @ Value::Bool(true)) => merged.with("active", active.clone()),
+        _ if is_null("active") => merged.with("active", Value::Null),
+        _ => merged,
+    }
 }
 
 pub(super) fn source(definition: &mut Definition<'_>) {
@@ -64,9 +83,16 @@ pub(super) fn source(definition: &mut Definition<'_>) {
     let fits = |value: &Value| match value {
         Value::Ref(reference) => reference.names(Native::Collections) || matches!(reference.target, Target::Native(_)),
         Value::String(name) => &**name == "_",
-        Value::Object(fields) => fields.get("collection").or(fields.get("class")).is_some(),
+        Value::Object(_) => true,
         _ => false,
     };
+    let names_none = |value: &Value| {
+        let fields = value.as_object();
+        fields.is_some_and(|fields| fields.get("collection").or(fields.get("class")).is_none())
+    };
+    if source.one_or_many().iter().any(names_none) {
+        return definition.refuse("class", "value required", "Required value not found.");
+    }
     if let Some(wrong) = source.one_or_many().iter().find(|value| !fits(value)) {
         return definition
             .failures
@@ -84,17 +110,17 @@ pub(super) fn source(definition: &mut Definition<'_>) {
             .any(|other| crate::storage::order::same(other, of))
     };
     let wildcards = collections.iter().filter(|of| is_text(of)).count();
+    let has_bindings = |source: &Value| source.as_object().is_some_and(|fields| fields.get("fields").is_some());
+    if wildcards > 0 && collections.len() > 1 && !source.one_or_many().iter().any(has_bindings) {
+        let description = "Cannot mix collection refs and wildcards without providing bindings.";
+        return definition.refuse("source", "mixed wildcards", description);
+    }
     if wildcards > 1 {
         return definition.refuse("source", "multiple wildcards", "Too many wildcards.");
     }
     if collections.iter().enumerate().any(is_twice) {
         let description = "A collection ref may only match one binding.";
         return definition.refuse("source", "multiple bindings", description);
-    }
-    let has_bindings = |source: &Value| source.as_object().is_some_and(|fields| fields.get("fields").is_some());
-    if wildcards == 1 && collections.len() > 1 && !source.one_or_many().iter().any(has_bindings) {
-        let description = "Cannot mix collection refs and wildcards without providing bindings.";
-        return definition.refuse("source", "mixed wildcards", description);
     }
     // One source stands by itself.
     definition.put(
@@ -216,15 +242,66 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
     Ok(fields)
 }
 
+/// How its entries are spread is for ever.
+pub(super) fn check_partitions(old: &Fields, new: &Fields) -> Result<()> {
+    let count = |fields: &Fields| match (fields.get("unique"), fields.get("partitions")) {
+        (Some(Value::Bool(true)), _) => 1,
+        (_, Some(Value::Int(count))) => *count,
+        _ => 1,
+    };
+    let (old, new) = (count(old), count(new));
+    if old == new {
+        return Ok(());
+    }
+    let description = format!("Index partition count may not be updated ({old} -> {new}).");
+    let failure = Failure::new(&[], "invalid index", description);
+    Err(Errors::validation(vec![failure]))
+}
+
+/// An index that becomes unique must have no two entries of living documents that are alike.
+pub(super) fn check_still_unique(
+    evaluation: &mut Evaluation<'_>,
+    place: &Place,
+    old: &Fields,
+    new: &Fields,
+) -> Result<()> {
+    let is_unique = |fields: &Fields| matches!(fields.get("unique"), Some(Value::Bool(true)));
+    if is_unique(old) || !is_unique(new) {
+        return Ok(());
+    }
+    let entries = Key::of(place.database(), b'E').number(place.id);
+    let (mut start, mut last) = (entries.0.clone(), Vec::new());
+    loop {
+        let rows = evaluation.view.rows(&start, &entries.end(), false, ENTRIES_AT_ONCE);
+        evaluation.step(rows.len())?;
+        let now = evaluation.now_micros;
+        for (key, row) in rows.iter().filter(|(_, row)| !is_expired(row, now)) {
+            let same = &key[..key.len().saturating_sub(DOCUMENT_BYTES)];
+            if last == same {
+                return Err(Errors::new(Code::InstanceNotUnique, "document is not unique."));
+            }
+            last = same.to_vec();
+            evaluation.cost.bytes_read += (key.len() + row.len()) as u64;
+        }
+        match rows.last() {
+            Some((key, _)) if rows.len() == ENTRIES_AT_ONCE => start = [&key[..], &[0]].concat(),
+            _ => return Ok(()),
+        }
+    }
+}
+
 /// Sources, terms and values are for ever.
-pub(super) fn check_index_change(old: &Fields, params: &Fields, replace: bool) -> Result<()> {
+pub(super) fn check_index_change(old: &Fields, params: &Fields) -> Result<()> {
     let fixed = params.entries.iter().filter(|(key, value)| {
         let is_fixed = matches!(&**key, "source" | "terms" | "values");
-        let same = old.get(key).is_some_and(|old| crate::storage::order::equal(old, value));
+        let same = match old.get(key) {
+            Some(old) => crate::storage::order::equal(old, value),
+            None => value.is_null(),
+        };
         is_fixed && !same
     });
     let changed: Vec<(Arc<str>, Value)> = fixed.cloned().collect();
-    if changed.is_empty() || replace {
+    if changed.is_empty() {
         return Ok(());
     }
     let description = format!(

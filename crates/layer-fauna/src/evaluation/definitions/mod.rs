@@ -11,10 +11,12 @@
 //! | `keys`             | keys and tokens: their secrets, and the rows by which these are found   |
 //! | `credentials`      | passwords of documents                                                  |
 //! | `access_providers` | what an access provider must have; its issuer is its own                |
+//! | `containers`       | databases that hold databases and keys alone                            |
 //! | `names`            | names, the registry of databases, and that the schema has changed       |
 //! | `removal`          | what goes with a schema object or a document                            |
 
 mod access_providers;
+mod containers;
 mod credentials;
 mod fields;
 mod indexes;
@@ -31,13 +33,14 @@ pub use self::removal::{delete_credentials, end_document};
 use std::sync::Arc;
 
 use self::access_providers::take_issuer;
+use self::containers::{check_allowed_here, check_can_be_container};
 use self::credentials::{hash_password, link_credentials, relink_credentials, with_new_password};
-use self::fields::{Definition, is_bool, is_integer, is_priority, is_query, storable_definition};
-use self::indexes::{build_index, check_index_change};
+use self::fields::{Definition, is_bool, is_integer, is_priority, is_query, rank, storable_definition};
+use self::indexes::{build_index, check_index_change, check_partitions, check_still_unique};
 use self::keys::{check_secret, register_key, with_key_secret, with_token_secret};
 use self::names::{register_database, renamed, schema_changed, take_name};
 use self::removal::forget;
-use self::roles::{check_role_names, check_roles_of_members, is_role, wrong_arities};
+use self::roles::{check_roles_of_members, is_role, unknown_roles, wrong_arities};
 use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::CHANGE_PASSWORD;
 use crate::language::error::{Code, Errors, Failure, Result, Within, check};
@@ -48,17 +51,26 @@ use crate::storage::rows::{self, DatabaseNumber, Key};
 
 const COLLECTIONS_MAX: usize = 1024;
 
-/// The checked fields of a schema object.
-fn checked(native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
+/// How a definition comes to be judged: some fields have defaults only when it is new.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    Create,
+    Update,
+    Replace,
+}
+
+/// The checked fields of a schema object. What is wrong with the roles it names is told with the rest.
+fn checked(native: Native, params: &Fields, occasion: Occasion, unknown_roles: Vec<Failure>) -> Result<Fields> {
     let mut definition = Definition {
         params,
         entries: Vec::new(),
         failures: Vec::new(),
     };
+    let is_new = occasion == Occasion::Create;
     match native {
         Native::Databases => database(&mut definition),
         Native::Collections => collection(&mut definition, is_new),
-        Native::Indexes => indexes::index(&mut definition, is_new),
+        Native::Indexes => indexes::index(&mut definition, occasion),
         Native::Functions => function(&mut definition),
         Native::Roles => roles::role(&mut definition),
         Native::Keys => keys::key(&mut definition),
@@ -71,7 +83,13 @@ fn checked(native: Native, params: &Fields, is_new: bool) -> Result<Fields> {
         let message = "Invalid type provided for field `body`.";
         return Err(Errors::new(Code::SchemaValidationFailed, message));
     }
-    check(definition.failures)?;
+    let mut failures = definition.failures;
+    failures.sort_by_key(|failure| rank(native, failure));
+    failures.extend(unknown_roles);
+    if native == Native::Roles {
+        failures.extend(wrong_arities(params));
+    }
+    check(failures)?;
     let fields = storable_definition(definition.entries);
     Ok(fields)
 }
@@ -80,7 +98,7 @@ fn database(definition: &mut Definition<'_>) {
     definition.name();
     definition.data();
     definition.take("priority", "Priority", is_priority);
-    definition.expect("container", "Boolean", is_bool);
+    definition.take("container", "Boolean", is_bool);
 }
 
 fn collection(definition: &mut Definition<'_>, is_new: bool) {
@@ -108,11 +126,9 @@ pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fiel
     let here = Ref::native(native);
     evaluation.check_present()?;
     evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
-    let fields = checked(native, params, true)?;
-    check_role_names(evaluation, native, &fields)?;
-    if native == Native::Roles {
-        check(wrong_arities(&fields))?;
-    }
+    check_allowed_here(evaluation, native)?;
+    let unknown_roles = unknown_roles(evaluation, native, params);
+    let fields = checked(native, params, Occasion::Create, unknown_roles)?;
     let id = evaluation.new_id();
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
@@ -193,7 +209,7 @@ fn create_at(
 
 /// What is put into the past of a key: it has no secret but one that is told and is its own.
 pub fn inserted_key(place: &Place, params: &Fields) -> Result<Arc<Fields>> {
-    let fields = checked(Native::Keys, params, true)?;
+    let fields = checked(Native::Keys, params, Occasion::Create, Vec::new())?;
     check_secret(place, params)?;
     Ok(Arc::new(match params.string("secret") {
         Some(secret) => fields.with("hashed_secret", Value::string(secrets::shown_hash(secret))),
@@ -265,6 +281,7 @@ fn changed(
     replace: bool,
 ) -> Result<Value> {
     let combined = match replace {
+        false if native == Native::Indexes => indexes::merged(old, params),
         false => merge(old, params),
         true => {
             let mut entries = params.entries.clone();
@@ -276,11 +293,18 @@ fn changed(
             Fields::new(entries)
         }
     };
-    let mut fields = checked(native, &combined, false)?;
-    if native == Native::Indexes {
-        check_index_change(old, params, replace)?;
+    let occasion = if replace { Occasion::Replace } else { Occasion::Update };
+    let unknown_roles = unknown_roles(evaluation, native, &combined);
+    let mut fields = checked(native, &combined, occasion, unknown_roles)?;
+    match native {
+        Native::Indexes => {
+            check_partitions(old, &fields)?;
+            check_index_change(old, params)?;
+            check_still_unique(evaluation, place, old, &fields)?;
+        }
+        Native::Databases => check_can_be_container(evaluation, place, old, &fields)?,
+        _ => {}
     }
-    check_role_names(evaluation, native, &fields)?;
     for key in KEPT {
         if let Some(value) = old.get(key) {
             fields = fields.with(key, value.clone());
@@ -329,7 +353,7 @@ fn changed(
 /// What a replacement need not repeat.
 fn is_kept(native: Native, key: &str) -> bool {
     match native {
-        Native::Indexes => matches!(key, "terms" | "values" | "unique" | "partitions" | "name"),
+        Native::Indexes => matches!(key, "name" | "unique"),
         Native::Collections => matches!(key, "name" | "history_days"),
         Native::AccessProviders => matches!(key, "name" | "issuer" | "jwks_uri" | "roles"),
         Native::Databases | Native::Functions | Native::Roles => key == "name",

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::fields::{Definition, invalid_type, is_text};
 use crate::evaluation::Evaluation;
-use crate::language::error::{Errors, Failure, Result, check};
+use crate::language::error::{Errors, Failure, Result};
 use crate::language::expression::Parameters;
-use crate::language::value::{Fields, Native, Value};
+use crate::language::value::{Fields, Native, Target, Value};
 use crate::storage::codec;
 use crate::storage::documents::Place;
 use crate::storage::rows::{self, Key};
@@ -18,10 +18,15 @@ pub(super) fn role(definition: &mut Definition<'_>) {
             continue;
         };
         let mut kept = Vec::new();
+        // The first that is wrong is told.
+        let before = definition.failures.len();
         for item in given.one_or_many() {
             match item.as_object() {
-                Some(fields) => kept.push(part_of_role(definition, fields)),
+                Some(fields) => kept.push(part_of_role(definition, key, fields)),
                 None => definition.failures.push(invalid_type(&[key], item, kind)),
+            }
+            if definition.failures.len() > before {
+                break;
             }
         }
         // A single one that says nothing is left out, one of several is not (as in the original).
@@ -39,18 +44,27 @@ pub(super) fn role(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-/// A privilege or a membership, with what is known of it alone.
-fn part_of_role(definition: &mut Definition<'_>, fields: &Fields) -> Value {
+/// A privilege or a membership, with what is known of it alone. A text, which the later language would take, is refused under
+/// the name of the whole list.
+fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fields) -> Value {
     let mut kept = Vec::new();
     match fields.get("resource") {
         None | Some(Value::Null) => {}
-        Some(resource @ Value::Ref(_)) => kept.push(("resource".into(), resource.clone())),
+        Some(resource @ Value::Ref(reference)) => {
+            let is_collection = reference.names(Native::Collections) || matches!(reference.target, Target::Native(_));
+            if list == "membership" && !is_collection {
+                let failure = invalid_type(&["resource"], resource, "Class Ref");
+                definition.failures.push(failure);
+            }
+            kept.push(("resource".into(), resource.clone()));
+        }
+        Some(text @ Value::String(_)) => definition.failures.push(invalid_type(&[list, "resource"], text, "Ref")),
         Some(other) => definition.failures.push(invalid_type(&["resource"], other, "Ref")),
     }
     match fields.get("actions") {
         None | Some(Value::Null) => {}
         Some(Value::Object(actions)) => {
-            let actions = actions_of_role(definition, actions);
+            let actions = actions_of_role(definition, list, actions);
             if !actions.is_empty() {
                 kept.push(("actions".into(), Value::object(actions)));
             }
@@ -62,13 +76,17 @@ fn part_of_role(definition: &mut Definition<'_>, fields: &Fields) -> Value {
     match fields.get("predicate") {
         None | Some(Value::Null) => {}
         Some(predicate @ Value::Query(_)) => kept.push(("predicate".into(), predicate.clone())),
+        Some(text @ Value::String(_)) => {
+            let failure = invalid_type(&[list, "predicate"], text, "Query");
+            definition.failures.push(failure);
+        }
         Some(other) => definition.failures.push(invalid_type(&["predicate"], other, "Query")),
     }
     Value::object(kept)
 }
 
 /// The actions that there are, in the order given.
-fn actions_of_role(definition: &mut Definition<'_>, actions: &Fields) -> Vec<(Arc<str>, Value)> {
+fn actions_of_role(definition: &mut Definition<'_>, list: &'static str, actions: &Fields) -> Vec<(Arc<str>, Value)> {
     let mut kept = Vec::new();
     for (action, grant) in &actions.entries {
         let Some((known, _)) = ARITIES.iter().find(|(known, _)| *known == &**action) else {
@@ -77,6 +95,10 @@ fn actions_of_role(definition: &mut Definition<'_>, actions: &Fields) -> Vec<(Ar
         match grant {
             Value::Null => {}
             Value::Bool(_) | Value::Query(_) => kept.push((action.clone(), grant.clone())),
+            text @ Value::String(_) => {
+                let failure = invalid_type(&[list, "actions", known], text, "Query");
+                definition.failures.push(failure);
+            }
             other => definition
                 .failures
                 .push(invalid_type(&["actions", known], other, "RoleAction")),
@@ -173,24 +195,60 @@ pub(super) fn check_roles_of_members(
 
 const BUILT_IN_ROLES: [&str; 4] = ["admin", "server", "server-readonly", "client"];
 
-/// Roles that are named must be there.
-pub(super) fn check_role_names(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> Result<()> {
-    if !matches!(native, Native::Keys | Native::Functions) {
-        return Ok(());
+/// What is wrong with the names of roles: those that are named must be there, and some may not be named.
+pub(super) fn unknown_roles(evaluation: &Evaluation<'_>, native: Native, fields: &Fields) -> Vec<Failure> {
+    match native {
+        Native::Keys | Native::Functions => unknown_role_names(evaluation, fields),
+        Native::AccessProviders => unknown_provided_roles(evaluation, fields),
+        _ => Vec::new(),
     }
-    let names = fields.get("role").map_or(&[][..], Value::one_or_many).iter();
-    let unknown = names
-        .filter_map(Value::as_str)
-        .filter(|name| !BUILT_IN_ROLES.contains(&&***name) && evaluation.schema.role(name).is_none());
-    let failures = unknown.map(|name| {
-        let description = format!("Role name `{name}` does not exist.");
-        Failure::new(&["role"], "validation failure", description)
-    });
-    check(failures.collect())
 }
 
+fn unknown_role_names(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<Failure> {
+    let Some(roles) = fields.get("role") else {
+        return Vec::new();
+    };
+    // A built-in role stands alone.
+    let is_alone = roles.as_items().is_none();
+    let names = roles.one_or_many().iter().filter_map(Value::as_str);
+    let unknown = names.filter(|name| !(is_alone && is_built_in(name)) && evaluation.schema.role(name).is_none());
+    let failure = |name| {
+        let description = format!("Role name `{name}` does not exist.");
+        Failure::new(&["role"], "validation failure", description)
+    };
+    unknown.map(failure).collect()
+}
+
+/// An access provider gives roles of users alone.
+fn unknown_provided_roles(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<Failure> {
+    let roles = fields.get("roles").map_or(&[][..], Value::one_or_many).iter();
+    let names = roles.filter_map(|role| match role {
+        Value::Object(fields) => fields.string("role"),
+        other => other.as_str(),
+    });
+    let (built_in, of_users): (Vec<&Arc<str>>, Vec<&Arc<str>>) = names.partition(|name| is_built_in(name));
+    let unknown = of_users.iter().filter(|name| evaluation.schema.role(name).is_none());
+    let descriptions = unknown.map(|name| format!("Role `{name}` does not exist.")).chain(
+        built_in
+            .iter()
+            .map(|name| format!("Builtin role `{name}` not allowed.")),
+    );
+    descriptions
+        .map(|description| Failure::new(&["roles"], "validation failure", description))
+        .collect()
+}
+
+fn is_built_in(name: &str) -> bool {
+    BUILT_IN_ROLES.contains(&name)
+}
+
+/// A role, or several; among several there is no built-in one.
 pub(super) fn is_role(value: &Value) -> bool {
-    let one =
-        |value: &Value| is_text(value) || matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
-    value.one_or_many().iter().all(one)
+    let is_ref = |value: &Value| matches!(value, Value::Ref(reference) if reference.names(Native::Roles));
+    match value.as_items() {
+        None => is_text(value) || is_ref(value),
+        Some(several) => several
+            .iter()
+            .all(|value| is_ref(value) || value.as_str().is_some_and(|name| !is_built_in(name))),
+    }
 }
