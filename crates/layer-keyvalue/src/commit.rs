@@ -89,9 +89,7 @@ fn mutation(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Res
         return Ok(Mutation::ClearRange { range });
     }
     check_written_key(mutation, system)?;
-    if mutation.value.len() > VALUE_BYTES_MAX {
-        return Err(ErrorCode::VALUE_TOO_LARGE);
-    }
+    check_value_length(mutation.value)?;
     let (key, value) = (mutation.key.to_vec(), mutation.value.to_vec());
     Ok(match mutation.kind {
         MutationKind::ClearRange => unreachable!("answered above"),
@@ -138,12 +136,23 @@ fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: boo
     if key >= keys_end(system) {
         return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
     }
+    check_key_length(key)
+}
+
+pub(crate) fn check_key_length(key: &[u8]) -> Result<(), ErrorCode> {
     let bytes_max = match key.starts_with(USER_KEYS_END) {
         true => SYSTEM_KEY_BYTES_MAX,
         false => KEY_BYTES_MAX,
     };
     if key.len() > bytes_max {
         return Err(ErrorCode::KEY_TOO_LARGE);
+    }
+    Ok(())
+}
+
+pub(crate) fn check_value_length(value: &[u8]) -> Result<(), ErrorCode> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(ErrorCode::VALUE_TOO_LARGE);
     }
     Ok(())
 }

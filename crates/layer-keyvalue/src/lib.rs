@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use quartet_engine::{Engine, PartitionGuard, Space};
-use quartet_wire_keyvalue::ErrorCode;
+use quartet_wire_keyvalue::{ErrorCode, FRAME_BYTES_MAX};
 
 pub use changes::KeyValueChanges;
 pub use invariants::KeyValueInvariants;
@@ -69,6 +69,9 @@ pub(crate) fn check_bound(bound: &[u8], system: bool) -> Result<(), ErrorCode> {
     Ok(())
 }
 
+/// What a frame may be larger than the largest transaction.
+const FRAME_ROOM_BYTES: usize = 1 << 20;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long a version that was handed out stays readable, in microseconds.
@@ -82,6 +85,11 @@ pub struct Options {
 impl Options {
     /// No transaction can be allowed to be larger: it must fit a frame.
     pub const TRANSACTION_BYTES_MAX: usize = 128 << 20;
+
+    /// Largest frame that a client has reason to send. A transaction that is a little too large is refused, not cut off.
+    pub fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES_MAX.min(self.transaction_bytes_max + FRAME_ROOM_BYTES)
+    }
 }
 
 impl Default for Options {
@@ -104,6 +112,8 @@ pub struct KeyValue {
     /// Another number for each start of the server.
     instance: u64,
     sessions: AtomicUsize,
+    /// What the watches of all sessions keep.
+    watched_bytes: Arc<AtomicUsize>,
 }
 
 impl KeyValue {
@@ -115,16 +125,37 @@ impl KeyValue {
             versions: Versions::new(options.read_window_micros),
             instance,
             sessions: AtomicUsize::new(0),
+            watched_bytes: Arc::default(),
         }
     }
 
     /// Lets go of what nobody may use any more. To be called a few times a second.
     pub fn maintain(&self) {
-        self.versions.tidy(self.engine.now_micros());
+        let is_short = self.engine.memory().is_short();
+        self.versions.tidy(self.engine.now_micros(), is_short);
     }
 
     /// The partition's lock, unless somebody holds it for long.
     fn partition(&self) -> Option<PartitionGuard<'_>> {
         self.engine.partition_in_time().ok()
     }
+}
+
+/// A fresh engine in memory, and the space of its default database.
+#[cfg(test)]
+pub(crate) fn test_engine() -> (Engine, Space) {
+    use quartet_engine::{Durability, EngineOptions};
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_model::{DatabaseId, LayerId};
+
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
+    let disk = Arc::new(FaultyDisk::new());
+    let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+    let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+    let space = Space {
+        database: DatabaseId(1),
+        layer: LayerId::KeyValue,
+        durability: Durability::None,
+    };
+    (engine, space)
 }

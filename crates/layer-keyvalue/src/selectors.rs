@@ -13,6 +13,10 @@ pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> V
     if selector.or_equal {
         base.push(0);
     }
+    // What lies at the end or beyond is out of reach, and does not count.
+    if base.as_slice() > end {
+        base = end.to_vec();
+    }
     let offset = i64::from(selector.offset);
     let found = if offset >= 1 {
         let index = u64::try_from(offset - 1).unwrap_or_default();

@@ -31,6 +31,8 @@ pub enum Answered {
 pub struct Session {
     layer: Arc<KeyValue>,
     reading: HashMap<u64, Reading>,
+    /// With so many versions under way, those whose window has passed are looked for.
+    reading_swept_from: usize,
     watches: Watches,
     /// The version that read versions of this batch share, and its hold.
     newest: Option<(Version, Hold)>,
@@ -51,7 +53,7 @@ struct Reading {
 /// So many first commits of a session leave their state behind, whether anybody has named a version before or not.
 const COMMITS_KEPT: u32 = 1_000;
 
-/// With more versions than this under way, those whose window has passed are looked for.
+/// With fewer versions than this under way, those whose window has passed are left.
 const READING_MANY: usize = 10_000;
 
 const SETTLED: Answered = Answered::Reply(Hold::ZERO);
@@ -61,14 +63,20 @@ impl Session {
         layer.sessions.fetch_add(1, Ordering::Relaxed);
         Session {
             now_micros: layer.engine.now_micros(),
+            watches: Watches::new(wake, layer.watched_bytes.clone()),
             layer,
             reading: HashMap::new(),
-            watches: Watches::new(wake),
+            reading_swept_from: READING_MANY,
             newest: None,
             committed: None,
             commits_kept: 0,
             may_write,
         }
+    }
+
+    /// Largest frame that is taken from this client.
+    pub fn frame_bytes_max(&self) -> usize {
+        self.layer.options.frame_bytes_max()
     }
 
     /// To be called when requests have arrived: those that are there now may share a read version.
@@ -106,7 +114,7 @@ impl Session {
             Request::GetRange(range) => self.get_range(id, range, output),
             Request::Commit(commit) => self.commit(id, commit, output),
             Request::Watch { system, key, value } => {
-                check_readable_key(key, *system).and_then(|()| self.watch(id, key, *value, output))
+                check_watched(key, *value, *system).and_then(|()| self.watch(id, key, *value, output))
             }
             Request::Cancel { id } => Ok(self.cancel(*id)),
             Request::EstimatedBytes { begin, end } => {
@@ -172,8 +180,9 @@ impl Session {
 
     /// Notes that the client reads at `version`, of which `versions` has counted one more user.
     fn read_at(&mut self, version: Version, reader: Weak<Reader>) {
-        if self.reading.len() >= READING_MANY {
+        if self.reading.len() >= self.reading_swept_from {
             self.reading.retain(|_, reading| reading.reader.strong_count() > 0);
+            self.reading_swept_from = READING_MANY.max(2 * self.reading.len());
         }
         let reading = self.reading.entry(version.0).or_insert(Reading {
             reader: Weak::new(),
@@ -401,6 +410,13 @@ impl Session {
         self.release(version.0);
         Ok(Answered::Reply(hold))
     }
+}
+
+/// A watch keeps both, so what could never be stored is refused.
+fn check_watched(key: &[u8], value: Option<&[u8]>, system: bool) -> Result<(), ErrorCode> {
+    check_readable_key(key, system)?;
+    commit::check_key_length(key)?;
+    commit::check_value_length(value.unwrap_or_default())
 }
 
 /// What was read may be told.

@@ -20,6 +20,10 @@ use quartet_model::Version;
 const NAMED_MICROS: u64 = 60_000_000;
 /// How many states stay that nobody reads at.
 const UNUSED_MAX: usize = 64;
+/// How many states stay in all. Each keeps what the writes after it have replaced.
+const STATES_MAX: usize = 20_000;
+/// A state stays so long even where memory is short: transactions of the original live no longer.
+const SHORT_WINDOW_MICROS: u64 = 5_000_000;
 
 pub(crate) struct Versions {
     window_micros: u64,
@@ -66,6 +70,9 @@ impl Versions {
     pub fn keep(&self, reader: Reader) -> Weak<Reader> {
         let given_micros = reader.now_micros;
         let mut states = self.states.lock();
+        if states.by_version.len() >= STATES_MAX {
+            states.by_version.pop_first();
+        }
         let kept = states.by_version.entry(reader.version).or_insert_with(|| Kept {
             reader: Arc::new(reader),
             users: 0,
@@ -96,10 +103,13 @@ impl Versions {
         }
     }
 
-    /// Lets go of what nobody may read any more.
-    pub fn tidy(&self, now_micros: u64) {
+    /// Lets go of what nobody may read any more. Where memory is short, a window longer than usual is cut.
+    pub fn tidy(&self, now_micros: u64, is_short: bool) {
+        let window_micros = match is_short {
+            true => self.window_micros.min(SHORT_WINDOW_MICROS),
+            false => self.window_micros,
+        };
         let mut states = self.states.lock();
-        let window_micros = self.window_micros;
         states
             .by_version
             .retain(|_, kept| now_micros.saturating_sub(kept.given_micros) <= window_micros);
@@ -125,5 +135,56 @@ impl States {
         {
             self.by_version.remove(&version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_engine::{Engine, Space};
+
+    use super::*;
+
+    fn keep(versions: &Versions, engine: &Engine, space: Space) -> (Version, Weak<Reader>) {
+        let set = quartet_engine::Mutation::Set {
+            key: b"k".to_vec(),
+            value: b"v".to_vec(),
+        };
+        let request = quartet_engine::CommitRequest {
+            mutations: vec![set],
+            ..Default::default()
+        };
+        engine.commit(space, &request).unwrap();
+        let reader = engine.read_version(space);
+        (reader.version, versions.keep(reader))
+    }
+
+    /// A client that opened a version after each write, and released none, was bounded by the window alone.
+    #[test]
+    fn the_oldest_states_go_when_there_are_too_many() {
+        let (engine, space) = crate::test_engine();
+        let versions = Versions::new(u64::MAX);
+        let kept: Vec<_> = (0..STATES_MAX + 10).map(|_| keep(&versions, &engine, space)).collect();
+        assert_eq!(versions.count(), STATES_MAX);
+        let is_there: Vec<bool> = kept.iter().map(|(_, reader)| reader.strong_count() > 0).collect();
+        assert!(is_there[..10].iter().all(|is_there| !is_there));
+        assert!(is_there[10..].iter().all(|is_there| *is_there));
+        // The count goes on after one that is gone.
+        versions.release(kept[0].0);
+        assert_eq!(versions.count(), STATES_MAX);
+    }
+
+    #[test]
+    fn a_long_window_is_cut_when_memory_is_short() {
+        let (engine, space) = crate::test_engine();
+        let versions = Versions::new(60_000_000);
+        let (_, reader) = keep(&versions, &engine, space);
+        let given_micros = reader.upgrade().unwrap().now_micros;
+        let check = |after_micros, is_short, expected| {
+            versions.tidy(given_micros + after_micros, is_short);
+            assert_eq!(reader.strong_count() > 0, expected, "{after_micros} {is_short}");
+        };
+        check(5_000_000, true, true);
+        check(60_000_000, false, true);
+        check(5_000_001, true, false);
     }
 }

@@ -3,8 +3,9 @@
 //! The engine calls for every write of the key, under the lock; the session then compares the value, so writing the same
 //! value again tells nobody. A watch is registered under the lock that its value was compared under, so no change is missed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Hold, PartitionGuard, WatchId};
@@ -12,28 +13,61 @@ use quartet_wire_keyvalue::ErrorCode;
 
 use crate::KeyValue;
 
+/// Most bytes that all watches of a database together keep: keys, values, and what each takes beside them.
+const WATCHED_BYTES_MAX: usize = 256 << 20;
+const WATCH_BYTES: usize = 300;
+
 /// Wakes the connection, from any thread. It must be quick.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Watches {
     wake: Wake,
     by_request: HashMap<u32, Watched>,
-    /// Requests whose keys were written.
-    touched: Arc<Mutex<Vec<u32>>>,
+    /// Requests whose keys were written. A set: a peer that does not take replies may watch what is written all the time.
+    touched: Arc<Mutex<HashSet<u32>>>,
+    /// What the watches of all sessions keep.
+    all_bytes: Arc<AtomicUsize>,
 }
 
 struct Watched {
     watch: WatchId,
     key: Vec<u8>,
     value: Option<Vec<u8>>,
+    _counted: Counted,
+}
+
+/// Bytes that a watch keeps, counted until it is dropped.
+struct Counted {
+    all_bytes: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Counted {
+    fn new(all_bytes: &Arc<AtomicUsize>, bytes: usize) -> Option<Counted> {
+        let room = WATCHED_BYTES_MAX.checked_sub(bytes)?;
+        let added = all_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
+            (all <= room).then_some(all + bytes)
+        });
+        added.ok().map(|_| Counted {
+            all_bytes: all_bytes.clone(),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Watches {
-    pub fn new(wake: Wake) -> Watches {
+    pub fn new(wake: Wake, all_bytes: Arc<AtomicUsize>) -> Watches {
         Watches {
             wake,
             by_request: HashMap::new(),
             touched: Arc::default(),
+            all_bytes,
         }
     }
 
@@ -53,15 +87,18 @@ impl Watches {
         if self.by_request.len() >= layer.options.watches_max {
             return Err(ErrorCode::WATCH_LIMIT);
         }
+        let bytes = WATCH_BYTES + key.len() + value.map_or(0, <[u8]>::len);
+        let counted = Counted::new(&self.all_bytes, bytes).ok_or(ErrorCode::WATCH_LIMIT)?;
         let (touched, wake) = (self.touched.clone(), self.wake.clone());
         let note = move |_: &[u8]| {
-            touched.lock().push(request);
+            touched.lock().insert(request);
             wake();
         };
         let watched = Watched {
             watch: partition.watch_key(layer.space, key, Arc::new(note)),
             key: key.to_vec(),
             value: value.map(<[u8]>::to_vec),
+            _counted: counted,
         };
         if let Some(replaced) = self.by_request.insert(request, watched) {
             partition.unwatch(replaced.watch);
@@ -114,4 +151,22 @@ fn compare(layer: &KeyValue, partition: &mut PartitionGuard<'_>, key: &[u8], val
         Ok::<_, std::convert::Infallible>(row.as_ref().map(|row| row.value()) != value)
     });
     compared.expect("reading neither fails nor grows")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_watches_are_counted_and_bounded() {
+        let all_bytes = Arc::new(AtomicUsize::new(0));
+        let half = Counted::new(&all_bytes, WATCHED_BYTES_MAX / 2).unwrap();
+        let other_half = Counted::new(&all_bytes, WATCHED_BYTES_MAX / 2).unwrap();
+        assert!(Counted::new(&all_bytes, 1).is_none());
+        assert!(Counted::new(&all_bytes, usize::MAX).is_none());
+        drop(half);
+        let one = Counted::new(&all_bytes, 1).unwrap();
+        drop((one, other_half));
+        assert_eq!(all_bytes.load(Ordering::Relaxed), 0);
+    }
 }

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from . import wire
+from .conftest import KeyValueServer
 
 OUTSIDE, INVERTED, INVALID = 2004, 2005, 2000
 
@@ -83,3 +84,95 @@ def test_keys_that_tools_and_layers_read(fdb, database, keyvalue_server):
     with pytest.raises(fdb.FDBError) as caught:
         plain[b"\xff/conf/initialized"].wait()
     assert caught.value.code == OUTSIDE
+
+
+def test_a_cut_frame_does_nothing(fdb, raw, database, keyvalue_server):
+    """Any part of a commit, and then the end of the connection, or nothing more while others go on."""
+    whole = wire.frame(1, wire.COMMIT, wire.commit([(wire.SET, b"cut", b"value")]))
+    waiting = []
+    for length in range(len(whole)):
+        cut = wire.Wire(keyvalue_server.keyvalue_address)
+        cut.socket.sendall(whole[:length])
+        if length % 2:
+            waiting.append(cut)
+        else:
+            cut.close()
+    assert raw.ask(wire.GET, wire.get(raw.version(), b"cut")) == (0, b"\0")
+    for cut in waiting:
+        cut.close()
+
+
+def test_absurd_lengths_end_the_connection(keyvalue_server):
+    """Of a transaction of ten million bytes at most, no frame of hundreds of megabytes is waited for. Lengths within a frame say nothing about memory either."""
+    address = keyvalue_server.keyvalue_address
+    for announced in (b"\xff\xff\xff\xff", (256 << 20).to_bytes(4, "little"), (12_000_000).to_bytes(4, "little")):
+        with contextlib.closing(wire.Wire(address)) as raw:
+            raw.socket.sendall(announced)
+            assert raw.is_ended()
+    inside = b"\xff\xff\xff\x7f"
+    for code, body in [
+        (wire.COMMIT, bytes(10) + inside),
+        (wire.COMMIT, wire.commit([]) + b"\0" + inside),
+        (wire.WATCH, b"\0" + inside),
+        (wire.GET_KEY, bytes(9) + bytes(5) + inside),
+        (wire.SPLIT_POINTS, bytes(13) + inside),
+    ]:
+        with contextlib.closing(wire.Wire(address)) as raw:
+            raw.send(code, body)
+            assert raw.is_ended()
+    with contextlib.closing(wire.Wire(address)) as raw:
+        # A little too much is refused in words.
+        too_much = [(wire.SET, b"%06d" % number, b"x" * 100_000) for number in range(101)]
+        assert raw.ask(wire.COMMIT, wire.commit(too_much))[0] == 2101
+        assert raw.ask(wire.WATCH, wire.watch(b"k" * 10_001, None))[0] == 2102
+        assert raw.ask(wire.WATCH, wire.watch(b"k", b"v" * 100_001))[0] == 2103
+
+
+def test_who_asks_for_gigabytes_and_never_reads_is_kept_little(fdb):
+    """Thirty peers ask for six gigabytes and take none of it. Another client is served all the while."""
+    with contextlib.closing(KeyValueServer(durability="none").start()) as server:
+        address = server.keyvalue_address
+        honest = wire.Wire(address)
+        for piece in range(2):
+            rows = [(wire.SET, b"%d/%04d" % (piece, number), b"x" * 10_000) for number in range(900)]
+            assert honest.ask(wire.COMMIT, wire.commit(rows))[0] == 0
+        before = server.anonymous_bytes()
+        slow = [wire.Wire(address, receive_bytes=4096) for _ in range(30)]
+        for peer in slow:
+            asked = wire.get_range(peer.version(), b"", b"\xff")
+            peer.socket.sendall(b"".join(wire.frame(number, wire.GET_RANGE, asked) for number in range(200)))
+        most = 0
+        for _ in range(300):
+            assert honest.ask(wire.GET, wire.get(honest.version(), b"1/0001"))[1][:2] == b"\1x"
+            most = max(most, server.anonymous_bytes())
+        assert most - before < 30 * (4 << 20), (most - before) >> 20
+        for peer in slow:
+            peer.close()
+
+
+def test_ten_thousand_open_transactions_on_many_connections(fdb):
+    """Five hundred connections with twenty each, at a hundred states of the data: each reads its own, and together they take little."""
+    with contextlib.closing(KeyValueServer(durability="none", options=["--keyvalue-read-seconds", "300"]).start()) as server:
+        writer = wire.Wire(server.keyvalue_address)
+        peers = [wire.Wire(server.keyvalue_address) for _ in range(500)]
+        before = server.anonymous_bytes()
+        opened = []
+        for number in range(10_000):
+            if number % 100 == 0:
+                assert writer.ask(wire.COMMIT, wire.commit([(wire.SET, b"count", b"%d" % number)]))[0] == 0
+            peer = peers[number % 500]
+            opened.append((peer, peer.version(), number - number % 100))
+        for peer, version, count in opened:
+            assert peer.ask(wire.GET, wire.get(version, b"count")) == (0, b"\1%d" % count)
+        assert server.anonymous_bytes() - before < 64 << 20
+        for peer in (writer, *peers):
+            peer.close()
+
+
+def test_split_points_are_bounded_in_bytes(fdb, raw, database):
+    """A hundred thousand points of ten kilobytes would be a gigabyte in one reply."""
+    rows = [(wire.SET, b"%04d" % number + b"k" * 9_000, b"") for number in range(1_000)]
+    assert raw.ask(wire.COMMIT, wire.commit(rows))[0] == 0
+    error, body = raw.ask(wire.SPLIT_POINTS, wire.split_points(b"", b"\xff", 1))
+    assert error == 0
+    assert 1 << 20 < len(body) <= (4 << 20) + 20_000

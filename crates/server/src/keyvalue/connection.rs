@@ -9,12 +9,10 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use quartet_engine::Hold;
+use quartet_engine::{Hold, Reserved};
 use quartet_layer_keyvalue::{Answered, Session};
 use quartet_tenancy::{Charge, Database};
-use quartet_wire_keyvalue::{
-    ErrorCode, FRAME_BYTES_MAX, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame,
-};
+use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -38,6 +36,8 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 /// Other connections of the thread get their turn after this much of replies.
 const TURN_BYTES: usize = 256 << 10;
+/// What a connection keeps beyond this counts in the process's budget of memory.
+const UNCOUNTED_BYTES: usize = 2 * BUFFER_BYTES;
 /// How long until a request is tried again that met somebody who holds the lock for long.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
@@ -196,6 +196,8 @@ struct Connection<S> {
     consumed: usize,
     output: Vec<u8>,
     unsettled: Unsettled,
+    /// What all of these take, as far as it is much.
+    reserved: Reserved,
     /// The next request met somebody who holds the lock for long.
     is_busy: bool,
 }
@@ -226,6 +228,9 @@ impl Unsettled {
             output.extend(self.bytes.drain(..length));
             self.replies.pop_front();
         }
+        if self.bytes.is_empty() && self.bytes.capacity() > BUFFER_BYTES_KEPT {
+            self.bytes = VecDeque::new();
+        }
     }
 }
 
@@ -243,8 +248,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         waiters: DurableWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
+        let engine = &database_login.tenants.maker.engine;
         Connection {
             socket: arrived.socket,
+            reserved: Reserved::new(engine.memory().clone()),
             session: arrived.session,
             scheduler_handle: SchedulerHandle::new(database_login.tenants.clone(), arrived.database.clone()),
             database: arrived.database,
@@ -262,14 +269,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn run(mut self) -> io::Result<()> {
         loop {
-            let more = self.answer_requests()?;
+            let more = self.is_full() || self.answer_requests()?;
             self.tell_watches();
             self.unsettled.settle(&self.waiters, &mut self.output);
+            self.count_kept()?;
             self.send().await?;
             if let Some(pause) = self.scheduler_handle.pause() {
                 tokio::time::sleep(pause).await;
             }
-            if more {
+            if more && !self.is_full() {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -285,6 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let may_read = waiting < OUTPUT_BYTES_MAX && !self.is_busy;
         if self.input.capacity() - self.input.len() < BUFFER_BYTES / 4 {
             self.input.reserve(BUFFER_BYTES.max(self.input.len()));
+            self.count_kept()?;
         }
         let (is_busy, waiters) = (self.is_busy, &self.waiters);
         let settled = self.unsettled.first().map(|hold| waiters.settled(hold));
@@ -325,11 +334,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer_turn(&mut self) -> io::Result<bool> {
         self.is_busy = false;
         self.session.begin_batch();
-        let start = self.output.len();
+        let (mut answered_bytes, frame_bytes_max) = (0, self.session.frame_bytes_max());
         let tenants = self.scheduler_handle.tenants().clone();
         let mut started_micros = tenants.maker.engine.now_micros();
         loop {
-            let frame = next_frame(&self.input[self.consumed..], FRAME_BYTES_MAX);
+            let frame = next_frame(&self.input[self.consumed..], frame_bytes_max);
             let Some(frame) = frame.map_err(|_| io::ErrorKind::InvalidData)? else {
                 return Ok(false);
             };
@@ -348,6 +357,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(false);
             }
             self.consumed += frame.bytes;
+            answered_bytes += self.output.len() - before;
             let now_micros = tenants.maker.engine.now_micros();
             let micros = now_micros.saturating_sub(started_micros);
             measuring::note(&tenants.maker, self.database.as_deref(), &request, micros);
@@ -361,7 +371,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.unsettled.push(&self.output[before..], hold);
                 self.output.truncate(before);
             }
-            if self.output.len() - start >= TURN_BYTES {
+            if answered_bytes >= TURN_BYTES {
                 return Ok(true);
             }
         }
@@ -403,6 +413,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Reply::put_empty(&mut reply, id);
             self.unsettled.push(&reply, hold);
         }
+    }
+
+    /// So much waits to become durable that nothing is answered before some of it has.
+    fn is_full(&self) -> bool {
+        self.unsettled.bytes.len() >= OUTPUT_BYTES_MAX
+    }
+
+    /// Ends the connection if there is no room for what it keeps.
+    fn count_kept(&mut self) -> io::Result<()> {
+        let kept = self.input.capacity() + self.output.capacity() + self.unsettled.bytes.capacity();
+        let counted = if kept > UNCOUNTED_BYTES { kept as u64 } else { 0 };
+        let has_room = counted == self.reserved.bytes() || self.reserved.try_set(counted);
+        has_room.then_some(()).ok_or(io::ErrorKind::OutOfMemory.into())
     }
 
     fn forget_consumed(&mut self) {
