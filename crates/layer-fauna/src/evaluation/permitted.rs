@@ -12,7 +12,7 @@ use crate::evaluation::Evaluation;
 use crate::evaluation::authorization::Rights;
 use crate::language::error::wrong_type;
 use crate::language::error::{Errors, Result};
-use crate::language::value::{Ref, Set, Target, Value, as_set};
+use crate::language::value::{Native, Ref, Set, Target, Value, as_set};
 
 /// A set as far as it may be read.
 #[derive(Clone, Debug)]
@@ -155,7 +155,14 @@ impl Evaluation<'_> {
         if self.permit_on("unrestricted_read", collection, &[Value::Null]).is_ok() {
             return Some(false);
         }
-        (!is_native || self.some_role_reads(collection)).then_some(true)
+        // Who reads the collections sees which built-in ones there are, and in them what else may be read.
+        let collections = Ref::native(Native::Collections);
+        let is_listed = !is_native
+            || self.some_role_reads(collection)
+            || self
+                .permit_on("read", &collections, &[Value::Ref(collection.clone())])
+                .is_ok();
+        is_listed.then_some(true)
     }
 
     /// Whether a role grants reading what is in a collection, perhaps under a condition.

@@ -108,7 +108,8 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
     let of = evaluation.readable(&set).within(key)?;
     let found = match &*of.set {
-        set if set.is_history() => end_of_history(evaluation, &of, last),
+        // That there is no history has the position of the form itself.
+        set if set.is_history() => Ok(end_of_history(evaluation, &of, last)?),
         _ => evaluation
             .elements(&of, &Range::default(), backwards, 1)
             .map(|mut elements| elements.pop().map(|element| element.value())),
