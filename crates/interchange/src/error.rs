@@ -18,6 +18,8 @@ pub enum Error {
     TooManyRejected(u64),
     #[error("stopped; the same command goes on from here")]
     Stopped,
+    #[error("stopped: what was written is no export; the same command begins anew")]
+    ExportStopped,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -19,9 +19,12 @@ use crate::error::{Error, Result, source, target};
 use crate::http::{Answer, Http};
 use crate::journal::Journal;
 use crate::lines::{Lines, shown};
-use crate::observer::Observer;
+use crate::observer::{BEGUN_ANEW, Observer};
+use crate::whole_file::WholeFile;
 
 /// Documents of one query, and their bytes.
+/// A folder with this file holds part of an export: its collections are of one moment only when all are there.
+const UNFINISHED: &str = "export.unfinished";
 const BATCH_DOCUMENTS: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
 const PAGE: u32 = 500;
@@ -100,6 +103,13 @@ pub fn import(
     journal: &mut Journal,
     observer: &mut dyn Observer,
 ) -> Result<()> {
+    if folder.join(UNFINISHED).exists() {
+        let folder = folder.display();
+        let what = "its collections may be of different moments, or missing. Begin the export anew";
+        return Err(Error::Source(format!(
+            "the export in {folder} ended in the middle: {what}"
+        )));
+    }
     let files = files(folder)?;
     // A document may name any collection.
     for (name, _) in &files {
@@ -267,13 +277,21 @@ pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dy
         true => collections(client, &page)?,
         false => only.iter().cloned().collect(),
     };
+    let mark = folder.join(UNFINISHED);
+    if mark.exists() {
+        observer.phase(BEGUN_ANEW, None);
+    }
+    File::create(&mark)
+        .and_then(|_| File::open(folder)?.sync_all())
+        .map_err(target)?;
     let mut count = 0;
     for name in names {
         if name.contains('/') {
             return Err(Error::Source(format!("{name} is no name of a collection")));
         }
         observer.phase(&format!("exporting {name}"), None);
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(target)?;
+        let (mut file, _) = WholeFile::begin(&folder.join(format!("{name}.json"))).map_err(target)?;
+        let mut output = BufWriter::new(file.file());
         let mut after = Value::Null;
         loop {
             let documents = json!({ "documents": { "collection": name } });
@@ -281,7 +299,7 @@ pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dy
             let mut found = client.ask(&page(shown), Error::Source)?;
             let documents = found["data"].as_array().map(Vec::as_slice).unwrap_or_default();
             for document in documents {
-                writeln!(file, "{document}").map_err(target)?;
+                writeln!(output, "{document}").map_err(target)?;
             }
             count += documents.len() as u64;
             observer.advance(documents.len() as u64);
@@ -290,12 +308,14 @@ pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dy
                 break;
             }
             if observer.is_stopped() {
-                return Err(Error::Stopped);
+                return Err(Error::ExportStopped);
             }
         }
-        file.as_file().sync_all().map_err(target)?;
-        file.persist(folder.join(format!("{name}.json"))).map_err(target)?;
+        output.flush().map_err(target)?;
+        drop(output);
+        file.finish().map_err(target)?;
     }
+    std::fs::remove_file(&mark).map_err(target)?;
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(target)?;

@@ -1,7 +1,7 @@
 //! Keys and values: a file in which each line is one, `{"key": "...", "value": "..."}`, both in base64, in the order of the keys.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use base64::Engine;
@@ -14,7 +14,8 @@ use tokio::runtime::Runtime;
 use crate::error::{Error, Result, source, target};
 use crate::journal::Journal;
 use crate::lines::{Lines, shown};
-use crate::observer::Observer;
+use crate::observer::{BEGUN_ANEW, Observer};
+use crate::whole_file::WholeFile;
 
 /// What one transaction writes, and what one reads.
 const BATCH_KEYS: usize = 2000;
@@ -149,12 +150,12 @@ fn write(client: &Client, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
 
 /// Writes all keys to a file, which appears when it is whole. Each part is read at a version of its own. Returns their number.
 pub fn export(client: &Client, file: &Path, observer: &mut dyn Observer) -> Result<u64> {
+    let (mut written, was_begun) = WholeFile::begin(file).map_err(target)?;
+    if was_begun {
+        observer.phase(BEGUN_ANEW, None);
+    }
     observer.phase("exporting", None);
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut written = tempfile::NamedTempFile::new_in(folder).map_err(target)?;
+    let mut output = BufWriter::new(written.file());
     let (mut start, mut count) = (Vec::new(), 0);
     loop {
         let (rows, more) = client.rows_behind(&start, BATCH_KEYS)?;
@@ -164,7 +165,7 @@ pub fn export(client: &Client, file: &Path, observer: &mut dyn Observer) -> Resu
                 value: STANDARD.encode(value),
             };
             let line = serde_json::to_string(&row).map_err(source)?;
-            writeln!(written, "{line}").map_err(target)?;
+            writeln!(output, "{line}").map_err(target)?;
         }
         count += rows.len() as u64;
         observer.advance(rows.len() as u64);
@@ -173,13 +174,11 @@ pub fn export(client: &Client, file: &Path, observer: &mut dyn Observer) -> Resu
             _ => break,
         }
         if observer.is_stopped() {
-            return Err(Error::Stopped);
+            return Err(Error::ExportStopped);
         }
     }
-    written.as_file().sync_all().map_err(target)?;
-    written.persist(file).map_err(target)?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(target)?;
+    output.flush().map_err(target)?;
+    drop(output);
+    written.finish().map_err(target)?;
     Ok(count)
 }

@@ -20,7 +20,9 @@ mod journal;
 pub mod keyvalue;
 mod lines;
 mod observer;
+mod whole_file;
 
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use observer::Observer;
+pub use whole_file::WholeFile;

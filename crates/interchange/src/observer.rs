@@ -15,3 +15,6 @@ pub trait Observer {
     /// The copy is to end as soon as what is under way is whole.
     fn is_stopped(&self) -> bool;
 }
+
+/// What is said when an export that somebody killed is begun again.
+pub const BEGUN_ANEW: &str = "an earlier export ended in the middle: it is begun anew";

@@ -18,6 +18,7 @@ mod operator_key;
 mod rebuild;
 mod reload;
 mod repair;
+mod repair_report;
 mod restore;
 mod root_key;
 mod sample;

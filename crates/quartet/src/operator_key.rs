@@ -1,6 +1,6 @@
 //! The root key, as the commands that ask a running server take it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -24,10 +24,15 @@ impl OperatorKey {
             return Ok(self.key.as_deref().unwrap_or(DEVELOPMENT_KEY).to_owned());
         };
         ensure!(self.key.is_none(), "key and key-file are both given");
-        let text = std::fs::read_to_string(file);
-        let text = text.with_context(|| format!("key-file: reading {}", file.display()))?;
-        let key = text.trim_end_matches(['\r', '\n']);
-        ensure!(!key.is_empty(), "key-file: {} is empty", file.display());
-        Ok(key.to_owned())
+        read_secret(file).context("key-file")
     }
+}
+
+/// The secret in a file, without the end of its line.
+pub fn read_secret(file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    ensure!(!secret.is_empty(), "{} is empty", file.display());
+    Ok(secret.to_owned())
 }

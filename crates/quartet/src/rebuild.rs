@@ -13,7 +13,7 @@ use quartet_env::{Clock, Disk, RealDisk, SystemClock};
 use quartet_model::LayerId;
 use quartet_server::layer_name;
 
-use crate::repair::{Report, shown};
+use crate::repair_report::{Report, shown};
 
 const LAYERS: [LayerId; 5] = [
     LayerId::System,

@@ -17,11 +17,10 @@ use quartet_server::{invariants, layer_name};
 
 use crate::check::{self, CheckArguments, DamagedEnd, EXIT_DAMAGED, EXIT_UNKNOWN, Step, judge, judge_backup, progress};
 use crate::rebuild::rebuild;
+use crate::repair_report::{Report, shown};
 
 /// Each round of repairing the log or rows may bring to light what it hid; there are never this many.
 const ROUNDS_MAX: usize = 1000;
-/// So much of a row that is dropped is shown in the report; its length always.
-const SHOWN_BYTES_MAX: usize = 512;
 
 /// Checks, says what a repair would do, or repairs.
 pub fn check_or_repair(arguments: &CheckArguments) -> ExitCode {
@@ -37,27 +36,6 @@ pub fn check_or_repair(arguments: &CheckArguments) -> ExitCode {
     })
 }
 
-/// What was done, line by line, in a file of its own.
-pub struct Report {
-    path: PathBuf,
-    file: fs::File,
-}
-
-impl Report {
-    fn create(data: &Path) -> Result<Report> {
-        let path = data.join(format!("repair-{}.txt", SystemClock.now_micros()));
-        let file = fs::File::create_new(&path).with_context(|| format!("creating {}", path.display()))?;
-        Ok(Report { path, file })
-    }
-
-    /// Durable before what it says is done.
-    pub fn say(&mut self, line: &str) -> Result<()> {
-        writeln!(self.file, "{line}")
-            .and_then(|()| self.file.sync_data())
-            .with_context(|| format!("writing {}", self.path.display()))
-    }
-}
-
 /// Repairs what can be repaired, and says what is left.
 fn repair(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
     if !data.is_dir() {
@@ -65,7 +43,7 @@ fn repair(data: &Path, out: &mut dyn Write) -> Result<ExitCode> {
     }
     let mut report = Report::create(data)?;
     let code = repair_all(data, &mut report, out)?;
-    writeln!(out, "what was done is in {}", report.path.display())?;
+    writeln!(out, "what was done is in {}", report.path().display())?;
     Ok(code)
 }
 
@@ -191,12 +169,6 @@ fn tell_repairs(engine: &Engine, finding: &Finding, report: &mut Report) -> Resu
         report.say(&line)?;
     }
     Ok(())
-}
-
-/// The bytes as text, up to a length, and how many there are.
-pub fn shown(bytes: &[u8]) -> String {
-    let some = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
-    format!("\"{}\" ({} bytes)", some.escape_ascii(), bytes.len())
 }
 
 #[cfg(test)]

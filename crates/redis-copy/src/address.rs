@@ -1,6 +1,9 @@
-//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`.
+//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or `rediss://` for TLS.
 
+use std::path::PathBuf;
 use std::str::FromStr;
+
+use crate::tls::Tls;
 
 pub const PORT: u16 = 6379;
 
@@ -10,27 +13,30 @@ pub struct Address {
     pub port: u16,
     pub user: Option<String>,
     pub password: Option<String>,
+    /// How it is spoken to, if not in clear text.
+    pub tls: Option<Tls>,
 }
 
 impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let rest = text
-            .strip_prefix("redis://")
-            .ok_or_else(|| format!("'{text}' is not redis://[USER:PASSWORD@]HOST[:PORT]; TLS is not spoken here"))?;
+        let (rest, tls) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
+            (Some(rest), _) => (rest, None),
+            (None, Some(rest)) => (rest, Some(Tls::default())),
+            (None, None) => return Err("an address is redis:// or rediss://[USER:PASSWORD@]HOST[:PORT]".into()),
+        };
         let rest = rest.trim_end_matches('/');
         let (credential, place) = rest
             .rsplit_once('@')
             .map_or((None, rest), |(left, right)| (Some(left), right));
-        let (user, password) = match credential.map(|credential| credential.split_once(':').unwrap_or((credential, "")))
-        {
+        let (user, password) = match credential.map(|credential| (credential, credential.split_once(':'))) {
             None => (None, None),
             // A single word is a password, as redis-cli has it for tokens without a user.
-            Some((word, "")) => (None, Some(decoded(word)?)),
-            Some((user, password)) => (
+            Some((word, None)) => (None, Some(decoded(word)?)),
+            Some((_, Some((user, password)))) => (
                 Some(decoded(user)?).filter(|user| !user.is_empty()),
-                Some(decoded(password)?),
+                Some(decoded(password)?).filter(|password| !password.is_empty()),
             ),
         };
         let (host, port) = match place.rsplit_once(':') {
@@ -41,14 +47,24 @@ impl FromStr for Address {
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() || host.contains('/') {
-            return Err(format!("'{text}' names no host; databases are told by the source"));
+            return Err("the address names no host, or a database: those are told by the source".into());
         }
         Ok(Address {
             host: host.into(),
             port,
             user,
             password,
+            tls,
         })
+    }
+}
+
+impl Address {
+    /// Trusts these roots and no others, if the address is one of TLS.
+    pub fn trust(&mut self, roots: Option<PathBuf>) {
+        if let Some(tls) = &mut self.tls {
+            tls.roots = roots;
+        }
     }
 }
 
@@ -72,7 +88,12 @@ fn decoded(text: &str) -> Result<String, String> {
 /// Without the password.
 impl std::fmt::Display for Address {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "redis://{}:{}", self.host, self.port)
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let host = &self.host;
+        match host.contains(':') {
+            true => write!(formatter, "{scheme}://[{host}]:{}", self.port),
+            false => write!(formatter, "{scheme}://{host}:{}", self.port),
+        }
     }
 }
 
@@ -97,22 +118,28 @@ mod tests {
                 "{text}"
             );
             assert!(!format!("{address} {address:?}").contains('@'));
+            assert_eq!(address.tls.is_some(), text.starts_with("rediss"));
+            assert_eq!(address.to_string().parse::<Address>().unwrap().host, host);
         };
         check("redis://h", "h", 6379, None, None);
+        check("rediss://me:p@h:7001", "h", 7001, Some("me"), Some("p"));
         check("redis://h:7000/", "h", 7000, None, None);
         check("redis://secret@h", "h", 6379, None, Some("secret"));
+        check("redis://me:@h", "h", 6379, Some("me"), None);
         check("redis://:secret@h:1", "h", 1, None, Some("secret"));
         check("redis://me:a%40b%3a@[::1]:1", "::1", 1, Some("me"), Some("a@b:"));
         check("redis://me:p@[::1]", "::1", 6379, Some("me"), Some("p"));
         for text in [
             "h:1",
-            "rediss://h",
+            "tls://h",
             "redis://",
             "redis://h:x",
             "redis://h/3",
             "redis://%4@h",
+            "redis://:secret@h/3",
         ] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
+            let refused = text.parse::<Address>().unwrap_err();
+            assert!(!refused.contains("secret"), "{refused}");
         }
     }
 }

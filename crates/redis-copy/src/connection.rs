@@ -10,6 +10,7 @@ use quartet_wire_resp::{Value, decode, encode_command};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::tls::Secured;
 
 /// Takes requests and answers each, in order.
 pub trait Target {
@@ -39,6 +40,7 @@ const STOP_LOOK: Duration = Duration::from_millis(200);
 
 pub struct Connection {
     socket: TcpStream,
+    secured: Option<Secured>,
     input: Vec<u8>,
     /// Bytes of `input` that are done with.
     start: usize,
@@ -51,7 +53,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and shows the credential. Errors are [`Error::Link`].
+    /// Connects and shows the credential. Errors are [`Error::Link`], or [`Error::Source`] if one side does not trust the other.
     pub fn open(address: &Address) -> Result<Connection> {
         let failed = |error: io::Error| Error::Link(format!("connecting to {address}: {error}"));
         let places = (address.host.as_str(), address.port)
@@ -67,15 +69,31 @@ impl Connection {
         Err(failed(last))
     }
 
-    fn new(socket: TcpStream, address: &Address) -> Result<Connection> {
+    fn new(mut socket: TcpStream, address: &Address) -> Result<Connection> {
         let set = |socket: &TcpStream| -> io::Result<()> {
             socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(STOP_LOOK))?;
+            socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
             socket.set_write_timeout(Some(SILENCE_MAX))
         };
         set(&socket).map_err(link)?;
+        let secured = match &address.tls {
+            Some(tls) => {
+                let failed = |error: io::Error| {
+                    let text = format!("TLS with {address}: {error}");
+                    match error.kind() {
+                        // Not trusted, or files that cannot be used: to try again changes nothing.
+                        io::ErrorKind::InvalidData | io::ErrorKind::Other => Error::Source(text),
+                        _ => Error::Link(text),
+                    }
+                };
+                Some(tls.secure(&mut socket, &address.host).map_err(failed)?)
+            }
+            None => None,
+        };
+        socket.set_read_timeout(Some(STOP_LOOK)).map_err(link)?;
         let mut connection = Connection {
             socket,
+            secured,
             input: Vec::new(),
             start: 0,
             output: Vec::new(),
@@ -128,7 +146,12 @@ impl Connection {
         self.input.resize(old + unread.clamp(READ_BYTES, 16 << 20), 0);
         let started = Instant::now();
         let read = loop {
-            match self.socket.read(&mut self.input[old..]) {
+            let room = &mut self.input[old..];
+            let read = match &mut self.secured {
+                Some(secured) => secured.read(&mut self.socket, room),
+                None => self.socket.read(room),
+            };
+            match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) && started.elapsed() < self.patience => {
                     if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -226,7 +249,12 @@ impl Connection {
         self.socket.set_nonblocking(true).map_err(link)?;
         let mut sent = 0;
         let outcome = loop {
-            match self.socket.write(&self.output[sent..]) {
+            let written = match &mut self.secured {
+                Some(secured) => secured.write(&mut self.socket, &self.output[sent..]),
+                None => self.socket.write(&self.output[sent..]),
+            };
+            match written {
+                Ok(0) if sent < self.output.len() => break Ok(()),
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

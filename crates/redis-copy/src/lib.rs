@@ -25,6 +25,7 @@ pub mod follow;
 pub mod link;
 pub mod progress;
 pub mod records;
+pub mod tls;
 pub mod upstash;
 pub mod verify;
 pub mod watcher;

@@ -11,6 +11,7 @@
 //! Nothing of an ended copy is written: whoever ends one holds its gate afterwards, and the thread looks behind it.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -23,6 +24,7 @@ use quartet_layer_redis::replication::{LinkState, Upstream};
 use quartet_layer_redis::{Redis, Session, errors};
 use quartet_redis_copy::connection::{Target, error_text};
 use quartet_redis_copy::progress::{Keeper, Progress, Step};
+use quartet_redis_copy::tls::Tls;
 use quartet_redis_copy::watcher::{Rejected, Stage, Watcher};
 use quartet_redis_copy::{Address, Error, follow};
 use quartet_wire_resp::{Value, decode, encode_command};
@@ -78,12 +80,12 @@ impl ReplicaOf {
         let changed = match source {
             None => become_own_master(layer),
             Some((host, port)) => {
-                let (user, password) = (None, None);
                 let source = Address {
                     host,
                     port,
-                    user,
-                    password,
+                    user: None,
+                    password: None,
+                    tls: None,
                 };
                 let written = begin_at(layer, &source);
                 *running = start(layer, source);
@@ -105,6 +107,7 @@ impl ReplicaOf {
 fn become_replica(layer: &Redis, source: &Address) {
     let upstream = Upstream::new(&source.host, source.port, layer.engine.now_micros());
     layer.replication.follow(Some(upstream));
+    tell_parameter(layer, format!("{} {}", source.host, source.port));
     layer.connections.blocking.end_all_soon(errors::UNBLOCKED);
 }
 
@@ -136,7 +139,13 @@ fn become_own_master(layer: &Arc<Redis>) -> Result<(), Error> {
     }
     layer.replication.hold_part(false);
     layer.replication.follow(None);
+    tell_parameter(layer, String::new());
     Ok(())
+}
+
+/// Makes CONFIG GET say so.
+fn tell_parameter(layer: &Redis, text: String) {
+    layer.config.start_with("replicaof", text);
 }
 
 /// How far the copy is that is written down.
@@ -174,16 +183,21 @@ struct Copying {
 impl Copying {
     fn run(self) {
         while !self.is_stopped() {
-            let source = self.source_with_credential();
+            let source = source_now(&self.layer, &self.source);
             let mut target = Local::new(self.layer.clone(), self.stop.clone(), self.gate.clone());
             let mut watch = Watch {
                 layer: self.layer.clone(),
                 stop: self.stop.clone(),
+                source: source.clone(),
+                is_outdated: false,
             };
             let port = Some(self.layer.process.identity.tcp_port).filter(|&port| port != 0);
             let ended = follow::replicate(&source, &mut target, &mut watch, standing(&self.layer), port);
             if self.is_stopped() {
                 return;
+            }
+            if watch.is_outdated {
+                continue;
             }
             tracing::warn!(source = %source, error = %ended, "the copy of REPLICAOF has ended; it is begun again");
             let now_micros = self.layer.engine.now_micros();
@@ -198,15 +212,26 @@ impl Copying {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
+}
 
-    /// As the parameters have it by now.
-    fn source_with_credential(&self) -> Address {
-        let text = |name: &str| Some(self.layer.config.text_of(name)).filter(|text| !text.is_empty());
-        Address {
-            user: text("masteruser"),
-            password: text("masterauth"),
-            ..self.source.clone()
-        }
+/// With the credential, and over TLS, as the parameters have it by now.
+fn source_now(layer: &Redis, source: &Address) -> Address {
+    let text = |name: &str| Some(layer.config.text_of(name)).filter(|text| !text.is_empty());
+    Address {
+        user: text("masteruser"),
+        password: text("masterauth"),
+        tls: (text("tls-replication").as_deref() == Some("yes")).then(|| tls_now(layer)),
+        ..source.clone()
+    }
+}
+
+/// As Redis does it: the roots of `tls-ca-cert-file`, and the certificate for outgoing connections, or else that for incoming ones.
+fn tls_now(layer: &Redis) -> Tls {
+    let path = |name: &str| Some(PathBuf::from(layer.config.text_of(name))).filter(|path| !path.as_os_str().is_empty());
+    let outgoing = path("tls-client-cert-file").zip(path("tls-client-key-file"));
+    Tls {
+        roots: path("tls-ca-cert-file"),
+        own: outgoing.or_else(|| path("tls-cert-file").zip(path("tls-key-file"))),
     }
 }
 
@@ -318,13 +343,20 @@ impl Target for Local {
 struct Watch {
     layer: Arc<Redis>,
     stop: Arc<AtomicBool>,
+    /// What is spoken to, and how.
+    source: Address,
+    /// The parameters have come to say otherwise: to try again as before is of no use.
+    is_outdated: bool,
 }
 
 impl Watcher for Watch {
     fn stage(&mut self, stage: Stage) {
         let (replication, now_micros) = (&self.layer.replication, self.layer.engine.now_micros());
         match stage {
-            Stage::Apart => replication.note_link(LinkState::Down, now_micros),
+            Stage::Apart => {
+                replication.note_link(LinkState::Down, now_micros);
+                self.is_outdated |= source_now(&self.layer, &self.source) != self.source;
+            }
             Stage::FirstCopy => replication.note_link(LinkState::Copying, now_micros),
             Stage::Following(offset) => {
                 replication.note_link(LinkState::Up, now_micros);
@@ -352,7 +384,7 @@ impl Watcher for Watch {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
+        self.is_outdated || self.stop.load(Ordering::SeqCst)
     }
 
     fn wants_cut_over(&mut self) -> bool {

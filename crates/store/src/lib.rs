@@ -21,6 +21,7 @@
 //! | `partition_store`  | whichever store a data directory holds                             |
 //! | `hash`             | the hash by which replicas compare their states                    |
 //! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
+//! | `damage`           | what is said of damage                                             |
 //! | `salvage`          | what of a damaged store can still be trusted                       |
 //! | `conformance`      | the tests that every store must pass                               |
 
@@ -30,6 +31,7 @@ pub mod checkpoint;
 mod checkpoint_files;
 #[doc(hidden)]
 pub mod conformance;
+mod damage;
 mod error;
 mod hash;
 mod interface;

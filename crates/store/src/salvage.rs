@@ -13,56 +13,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_env::Disk;
-use xxhash_rust::xxh3::xxh3_64;
 
+pub use crate::damage::{Damage, Lost, Salvaged};
 use crate::open_error::OpenError;
 use crate::options::StoreKind;
-use crate::position::Position;
 use crate::row::Row;
 use crate::ssd;
-
-/// Something that was found damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Damage {
-    /// Rows that cannot be read.
-    Lost(Lost),
-    /// A piece that is whole again: what was wrong is known. The text says where and what.
-    Mended(String),
-}
-
-/// Rows that cannot be read, somewhere in an interval of keys; what was read of the interval beside them is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// No row below this key is concerned.
-    pub from: Vec<u8>,
-    /// Nor is one at or above this; `None` if there is no such bound.
-    pub before: Option<Vec<u8>>,
-    /// How many rows they are, where something sound says so.
-    pub rows: Option<u64>,
-    /// Keys that the damaged bytes name: likely to be among them, and nothing more. At most a few thousand.
-    pub likely: Vec<Vec<u8>>,
-    /// Which part of which file, and what is wrong with it.
-    pub what: String,
-}
-
-/// What was saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Salvaged {
-    /// Whose rows they are.
-    pub kind: StoreKind,
-    /// The point of history that they were written at. If the store no longer tells, it is one before it that the log can be
-    /// applied from.
-    pub position: Position,
-    /// How many rows were read.
-    pub rows: u64,
-    /// How many are missing in all, if something sound says so.
-    pub missing: Option<u64>,
-}
-
-/// So many keys that a damaged piece names are told.
-const LIKELY_MAX: usize = 4096;
-/// In longer pieces no turned bit is looked for: that takes time with the square of the length.
-const MENDED_BYTES_MAX: usize = 16 << 10;
 
 /// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by `Break`.
 ///
@@ -86,29 +42,6 @@ pub fn begin_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<StoreKind, Op
         ssd::create_beside(anew, damaged)?;
     }
     Ok(kind)
-}
-
-/// Turns over the one bit with which the bytes have the checksum again. Which byte it was in.
-pub(crate) fn mend_bit(bytes: &mut [u8], checksum: u64) -> Option<usize> {
-    if bytes.len() > MENDED_BYTES_MAX {
-        return None;
-    }
-    for bit in 0..bytes.len() * 8 {
-        let mask = 1 << (bit % 8);
-        bytes[bit / 8] ^= mask;
-        if xxh3_64(bytes) == checksum {
-            return Some(bit / 8);
-        }
-        bytes[bit / 8] ^= mask;
-    }
-    None
-}
-
-/// Keeps those that may be told: not all of a damaged piece.
-pub(crate) fn note_likely(likely: &mut Vec<Vec<u8>>, key: &[u8]) {
-    if likely.len() < LIKELY_MAX {
-        likely.push(key.to_vec());
-    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ use crate::open_error::OpenError;
 use crate::position::Position;
 use crate::row::Row;
 
-pub(crate) use self::salvage::{create_beside, salvage};
+pub(crate) use self::salvage::salvage;
 pub use self::view::SsdSnapshot;
 
 /// The latest state of a directory with a tree in files. Opened by way of [`PartitionStore`](crate::PartitionStore).
@@ -138,6 +138,12 @@ fn create_from(disk: &dyn Disk, next_file: u32) -> io::Result<()> {
     };
     empty.write_partial(disk)?;
     Root::rename_partial(disk)
+}
+
+/// Makes the empty directory `anew` a store's whose files have other names than those of `damaged`.
+pub(crate) fn create_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<(), OpenError> {
+    let (root, _) = Root::read_mended(damaged)?;
+    Ok(create_from(anew, root.next_file.max(Files::next_unused(damaged)?))?)
 }
 
 /// Makes the directory this store's, with these rows, which are the state at `position` of the log. Until all of it is durable

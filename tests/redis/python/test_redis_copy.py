@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.certificates import make
+from harness.gate import Gate
 from harness.resp import Connection, ReplyError
 from harness.redis_copy import WAIT_SECONDS_MAX, contents, fill, run_import, start_import, until, url
-from harness.server import Server, binary
+from harness.server import Server, binary, free_port
 
 DIFFERENT = 3
 REJECTED = 2
@@ -125,21 +127,79 @@ def command(words: list[str]) -> bytes:
 
 def test_a_killed_import_of_commands_goes_on_where_it_was(target, tmp_path):
     """Each command is executed once, however often the import is killed."""
-    count = 120_000
+    count = 60_000
     file = tmp_path / "counts.aof"
     file.write_bytes(command(["INCR", "n"]) * count)
     with Connection(target.port) as connection:
-
-        def arrived() -> int:
-            return int(connection.do("GET", "n") or 0)
-
-        for share in (1, 2):
-            process = start_import(file, target)
-            until(lambda: arrived() >= count * share // 4 or process.poll() is not None)
-            process.kill()
-            process.wait()
+        before = 0
+        for _ in range(2):
+            with Gate(target.port, to_server=500_000) as gate:
+                kill_at(gate, start_import(file, gate))
+            arrived = int(connection.do("GET", "n"))
+            assert before < arrived < count
+            before = arrived
         run_import(file, target)
-        assert arrived() == count
+        assert int(connection.do("GET", "n")) == count
+
+
+def kill_at(gate: Gate, process: subprocess.Popen) -> None:
+    """Kills a copy through the gate when that has closed: some has passed, and the rest cannot."""
+    try:
+        gate.wait_closed()
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_killed_export_is_none_and_is_begun_anew(redis, tmp_path):
+    fill(redis.port)
+    file = tmp_path / "out.rdb"
+
+    def words(port: int) -> list:
+        return [binary(), "export", "redis", "--from", f"redis://127.0.0.1:{port}", "--to", file]
+
+    with Gate(redis.port, from_server=100_000) as gate:
+        kill_at(gate, subprocess.Popen(words(gate.port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    assert [path.name for path in tmp_path.iterdir()] == ["out.rdb.unfinished"]
+    told = subprocess.run(words(redis.port), capture_output=True, text=True, timeout=WAIT_SECONDS_MAX)
+    assert told.returncode == 0 and "it is begun anew" in told.stderr, told.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["out.rdb"]
+
+
+def test_credentials_of_an_import_stand_in_files_or_variables(redis, target, tmp_path):
+    with Connection(redis.port) as source:
+        source.do("SET", "a", "1")
+        source.do("ACL", "SETUSER", "copies", "on", ">hidden %", "~*", "&*", "+@all")
+        source.do("ACL", "SETUSER", "default", "resetpass", ">other")
+    (tmp_path / "password").write_text("hidden %\n")
+    with Connection(target.port) as connection:
+        source = f"redis://copies:@127.0.0.1:{redis.port}"
+        run_import(source, target, "--from-password-file", tmp_path / "password")
+        assert connection.do("GET", "a") == "1"
+        (tmp_path / "password").write_text("wrong")
+        assert "refuses the credential" in run_import(source, target, "--merge", "--from-password-file", tmp_path / "password", code=1)
+        both = run_import(f"redis://:x@127.0.0.1:{redis.port}", target, "--from-password-file", tmp_path / "password", code=1)
+        assert "both have a password" in both
+        environment = {"QUARTET_IMPORT_FROM": f"redis://copies:hidden%20%25@127.0.0.1:{redis.port}", "QUARTET_IMPORT_TO": url(target)}
+        command = [binary(), "import", "redis", "--merge"]
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX)
+        assert done.returncode == 0 and "hidden" not in done.stdout + done.stderr, done.stderr
+
+
+def test_a_source_over_tls_is_copied(target, tmp_path):
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    made, port = make(tmp_path), free_port()
+    options = ["--tls-port", port, "--tls-cert-file", made.certificate, "--tls-key-file", made.key, "--tls-ca-cert-file", made.root]
+    redis = Server(target="redis", options=[*map(str, options), "--tls-auth-clients", "no", "--repl-diskless-sync-delay", "0"]).start()
+    try:
+        fill(redis.port)
+        run_import(f"rediss://localhost:{port}", target, "--from-tls-roots", made.root)
+        assert contents(target.port) == contents(redis.port)
+        assert "TLS with rediss://" in run_import(f"rediss://localhost:{port}", target, "--merge", code=1)
+    finally:
+        redis.close()
 
 
 def write_forever(port: int, stop: threading.Event, acknowledged: dict) -> None:
@@ -209,12 +269,11 @@ def test_differences_at_the_cut_over_are_printed_and_open_the_source_again(redis
 
 def test_a_first_copy_that_was_killed_begins_anew_without_what_is_gone(redis, target):
     with Connection(redis.port) as source, Connection(target.port) as connection:
-        source.do("DEBUG", "POPULATE", 60_000)
-        process = start_import(url(redis), target)
-        until(lambda: connection.do("DBSIZE") > 2000 or process.poll() is not None)
-        process.kill()
-        process.wait()
-        source.do("DEL", *[f"key:{n}" for n in range(30_000)])
+        source.do("DEBUG", "POPULATE", 30_000)
+        with Gate(target.port, to_server=700_000) as gate:
+            kill_at(gate, start_import(url(redis), gate))
+        assert 0 < connection.do("DBSIZE") < 30_000
+        source.do("DEL", *[f"key:{n}" for n in range(15_000)])
         run_import(url(redis), target)
         assert connection.do("DBSIZE") == source.do("DBSIZE")
 

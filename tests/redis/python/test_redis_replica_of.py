@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from harness.admin import Admin
+from harness.certificates import make
 from harness.redis_copy import contents, fill, until
 from harness.resp import Connection, ReplyError, encode
 from harness.server import Server, free_port
@@ -124,6 +125,70 @@ def test_a_source_that_wants_a_password_is_followed_once_it_is_known(replica):
             assert info(replica.port, "master_link_status") == "down"
             there.do("CONFIG", "SET", "masterauth", "hidden")
             until(lambda: there.do("GET", "a") == "secret")
+    finally:
+        redis.close()
+
+
+def parameter(connection: Connection, name: str) -> str:
+    found = connection.do("CONFIG", "GET", name)
+    return dict(zip(found[::2], found[1::2]))[name] if isinstance(found, list) else found[name]
+
+
+def test_a_user_of_the_source_is_shown_and_the_parameters_tell(replica):
+    """As an operator of Redis sets it up: a user that may do nothing but replicate."""
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    redis = Server(target="redis", options=["--repl-diskless-sync-delay", "0"]).start()
+    try:
+        with Connection(redis.port) as here, Connection(replica.port) as there:
+            here.do("SET", "a", "1")
+            here.do("ACL", "SETUSER", "copies", "on", ">hidden", "+psync", "+replconf", "+ping")
+            here.do("ACL", "SETUSER", "cannot", "on", ">hidden", "+ping")
+            here.do("ACL", "SETUSER", "default", "resetpass", ">other")
+            assert parameter(there, "replicaof") == "" == parameter(there, "slaveof")
+            there.do("CONFIG", "SET", "masteruser", "cannot", "masterauth", "hidden")
+            there.do("REPLICAOF", "127.0.0.1", redis.port)
+            assert parameter(there, "replicaof") == f"127.0.0.1 {redis.port}" == parameter(there, "slaveof")
+            assert (parameter(there, "masteruser"), parameter(there, "masterauth")) == ("cannot", "hidden")
+            until(lambda: any("NOPERM" in line for line in replica.output))
+            there.do("CONFIG", "SET", "masteruser", "copies")
+            until(lambda: there.do("GET", "a") == "1")
+            assert not any("hidden" in line for line in replica.output)
+            there.do("MULTI")
+            assert there.do("REPLICAOF", "NO", "ONE") == "ERR Command not allowed inside a transaction"
+            there.do("DISCARD")
+            there.do("REPLICAOF", "NO", "ONE")
+            assert parameter(there, "replicaof") == ""
+    finally:
+        redis.close()
+
+
+def test_a_source_is_followed_over_tls(replica, tmp_path):
+    """With the names of Redis' parameters: roots of one's own, and a certificate of one's own that the source asks for."""
+    if not shutil.which("redis-server"):
+        pytest.skip("there is no redis-server")
+    (tmp_path / "strange").mkdir()
+    made, strange, port = make(tmp_path), make(tmp_path / "strange"), free_port()
+    options = ["--tls-port", port, "--tls-cert-file", made.certificate, "--tls-key-file", made.key, "--tls-ca-cert-file", made.root]
+    options += ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--bind", "127.0.0.1", "127.0.0.2"]
+    redis = Server(target="redis", options=[str(option) for option in options]).start()
+    try:
+        with Connection(redis.port) as here, Connection(replica.port) as there:
+            fill(redis.port)
+            there.do("CONFIG", "SET", "tls-replication", "yes", "tls-ca-cert-file", strange.root)
+            there.do("CONFIG", "SET", "tls-client-cert-file", made.certificate, "tls-client-key-file", made.key)
+            # Another name of the same place: Redis looks at who has signed, and not at names.
+            there.do("REPLICAOF", "127.0.0.2", port)
+            until(lambda: any("TLS with rediss://" in line for line in replica.output))
+            assert info(replica.port, "master_link_status") == "down" and there.do("DBSIZE") == 0
+            there.do("CONFIG", "SET", "tls-ca-cert-file", made.root)
+            until(lambda: info(replica.port, "master_link_status") == "up")
+            in_step(replica, redis)
+            here.do("SET", "large", "x" * 3_000_000)
+            in_step(replica, redis)
+            assert f"port={replica.port},state=online" in info(redis.port, "slave0")
+            there.do("CONFIG", "SET", "tls-replication", "no")
+            there.do("REPLICAOF", "NO", "ONE")
     finally:
         redis.close()
 

@@ -1,5 +1,6 @@
 """Backups of a running server: taken, verified, restored as of any version, kept in a folder or an object store."""
 
+import http.server
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -178,6 +180,97 @@ def test_a_backup_and_a_restore_that_are_killed_lose_nothing(tmp_path):
     assert restored(target, data) == state
 
 
+class Between:
+    """Hands requests on to a server, and does something before the one of that number."""
+
+    def __init__(self, server, number, act):
+        self.server, self.left, self.act = server, number, act
+        between = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                between.count()
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                url = f"http://127.0.0.1:{between.server.http_port}{self.path}"
+                headers = {"authorization": self.headers["authorization"]}
+                request = urllib.request.Request(url, body or None, headers, method=self.command)
+                try:
+                    with urllib.request.urlopen(request, timeout=60) as answer:
+                        status, answered = answer.status, answer.read()
+                except urllib.error.HTTPError as error:
+                    status, answered = error.code, error.read()
+                except OSError:
+                    return self.connection.close()
+                self.send_response(status)
+                self.send_header("content-length", str(len(answered)))
+                self.end_headers()
+                self.wfile.write(answered)
+
+            do_DELETE = do_POST
+
+            def log_message(self, *_):
+                pass
+
+        self.listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.listener.server_port}"
+        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
+
+    def count(self):
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+    @property
+    def was_reached(self):
+        return self.left <= 0
+
+    def close(self):
+        self.listener.shutdown()
+        self.listener.server_close()
+
+
+@contextmanager
+def between(server, number, act):
+    proxy = Between(server, number, act)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize(("way", "numbers"), [("--full", (1, 2, 4)), ("--follow", (3,)), ("incremental", (2, 3))])
+def test_a_server_that_is_killed_leaves_a_backup_that_is_whole_or_none(tmp_path, way, numbers):
+    """The kill comes before a request whose number is known: while all rows are taken, in pieces of 2 MiB, and while the log is."""
+    target = tmp_path / "backups"
+    options = [] if way == "incremental" else [way]
+    if way == "--follow":
+        options += ["--interval-seconds", "1"]
+    states = [{}]
+    server = Server("always").start()
+    try:
+        if way == "incremental":
+            backup(server, target)
+        for number in numbers:
+            fill(connect(server), number)
+            connect(server).mset({f"large:{key}": str(number) * 60_000 for key in range(80)})
+            states.append(contents(server))
+            with between(server, number, server.kill) as proxy:
+                ended = run("backup", "--server", proxy.address, "--to", str(target), *options)
+                assert proxy.was_reached and ended.returncode != 0 and "server" in ended.stderr, ended.stderr
+            assert not (target / "lock").exists()
+            checked = run("check", "--backup", str(target))
+            if list(target.glob("manifest-*")):
+                assert checked.returncode == 0, checked.stdout
+                assert restored(target, tmp_path / f"killed-{number}") in states
+            else:
+                assert "there is no backup" in checked.stderr
+            server.start()
+        backup(server, target)
+        assert restored(target, tmp_path / "data") == contents(server) == states[-1]
+    finally:
+        server.close()
+
+
 def test_what_is_written_is_followed(tmp_path):
     target = tmp_path / "backups"
     with serving(options=["--engine", "ssd"]) as server:
@@ -247,6 +340,41 @@ def test_an_object_store_keeps_backups(tmp_path):
         bucket.delete_object(Bucket="safe", Key=part)
         refused = run("restore", "--from", "s3://safe/quartet/main", "--data", str(tmp_path / "other"), **environment)
         assert refused.returncode != 0 and "is missing" in refused.stderr
+
+
+def test_of_two_backups_into_one_place_at_the_same_time_one_is_refused(tmp_path):
+    with object_store() as endpoint, serving() as server:
+        environment = {
+            "AWS_ENDPOINT": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+        }
+        bucket = boto3.client(
+            "s3", endpoint_url=endpoint, aws_access_key_id="id", aws_secret_access_key="secret", region_name="us-east-1"
+        )
+        bucket.create_bucket(Bucket="safe")
+        folder = str(tmp_path / "backups")
+        for target in ("s3://safe/backups", folder):
+            fill(connect(server), 1)
+            taken = []
+            command = ["backup", "--to", target]
+
+            def another():
+                taken.append(run(*command, "--server", f"127.0.0.1:{server.http_port}", **environment))
+
+            with between(server, 2, another) as proxy:
+                first = run(*command, "--server", proxy.address, **environment)
+            refused, whole = (taken[0], first) if target == folder else (first, taken[0])
+            assert whole.returncode == 0 and "all rows" in whole.stdout, whole.stderr
+            assert refused.returncode != 0 and "another backup" in refused.stderr, refused.stderr
+            fill(connect(server), 2)
+            backup(server, target, **environment)
+            checked = run("check", "--backup", target, **environment)
+            assert checked.returncode == 0 and checked.stdout.endswith("sound\n") and "belongs to no" not in checked.stdout
+            assert restored(target, tmp_path / f"data-{target == folder}", **environment) == contents(server)
+        assert not os.path.exists(f"{folder}/lock")
 
 
 def test_only_who_has_the_root_key_takes_a_backup(tmp_path):

@@ -18,12 +18,15 @@ from faunadb import query as q
 
 from harness.dynamodb import connect
 from harness.fauna import connect as connect_fauna
+from harness.gate import Gate
 from harness.redis_copy import contents, fill, url
 from harness.resp import Connection
 from harness.server import Server, binary, free_port
 
 REJECTED = 2
 SECONDS_MAX = 120
+# Of the 600 kilobytes or so that the copy of a database of Upstash's sends.
+UPSTASH_PASSES = 250_000
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +55,15 @@ def run(*words, cwd: Path, code: int = 0, **environment: str) -> str:
     return output
 
 
-def kill_once(arrived, *words, cwd: Path, **environment: str) -> None:
-    """Starts a copy, and kills it as soon as something has arrived."""
+def kill_at(gate: Gate, *words, cwd: Path, **environment: str) -> None:
+    """Starts a copy that goes through the gate, and kills it when that has closed: some has passed, and the rest cannot."""
     process = start(*words, cwd=cwd, **environment)
-    deadline = time.monotonic() + SECONDS_MAX
-    while not arrived() and process.poll() is None:
-        assert time.monotonic() < deadline
-    process.kill()
-    process.communicate()
+    try:
+        gate.wait_closed()
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
 
 
 # DynamoDB
@@ -153,22 +157,36 @@ def test_an_export_of_the_service_wants_a_schema_and_is_verified(server, tmp_pat
 
 
 def test_a_killed_import_of_a_live_table_goes_on(server, other, tmp_path):
-    make_table(server, "live", 1500)
-    words = ["import", "dynamodb", "--from", endpoint(server), "--table", "live", "--to", endpoint(other), "--segments", 3]
-    client = connect(other)
+    make_table(server, "live", 500)
 
-    def arrived() -> bool:
-        try:
-            return client.scan(TableName="live", Select="COUNT", Limit=200)["Count"] >= 100
-        except client.exceptions.ResourceNotFoundException:
-            return False
+    def words(to: int) -> list:
+        return ["import", "dynamodb", "--from", endpoint(server), "--table", "live", "--to", f"http://127.0.0.1:{to}", "--segments", 3]
 
-    kill_once(arrived, *words, cwd=tmp_path)
-    # What was copied is not a copy of another table.
-    if (tmp_path / "quartet-import.journal").exists():
-        assert "it is of a copy from" in run(*words, "--into", "else", cwd=tmp_path, code=1)
-        assert "brought" in run(*words, cwd=tmp_path)
+    with Gate(other.dynamodb_port, to_server=60_000) as gate:
+        kill_at(gate, *words(gate.port), cwd=tmp_path)
+        arrived = len(items_of(other, "live"))
+        assert 0 < arrived < 500
+        # What was copied is not a copy of another table, nor into another place.
+        assert "it is of a copy from" in run(*words(gate.port), "--into", "else", cwd=tmp_path, code=1)
+        gate.open()
+        assert "brought" in run(*words(gate.port), cwd=tmp_path)
     assert items_of(other, "live") == items_of(server, "live")
+
+
+def test_a_killed_export_of_a_table_is_none_and_is_begun_anew(server, tmp_path):
+    make_table(server, "going-out", 300)
+    with Gate(server.dynamodb_port, from_server=20_000) as gate:
+        words = ["export", "dynamodb", "--table", "going-out", "--to", "out", "--from"]
+        kill_at(gate, *words, f"http://127.0.0.1:{gate.port}", cwd=tmp_path)
+    assert "manifest-summary.json" in run("import", "dynamodb", "--from", "out", "--into", "x", "--to", endpoint(server), cwd=tmp_path, code=1)
+    # As if the first file had been whole, and another begun.
+    for name in ("00000000.json.gz", "00000001.json.gz", "00000002.json.gz.unfinished"):
+        (tmp_path / "out" / "data" / name).write_bytes(b"of the earlier run")
+    told = run(*words, endpoint(server), cwd=tmp_path)
+    assert "it is begun anew" in told and "wrote 300 records" in told
+    assert [path.name for path in (tmp_path / "out" / "data").iterdir()] == ["00000000.json.gz"]
+    assert not list(tmp_path.rglob("lock"))
+    assert "brought 300 records" in run("import", "dynamodb", "--from", "out", "--into", "came-in", "--to", endpoint(server), cwd=tmp_path)
 
 
 def test_an_export_lies_in_a_bucket(server, tmp_path):
@@ -242,10 +260,10 @@ def test_documents_keep_ids_moments_and_values(server, other, tmp_path):
 
 def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_told(other, tmp_path):
     (tmp_path / "in").mkdir()
-    lines = [json.dumps({"id": str(number), "ts": 1_600_000_000_000_000 + number, "data": {"n": number}}) for number in range(1, 1501)]
+    lines = [json.dumps({"id": str(number), "ts": 1_600_000_000_000_000 + number, "data": {"n": number}}) for number in range(1, 901)]
     lines[10] = "no JSON"
-    lines[700] = json.dumps({"id": "no number", "ts": 5, "data": {}})
-    lines[701] = json.dumps({"id": "702", "data": {}})
+    lines[500] = json.dumps({"id": "no number", "ts": 5, "data": {}})
+    lines[501] = json.dumps({"id": "502", "data": {}})
     (tmp_path / "in" / "docs.json").write_text("\n".join(lines))
     client = connect_fauna(other)
 
@@ -253,13 +271,33 @@ def test_a_killed_import_of_documents_goes_on_and_bad_ones_are_told(other, tmp_p
         collection = q.collection("docs")
         return client.query(q.if_(q.exists(collection), q.count(q.documents(collection)), 0))
 
-    words = ["import", "fauna", "--from", "in", "--to", fauna(other), "--rejected", "rejected"]
-    kill_once(lambda: count() >= 200, *words, cwd=tmp_path)
-    if (tmp_path / "quartet-import.journal").exists():
+    with Gate(other.fauna_port, to_server=60_000) as gate:
+        words = ["import", "fauna", "--from", "in", "--to", f"http://127.0.0.1:{gate.port}", "--rejected", "rejected"]
+        kill_at(gate, *words, cwd=tmp_path)
+        assert 0 < count() < 897
+        gate.open()
         run(*words, cwd=tmp_path, code=REJECTED)
     told = (tmp_path / "rejected").read_text()
     assert "it is no JSON object" in told and "it has no ts" in told and "no number" in told
-    assert count() == 1497
+    assert count() == 897
+
+
+def test_a_killed_export_of_documents_is_none_and_is_begun_anew(other, tmp_path):
+    client = connect_fauna(other)
+    for name in ("first", "second"):
+        client.query(q.create_collection({"name": name}))
+        client.query(q.do(*[q.create(q.ref(q.collection(name), str(n)), {"data": {"n": "x" * 400}}) for n in range(1, 101)]))
+    words = ["export", "fauna", "--to", "out", "--from"]
+    # The first collection is whole, and the second is not: each is more than 50,000 bytes.
+    with Gate(other.fauna_port, from_server=80_000) as gate:
+        kill_at(gate, *words, f"http://127.0.0.1:{gate.port}", cwd=tmp_path)
+    assert (tmp_path / "out" / "first.json").exists() and not (tmp_path / "out" / "second.json").exists()
+    refused = run("import", "fauna", "--from", "out", "--to", fauna(other), "--merge", cwd=tmp_path, code=1)
+    assert "ended in the middle" in refused
+    (tmp_path / "quartet-import.journal").unlink()
+    told = run(*words, fauna(other), cwd=tmp_path)
+    assert "it is begun anew" in told and "wrote 200 records" in told
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first.json", "second.json"]
 
 
 def test_two_files_of_one_collection_arrive_whole(other, tmp_path):
@@ -282,19 +320,31 @@ def test_keys_go_in_through_kills_and_out_again(other, tmp_path):
     def row(key: bytes, value: bytes) -> str:
         return json.dumps({"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}, separators=(",", ":"))
 
-    rows = [row(number.to_bytes(4, "big"), b"\x00\xff" * (number % 50)) for number in range(30_000)]
+    rows = [row(number.to_bytes(4, "big"), b"\x00\xff" * (number % 50)) for number in range(12_000)]
     bad = ["{}", row(b"\xff\x01", b""), row(b"k", b"x" * 100_001), '{"key":"!","value":""}']
-    (tmp_path / "in").write_text("\n".join(rows[:9000] + bad + rows[9000:]) + "\n")
-    words = ["import", "keyvalue", "--from", "in", *cluster(other), "--rejected", "rejected"]
+    (tmp_path / "in").write_text("\n".join(rows[:11000] + bad + rows[11000:]) + "\n")
     journal = tmp_path / "quartet-import.journal"
-    kill_once(lambda: journal.exists() and "keys" in journal.read_text(), *words, cwd=tmp_path)
-    if journal.exists():
+    with Gate(other.keyvalue_port, to_server=500_000) as gate:
+        through = cluster_through(gate, tmp_path)
+        words = ["import", "keyvalue", "--from", "in", *through, "--rejected", "rejected"]
+        kill_at(gate, *words, cwd=tmp_path)
+        assert "keys" in journal.read_text()
+        gate.open()
         run(*words, cwd=tmp_path, code=REJECTED)
     assert len(set((tmp_path / "rejected").read_text().splitlines())) == 4
-    assert "wrote 30000 records" in run("export", "keyvalue", *cluster(other), "--to", "out", cwd=tmp_path)
-    assert (tmp_path / "out").read_text().splitlines() == rows
-    assert "holds keys; --merge" in run(*words, cwd=tmp_path, code=1)
+    with Gate(other.keyvalue_port, from_server=300_000) as gate:
+        kill_at(gate, "export", "keyvalue", *cluster_through(gate, tmp_path), "--to", "out", cwd=tmp_path)
+    assert not (tmp_path / "out").exists() and (tmp_path / "out.unfinished").exists()
+    told = run("export", "keyvalue", *cluster(other), "--to", "out", cwd=tmp_path)
+    assert "it is begun anew" in told and "wrote 12000 records" in told
+    assert (tmp_path / "out").read_text().splitlines() == rows and not (tmp_path / "out.unfinished").exists()
+    assert "holds keys; --merge" in run("import", "keyvalue", "--from", "in", *cluster(other), cwd=tmp_path, code=1)
     assert not journal.exists()
+
+
+def cluster_through(gate: Gate, folder: Path) -> list:
+    (folder / "through.cluster").write_text(f"test:test@127.0.0.1:{gate.port}\n")
+    return ["--cluster-file", folder / "through.cluster"]
 
 
 # Upstash
@@ -306,18 +356,18 @@ def test_an_upstash_database_arrives_over_rest(server, other, tmp_path):
         connection.do("XACK", "stream", "group", *[f"{n}-0" for n in range(1, 10)])
         connection.do("JSON.SET", "document", "$", '{"a":[1,null,"x"]}')
         expected = {name: told for (db, name), told in contents_with_json(server.port).items() if db == 0}
-    words = ["import", "upstash", "--from", f"http://127.0.0.1:{server.http_port}", "--token", "dev", "--to", url(other)]
-    with Connection(other.port) as connection:
-        kill_once(lambda: connection.do("DBSIZE") > 1, *words, cwd=tmp_path)
-        if connection.do("EXISTS", "quartet:import"):
-            run(*words, cwd=tmp_path)
+    words = ["import", "upstash", "--from", f"http://127.0.0.1:{server.http_port}", "--token", "dev", "--to"]
+    with Connection(other.port) as connection, Gate(other.port, to_server=UPSTASH_PASSES) as gate:
+        kill_at(gate, *words, f"redis://127.0.0.1:{gate.port}", cwd=tmp_path)
+        assert connection.do("EXISTS", "quartet:import") == 1
+        run(*words, url(other), cwd=tmp_path)
         assert connection.do("EXISTS", "quartet:import") == 0
     found = {name: told for (_, name), told in contents_with_json(other.port).items()}
     assert found.keys() == expected.keys()
     for name, (kind, value, deadline_ms) in expected.items():
         assert (kind, value) == found[name][:2] or kind == "stream" and value[0] == found[name][1][0], name
         assert abs(deadline_ms - found[name][2]) < 60_000, name
-    assert "the target holds" in run(*words, cwd=tmp_path, code=1)
+    assert "the target holds" in run(*words, url(other), cwd=tmp_path, code=1)
 
 
 def contents_with_json(port: int) -> dict:

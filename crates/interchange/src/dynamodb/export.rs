@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::Client;
 use crate::error::{Error, Result, source, target};
-use crate::observer::Observer;
+use crate::observer::{BEGUN_ANEW, Observer};
 
 const SUMMARY: &str = "manifest-summary.json";
 const FILES: &str = "manifest-files.json";
@@ -137,6 +137,14 @@ pub fn export(client: &Client, table: &str, address: &str, observer: &mut dyn Ob
     {
         return Err(Error::NotEmpty(format!("{address} holds an export already")));
     }
+    let mut is_left = false;
+    for name in export.data.list().map_err(target)?.iter().filter(|name| is_data(name)) {
+        export.data.remove(name).map_err(target)?;
+        is_left = true;
+    }
+    if is_left {
+        observer.phase(BEGUN_ANEW, None);
+    }
     observer.phase(
         &format!("exporting {table}"),
         description["ItemCount"].as_u64().filter(|count| *count > 0),
@@ -159,10 +167,16 @@ pub fn export(client: &Client, table: &str, address: &str, observer: &mut dyn Ob
             break;
         }
         if observer.is_stopped() {
-            return Err(Error::Stopped);
+            return Err(Error::ExportStopped);
         }
     }
     writing.finish(&description)
+}
+
+/// True for the name of a file that an export writes, whole or not.
+fn is_data(name: &str) -> bool {
+    let number = name.split_once(".json.gz").map(|(number, _)| number);
+    number.is_some_and(|number| number.len() == 8 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 struct Writing<'e> {

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
+use quartet_interchange::WholeFile;
 use quartet_redis_copy::append_only::{self, Copied};
 use quartet_redis_copy::connection::Connection;
 use quartet_redis_copy::follow::{self, Wishes};
@@ -17,15 +18,23 @@ use quartet_redis_copy::{Address, Error};
 
 use super::records;
 use super::watch::Watch;
+use crate::operator_key::read_secret;
 
 const REJECTED: u8 = 2;
 const DIFFERENT: u8 = 3;
 
 #[derive(Args)]
 pub struct RedisArguments {
-    /// An RDB file, an append-only file, the folder of a Redis 7's append-only files, or redis://[USER:PASSWORD@]HOST[:PORT]
+    /// An RDB file, an append-only file, the folder of a Redis 7's append-only files, or redis://[USER:PASSWORD@]HOST[:PORT], rediss://
+    /// for TLS
     #[arg(long, env = "QUARTET_IMPORT_FROM", hide_env_values = true)]
     from: String,
+    /// File that holds the password of a live source
+    #[arg(long, env = "QUARTET_IMPORT_FROM_PASSWORD_FILE")]
+    from_password_file: Option<PathBuf>,
+    /// File of the certificates to trust in a live source over TLS, in place of the public ones
+    #[arg(long, env = "QUARTET_IMPORT_FROM_TLS_ROOTS")]
+    from_tls_roots: Option<PathBuf>,
     /// The server that gets it, with the credential of the database that is to hold it
     #[arg(
         long,
@@ -34,6 +43,12 @@ pub struct RedisArguments {
         default_value = "redis://127.0.0.1:6379"
     )]
     to: Address,
+    /// File that holds the password of the server that gets it
+    #[arg(long, env = "QUARTET_IMPORT_TO_PASSWORD_FILE")]
+    to_password_file: Option<PathBuf>,
+    /// File of the certificates to trust in that server over TLS, in place of the public ones
+    #[arg(long, env = "QUARTET_IMPORT_TO_TLS_ROOTS")]
+    to_tls_roots: Option<PathBuf>,
     /// Goes on with the writes of a live source until the line "cut over" is typed, which closes the source to writers and compares
     /// both sides
     #[arg(long)]
@@ -50,10 +65,18 @@ pub struct RedisArguments {
 }
 
 pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
-    let mut target = Connection::open(&arguments.to).context("the target")?;
+    let to = arguments.to.clone();
+    let to = with_files(
+        to,
+        arguments.to_password_file.as_deref(),
+        arguments.to_tls_roots.as_deref(),
+    )?;
+    let mut target = Connection::open(&to).context("the target")?;
     let mut watch = Watch::new(arguments.rejected.as_deref(), arguments.follow, arguments.cut_over)?;
     let outcome = if arguments.from.contains("://") {
-        let source: Address = arguments.from.parse().map_err(anyhow::Error::msg)?;
+        let from = arguments.from.parse().map_err(anyhow::Error::msg)?;
+        let (password, roots) = (&arguments.from_password_file, &arguments.from_tls_roots);
+        let source = with_files(from, password.as_deref(), roots.as_deref())?;
         let wishes = Wishes {
             follows: arguments.follow,
             merges: arguments.merge,
@@ -74,6 +97,24 @@ pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The address with what files say of it.
+fn with_files(mut address: Address, password: Option<&Path>, roots: Option<&Path>) -> Result<Address> {
+    if let Some(file) = password {
+        ensure!(
+            address.password.is_none(),
+            "the address and {} both have a password",
+            file.display()
+        );
+        address.password = Some(read_secret(file)?);
+    }
+    ensure!(
+        roots.is_none() || address.tls.is_some(),
+        "{address} is not one of TLS, rediss://"
+    );
+    address.trust(roots.map(Path::to_owned));
+    Ok(address)
 }
 
 pub(super) fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
@@ -142,17 +183,16 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
     let Begun::FirstCopy(first) = link::begin_records(from)? else {
         bail!("{from} did not begin a copy");
     };
-    let folder = to
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file =
-        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("writing in {}", folder.display()))?;
+    let writing = || format!("writing {}", to.display());
+    let (mut file, was_begun) = WholeFile::begin(to).with_context(writing)?;
+    if was_begun {
+        eprintln!("an earlier export ended in the middle: it is begun anew");
+    }
     let mut keys = 0;
     let bytes = {
         let copied = Copying {
             source: first,
-            file: file.as_file_mut(),
+            file: file.file(),
         };
         let mut records = Records::new("the copy", copied);
         loop {
@@ -164,10 +204,8 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
         }
     };
     // What was read beyond the records is the connection's.
-    file.as_file().set_len(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(to).with_context(|| format!("writing {}", to.display()))?;
-    File::open(folder)?.sync_all()?;
+    file.file().set_len(bytes)?;
+    file.finish().with_context(writing)?;
     println!("wrote {keys} keys, {bytes} bytes, to {}", to.display());
     Ok(())
 }

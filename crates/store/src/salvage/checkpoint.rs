@@ -11,12 +11,12 @@ use std::ops::ControlFlow;
 use quartet_env::{Disk, File};
 use quartet_model::Version;
 
-use super::{Damage, Lost, Salvaged, note_likely};
 use crate::checkpoint::{
     BLOCK_BYTES_MAX, CheckpointError, FOOTER_BYTES, FRAME_BYTES, FrameBytes, HEADER_BYTES, ROW_HEADER_BYTES,
     TAG_FOOTER, TAG_ROWS, crc_of_part, parse_row, read_position, u32_at, u64_at,
 };
 use crate::checkpoint_files;
+use crate::damage::{Damage, Lost, Salvaged, note_likely};
 use crate::hash::StateHasher;
 use crate::open_error::OpenError;
 use crate::options::StoreKind;

@@ -9,6 +9,8 @@ use crate::error::StoreError;
 use crate::interface::{Flush, Store};
 use crate::options::StoreOptions;
 use crate::partition_store::PartitionStore;
+use crate::position::Position;
+use crate::row::Row;
 
 const ROWS: u64 = 4000;
 const POSITION: Position = Position {

@@ -19,10 +19,10 @@ use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::node::{Child, Input};
+use crate::damage::mend_bit;
 use crate::error::StoreError;
 use crate::open_error::OpenError;
 use crate::position::Position;
-use crate::salvage;
 
 pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
@@ -85,7 +85,7 @@ impl Root {
                 *checksum = checksum_found.to_le_bytes();
                 content.len()
             }
-            _ => match salvage::mend_bit(content, checksum_said) {
+            _ => match mend_bit(content, checksum_said) {
                 Some(place) => place,
                 None => return Err(damage),
             },

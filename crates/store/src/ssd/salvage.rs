@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use quartet_env::Disk;
 
-use super::create_from;
 use super::files::{Files, damaged};
 use super::node::{Child, Entry, Inner, Leaf, Node, Place, Value};
 use super::root::{NAME, Root, Tree};
+use crate::damage::{Damage, Lost, Salvaged, mend_bit, note_likely};
 use crate::error::StoreError;
 use crate::open_error::OpenError;
 use crate::options::StoreKind;
 use crate::row::Row;
-use crate::salvage::{Damage, Lost, Salvaged, mend_bit, note_likely};
 
 pub(crate) fn salvage(
     disk: &Arc<dyn Disk>,
@@ -43,12 +42,6 @@ pub(crate) fn salvage(
         rows: reading.rows,
         missing: Some(stated.saturating_sub(reading.rows)),
     })
-}
-
-/// Makes the empty directory `anew` a store's whose files have other names than those of `damaged`.
-pub(crate) fn create_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<(), OpenError> {
-    let (root, _) = Root::read_mended(damaged)?;
-    Ok(create_from(anew, root.next_file.max(Files::next_unused(damaged)?))?)
 }
 
 struct Reading<'a> {

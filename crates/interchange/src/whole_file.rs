@@ -1,0 +1,52 @@
+//! A file that appears when it is whole: until then it has another name, `NAME.unfinished`.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub struct WholeFile {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: File,
+    is_finished: bool,
+}
+
+impl WholeFile {
+    /// Begins it. True if somebody was killed who had begun it before: that is thrown away.
+    pub fn begin(path: &Path) -> io::Result<(WholeFile, bool)> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".unfinished");
+        let unfinished = PathBuf::from(name);
+        let was_begun = unfinished.exists();
+        let file = WholeFile {
+            path: path.to_owned(),
+            file: File::create(&unfinished)?,
+            unfinished,
+            is_finished: false,
+        };
+        Ok((file, was_begun))
+    }
+
+    /// What is written so far.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Makes it durable, under its own name.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.unfinished, &self.path)?;
+        self.is_finished = true;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Whoever begins it anew throws it away as well.
+            let _ = fs::remove_file(&self.unfinished);
+        }
+    }
+}
