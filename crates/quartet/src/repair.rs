@@ -1,12 +1,12 @@
 //! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows, and reports each thing.
 //!
 //! Of a damaged log it gives up the first record that cannot be read and all after it, of a damaged checkpoint or tree the rows that
-//! cannot be read (`rebuild`); the bytes are set aside in the directory under names that begin with `dropped-`. Between rows it makes the repairs that the layers name. What only a person or a
-//! backup can decide is told and left.
+//! cannot be read (`rebuild`); the bytes are set aside in the directory under names that begin with `dropped-`. Between rows it makes
+//! the repairs that the layers name. What only a person or a backup can decide is told and left.
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
