@@ -18,7 +18,6 @@ use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::Effect;
 use crate::language::parse;
 use crate::language::render;
-use crate::language::value::as_set;
 use crate::language::value::native_of;
 use crate::language::value::{Fields, Native, Ref, Set, Target, Timestamp, Value};
 use crate::service::headers::{self, RequestHeaders};
@@ -204,8 +203,8 @@ fn fields(asked: Option<&str>) -> Result<Vec<Field>> {
             "prev" => Field::Prev,
             "index" => Field::Index,
             other => {
-                let message = format!("Invalid field name '{other}'");
-                return Err(Errors::protocol(Code::InvalidUrlParameter, message));
+                let message = format!("Invalid url parameter fields. Invalid field name '{other}'.");
+                return Err(Errors::new(Code::InvalidUrlParameter, message));
             }
         });
     }
@@ -224,7 +223,11 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
         let place = evaluation.resolve(&document)?;
         return Ok(Watched::Document(place));
     }
-    match as_set(value).as_deref() {
+    let set = match value {
+        Value::Set(set) => Some(&**set),
+        _ => None,
+    };
+    match set {
         Some(Set::Match { index, terms }) => {
             let (schema, index_schema) = evaluation.index(index)?;
             let terms: Vec<Value> = terms.as_ref().map_or(&[][..], Value::one_or_many).to_vec();

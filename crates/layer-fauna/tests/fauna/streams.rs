@@ -26,26 +26,35 @@ fn open(world: &World, secret: &str, target: &str, fields: &str) -> Stream {
     }
 }
 
-/// The suites of the drivers for Go and Python compare these words.
-#[test]
-fn a_stream_that_would_write_is_refused_in_the_words_of_the_drivers() {
+/// The reply to a stream that may not be.
+fn refused(target: &str, body: &str) -> (u16, String) {
     let world = world();
     let request = Request {
         method: "POST",
-        target: "/stream",
+        target,
         headers: &[("authorization", "Bearer secret"), ("x-faunadb-api-version", "4")],
-        body: br#"{"create_collection":{"object":{"name":"d"}}}"#,
+        body: body.as_bytes(),
     };
-    let Some(Err(reply)) = world.fauna.stream(request, Arc::new(|| {})) else {
-        panic!("not refused");
-    };
-    assert_eq!(
-        (reply.status, &*reply.body),
-        (
-            400,
-            r#"{"errors":[{"position":[],"code":"invalid expression","description":"Write effect in read-only query expression."}]}"#
-        )
-    );
+    match world.fauna.stream(request, Arc::new(|| {})) {
+        Some(Err(reply)) => (reply.status, reply.body.to_string()),
+        _ => panic!("not refused"),
+    }
+}
+
+/// The suites of the drivers for Go and Python compare these words.
+#[test]
+fn a_stream_that_would_write_is_refused_in_the_words_of_the_drivers() {
+    let body = r#"{"errors":[{"position":[],"code":"invalid expression","description":"Write effect in read-only query expression."}]}"#;
+    let create = r#"{"create_collection":{"object":{"name":"d"}}}"#;
+    assert_eq!(refused("/stream", create), (400, body.to_owned()));
+}
+
+#[test]
+fn built_in_collections_and_unknown_fields_are_refused() {
+    let body = r#"{"errors":[{"position":[],"code":"invalid argument","description":"Expected a Document Ref or Version, or a Set Ref, got Collection Ref."}]}"#;
+    assert_eq!(refused("/stream", r#"{"keys":null}"#), (400, body.to_owned()));
+    let body = r#"{"errors":[{"position":[],"code":"invalid url parameter","description":"Invalid url parameter fields. Invalid field name 'x'."}]}"#;
+    assert_eq!(refused("/stream?fields=x", REF), (400, body.to_owned()));
 }
 
 /// The kinds and actions of everything that is to be told now.
