@@ -28,22 +28,28 @@ const JOURNAL_CHANGES_KEPT: usize = 1024;
 
 /// One step of the open transaction: how to take it back, and what to tell the watchers.
 pub(crate) enum Change {
-    Set {
+    Added {
         new: Row,
-        old: Option<Row>,
+    },
+    /// By a row with the same key.
+    Replaced {
+        old: Row,
     },
     Cleared {
         old: Row,
     },
-    ClearedRange {
-        range: KeyRange,
-        cleared: PartitionCleared,
-        /// The watches of what was there.
-        watches: Vec<WatchId>,
-    },
+    /// Boxed: most changes are of one row, and each is moved about.
+    ClearedRange(Box<ClearedRange>),
     Touched {
-        key: Vec<u8>,
+        key: Box<[u8]>,
     },
+}
+
+pub(crate) struct ClearedRange {
+    pub range: KeyRange,
+    pub cleared: PartitionCleared,
+    /// The watches of what was there.
+    pub watches: Vec<WatchId>,
 }
 
 pub(crate) struct PartitionState {
@@ -146,23 +152,27 @@ impl PartitionState {
 
     /// Keeps the evidence of what was cleared, all of it before any watcher is told: these are a layer's, and may panic.
     fn close_journal(&mut self, version: Version, durability: Durability) {
+        // A transaction that only read: most are.
+        if self.journal.is_empty() {
+            return;
+        }
         let mut journal = std::mem::take(&mut self.journal);
         let keep = durability == Durability::Always || self.certification_expected();
         for change in &journal {
             match change {
                 Change::Cleared { old } if keep => self.changes.add_point(old.key(), version),
                 Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
-                Change::ClearedRange { range, .. } if keep => self.changes.add_range(range, version),
-                Change::ClearedRange { range, .. } => self.changes.add_unrecorded(&range.start, version),
-                Change::Set { .. } | Change::Touched { .. } => {}
+                Change::ClearedRange(cleared) if keep => self.changes.add_range(&cleared.range, version),
+                Change::ClearedRange(cleared) => self.changes.add_unrecorded(&cleared.range.start, version),
+                Change::Added { .. } | Change::Replaced { .. } | Change::Touched { .. } => {}
             }
         }
         if !self.watches.is_empty() {
             journal.iter().for_each(|change| self.tell_watchers(change));
         }
         for change in journal.drain(..) {
-            if let Change::ClearedRange { range, cleared, .. } = change {
-                self.garbage.push((database_of(&range.start), cleared));
+            if let Change::ClearedRange(cleared) = change {
+                self.garbage.push((database_of(&cleared.range.start), cleared.cleared));
             }
         }
         journal.shrink_to(JOURNAL_CHANGES_KEPT);
@@ -171,11 +181,12 @@ impl PartitionState {
 
     fn tell_watchers(&self, change: &Change) {
         match change {
-            Change::Set { new, .. } => self.watches.key_changed(new.key()),
+            Change::Added { new } => self.watches.key_changed(new.key()),
             Change::Touched { key } => self.watches.key_changed(key),
-            Change::Cleared { old } => self.watches.key_changed(old.key()),
-            Change::ClearedRange { range, watches, .. } => {
-                watches.iter().for_each(|&id| self.watches.tell(id, &range.start));
+            Change::Replaced { old } | Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::ClearedRange(cleared) => {
+                let ids = cleared.watches.iter();
+                ids.for_each(|&id| self.watches.tell(id, &cleared.range.start));
             }
         }
     }
@@ -186,10 +197,10 @@ impl PartitionState {
         self.last = last;
         while let Some(change) = self.journal.pop() {
             let undone = match change {
-                Change::Set { old: Some(old), .. } | Change::Cleared { old } => self.store.set(old),
-                Change::Set { new, old: None } => self.take_back_added(&new),
-                Change::ClearedRange { cleared, .. } => {
-                    self.store.restore(&cleared);
+                Change::Replaced { old } | Change::Cleared { old } => self.store.set(old),
+                Change::Added { new } => self.take_back_added(&new),
+                Change::ClearedRange(cleared) => {
+                    self.store.restore(&cleared.cleared);
                     continue;
                 }
                 Change::Touched { .. } => continue,

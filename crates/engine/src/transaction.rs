@@ -10,7 +10,7 @@ use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version};
 use quartet_store::{Cleared, Read, Row, Store, StoreError};
 
 use crate::room::Room;
-use crate::state::{Change, PartitionState};
+use crate::state::{Change, ClearedRange, PartitionState};
 use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
 use crate::{Durability, Hold, SPACE_BYTES, Space};
@@ -178,9 +178,9 @@ impl<'h> Transaction<'h> {
             }
         };
         self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
-        self.state.journal.push(Change::Set {
-            new: row,
-            old: old.clone(),
+        self.state.journal.push(match &old {
+            Some(old) => Change::Replaced { old: old.clone() },
+            None => Change::Added { new: row },
         });
         self.check_size();
         old
@@ -238,11 +238,11 @@ impl<'h> Transaction<'h> {
             if !self.too_large {
                 self.state.pending.clear_range(&range.start, &range.end);
             }
-            self.state.journal.push(Change::ClearedRange {
+            self.state.journal.push(Change::ClearedRange(Box::new(ClearedRange {
                 range,
                 cleared,
                 watches,
-            });
+            })));
             self.check_size();
         } else {
             let newest = self.state.changes.newest_in(&range.start, &range.end);
@@ -283,7 +283,7 @@ impl<'h> Transaction<'h> {
     /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
     pub fn touch(&mut self, key: &[u8]) {
         if !self.state.watches.is_empty() {
-            let key = [&self.prefix, key].concat();
+            let key = [&self.prefix, key].concat().into();
             self.state.journal.push(Change::Touched { key });
         }
     }

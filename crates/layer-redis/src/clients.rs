@@ -35,6 +35,9 @@ pub struct ClientState {
     pub close_without_reply: bool,
     /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind the lock.
     pub sleep_micros: u64,
+    /// What the clock showed when the command before this one had ended, or the lock was taken, if nothing that takes time has been
+    /// done since: then the next command begins there.
+    pub started_micros: Option<u64>,
     /// The commands are those of a script.
     pub is_script: bool,
     /// The thread may be kept by a script until it is done.
@@ -101,6 +104,7 @@ impl ClientState {
             close_after_reply: false,
             close_without_reply: false,
             sleep_micros: 0,
+            started_micros: None,
             is_script: false,
             may_take_long: false,
             failure_hold: Hold::ZERO,

@@ -84,7 +84,10 @@ const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
 /// Longest name of a key.
 pub const NAME_BYTES_MAX: usize = 65_000;
 
-pub type KeyBytes = SmallVec<[u8; 64]>;
+pub type KeyBytes = SmallVec<[u8; KEY_BYTES_INLINE]>;
+
+/// Longer keys of rows are built in memory of their own.
+const KEY_BYTES_INLINE: usize = 64;
 
 /// A key as it was found. Holds its row, so it stays readable while the key changes.
 #[derive(Clone)]
@@ -472,9 +475,22 @@ pub fn key_with_deadline(tx: &mut Transaction<'_>, index: u64) -> Option<(u8, Ve
 
 /// The row of the key `name`; also what the engine's watches of that key are registered under.
 pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
-    let mut key = KeyBytes::new();
-    key.extend_from_slice(&[b'K', db]);
-    key.extend_from_slice(name);
+    joined([b'K', db], name)
+}
+
+/// Both parts, one behind the other. What fits is copied in one go, without asking about room part by part.
+#[inline]
+fn joined<const HEAD: usize>(head: [u8; HEAD], rest: &[u8]) -> KeyBytes {
+    let mut key = [0; KEY_BYTES_INLINE];
+    let length = HEAD + rest.len();
+    if length <= KEY_BYTES_INLINE {
+        key[..HEAD].copy_from_slice(&head);
+        key[HEAD..length].copy_from_slice(rest);
+        return KeyBytes::from_buf_and_len(key, length);
+    }
+    let mut key = KeyBytes::with_capacity(length);
+    key.extend_from_slice(&head);
+    key.extend_from_slice(rest);
     key
 }
 
@@ -561,10 +577,7 @@ impl Elements {
     }
 
     fn key(&self, element: &[u8]) -> KeyBytes {
-        let mut key = KeyBytes::new();
-        key.extend_from_slice(&self.prefix);
-        key.extend_from_slice(element);
-        key
+        joined(self.prefix, element)
     }
 
     fn bound(&self, end: Option<&[u8]>) -> KeyBytes {
@@ -708,6 +721,19 @@ mod tests {
         assert_eq!(index(&fixture), both("b")[1..]);
         change(&fixture, |keys| keys.put(b"b", Header::new(Kind::String), b"plain"));
         assert_eq!(index(&fixture), vec![]);
+    }
+
+    #[test]
+    fn keys_of_rows_are_their_parts_at_any_length() {
+        for length in [0, 1, 60, 61, 62, 63, 64, 65, 300] {
+            let name = vec![b'n'; length];
+            assert_eq!(key_row(3, &name).as_slice(), [b"K\x03".as_slice(), &name].concat());
+            let elements = Elements::of([7; 10]);
+            assert_eq!(
+                elements.key(&name).as_slice(),
+                [b"E".as_slice(), &[7; 10], &name].concat()
+            );
+        }
     }
 
     #[test]

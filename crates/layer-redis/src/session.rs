@@ -71,6 +71,8 @@ const REQUESTS_PER_LOCK: usize = 64;
 /// Replies after which the hold ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
 const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
+/// Up to here a request is read so quickly that its command begins, to the microsecond, when the one before it has ended.
+const SHORT_REQUEST_BYTES: usize = 1024;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// What others have left is sent in parts of about this size.
@@ -183,6 +185,8 @@ impl Session {
         let mut received = Received::default();
         let mut partition: Option<PartitionGuard<'_>> = None;
         let (replies_start, mut first_done_micros) = (out.len(), None);
+        // Read once for all requests under this hold: it is too large to be moved about for each.
+        let mut parser = std::mem::take(&mut self.parser);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
             let ends = received.close || self.client.close_after_reply || received.after.is_some();
@@ -196,17 +200,16 @@ impl Session {
                     break;
                 }
             }
-            match self.parser.parse(rest, &self.limits()) {
+            match parser.parse(rest, &self.limits()) {
                 Ok(Parsed::Incomplete { .. }) => break,
                 Ok(Parsed::Nothing { consumed }) => received.consumed += consumed,
                 Ok(Parsed::Request { consumed }) => {
-                    let parser = std::mem::take(&mut self.parser);
                     if partition.is_none() {
                         partition = layer.partition_in_time().ok();
+                        self.client.started_micros = partition.as_ref().map(PartitionGuard::now_micros);
                     }
                     if partition.is_none() && !layer.scripting.long_scripts.is_busy() {
                         received.is_busy = true;
-                        self.parser = parser;
                         break;
                     }
                     let arguments = parser.arguments(rest);
@@ -220,7 +223,6 @@ impl Session {
                         }
                         None => self.request_while_busy(&layer, arguments, consumed, out, &mut received),
                     }
-                    self.parser = parser;
                     if self.database_login.is_some() || self.held_until_ms.is_some() {
                         break;
                     }
@@ -235,6 +237,8 @@ impl Session {
                 }
             }
         }
+        self.parser = parser;
+        self.client.started_micros = None;
         received.close |= self.client.close_after_reply;
         received.version = partition.as_ref().map_or(Version::ZERO, PartitionGuard::last_version);
         received
@@ -402,8 +406,12 @@ impl Session {
         if layer.should_evict() {
             layer.make_room(partition);
             layer.send_outbox();
+            self.client.started_micros = None;
         }
         self.fetch_own_mail(out, received);
+        if raw.len() > SHORT_REQUEST_BYTES || is_much_done_before(layer) {
+            self.client.started_micros = None;
+        }
         let replies_start = out.len();
         let outcome = self.dispatch(partition, layer, arguments, raw, out);
         match outcome {
@@ -461,9 +469,12 @@ impl Session {
         layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
         self.mute(replies_start, keeps_pushes, out);
         self.client.forget_caching_behind(&arguments[0]);
-        layer.expire_found(partition);
-        layer.send_outbox();
-        layer.serve_blocked(partition);
+        if layer.expired.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
+            layer.expire_found(partition);
+            layer.send_outbox();
+            layer.serve_blocked(partition);
+            self.client.started_micros = None;
+        }
         self.fetch_own_mail(out, received);
     }
 
@@ -472,6 +483,7 @@ impl Session {
     fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
             received.hold = received.hold.max(self.take_mail_up_to(usize::MAX, out));
+            self.client.started_micros = None;
         }
     }
 
@@ -610,6 +622,11 @@ impl Session {
         Reply::new(out, self.client.protocol).simple("QUEUED");
         Ok(Hold::ZERO)
     }
+}
+
+/// What is done between two commands takes time that is not the second one's.
+fn is_much_done_before(layer: &Redis) -> bool {
+    layer.access.admission_control.is_some() || layer.connections.clients.has_monitors()
 }
 
 impl Drop for Session {

@@ -13,7 +13,13 @@ const NAME_BYTES_MAX: usize = 32;
 pub struct Table {
     /// Full name (`get`, `config|get`) to the index in `all`.
     by_name: FxHashMap<&'static [u8], usize>,
+    /// The address of each to its index in `all`: a shorter way than the name for those that came from this table.
+    by_address: FxHashMap<usize, usize>,
     all: Vec<&'static Command>,
+}
+
+fn address(command: &'static Command) -> usize {
+    std::ptr::from_ref(command).addr()
 }
 
 impl std::fmt::Debug for Table {
@@ -31,7 +37,13 @@ impl Table {
             .map(|(index, command)| (command.name.as_bytes(), index))
             .collect();
         assert_eq!(by_name.len(), all.len(), "a command stands in the table twice");
-        Table { by_name, all }
+        let numbered = all.iter().enumerate();
+        let by_address = numbered.map(|(index, command)| (address(command), index)).collect();
+        Table {
+            by_name,
+            by_address,
+            all,
+        }
     }
 
     /// Number of commands, subcommands included.
@@ -55,7 +67,8 @@ impl Table {
 
     /// The command's number, below [`Table::size`].
     pub fn index(&self, command: &'static Command) -> usize {
-        self.by_name[command.name.as_bytes()]
+        let known = self.by_address.get(&address(command)).copied();
+        known.unwrap_or_else(|| self.by_name[command.name.as_bytes()])
     }
 
     /// Looks a full name up, letters in any case: `GET`, `config|get`.

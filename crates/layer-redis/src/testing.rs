@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
-use quartet_env::{FaultyDisk, ManualClock};
+use quartet_env::{Clock, FaultyDisk, ManualClock};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::{Value, decode, encode_command};
 
@@ -53,20 +53,7 @@ impl Fixture {
     )]
     pub fn new() -> Fixture {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
-        let disk = Arc::new(FaultyDisk::new());
-        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
-        let engine = Engine::open(disk, clock.clone(), EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let space = Space {
-            database: DatabaseId(1),
-            layer: LayerId::Redis,
-            durability: Durability::None,
-        };
-        let layer = Arc::new(Redis::new(
-            Arc::new(engine),
-            space,
-            Identity::default(),
-            Box::new(|| {}),
-        ));
+        let layer = layer_with(clock.clone());
         Fixture { layer, clock }
     }
 
@@ -79,14 +66,7 @@ impl Fixture {
     }
 
     pub fn connect(&self) -> Connection {
-        let client =
-            self.layer
-                .connections
-                .clients
-                .connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
-        Connection {
-            session: Session::new(self.layer.clone(), client),
-        }
+        Connection::to(&self.layer)
     }
 
     pub fn advance_ms(&self, milliseconds: u64) {
@@ -94,7 +74,29 @@ impl Fixture {
     }
 }
 
+/// A layer over an empty engine to which `clock` tells the time.
+pub fn layer_with(clock: Arc<dyn Clock>) -> Arc<Redis> {
+    let disk = Arc::new(FaultyDisk::new());
+    let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+    let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+    let space = Space {
+        database: DatabaseId(1),
+        layer: LayerId::Redis,
+        durability: Durability::None,
+    };
+    let layer = Redis::new(Arc::new(engine), space, Identity::default(), Box::new(|| {}));
+    Arc::new(layer)
+}
+
 impl Connection {
+    pub fn to(layer: &Arc<Redis>) -> Connection {
+        let clients = &layer.connections.clients;
+        let client = clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
+        Connection {
+            session: Session::new(layer.clone(), client),
+        }
+    }
+
     /// The reply to a command given as words. Panics if it blocks.
     pub fn run(&mut self, words: &[&str]) -> Value {
         let bytes = self.bytes(words);

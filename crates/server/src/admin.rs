@@ -303,7 +303,7 @@ impl Admin {
             "eviction": false,
             "quotas": {},
             "usage": {
-                "commands": statistics.commands_processed.load(Ordering::Relaxed),
+                "commands": statistics.commands_processed(),
                 "bytes_in": statistics.bytes_read.load(Ordering::Relaxed),
                 "bytes_out": statistics.bytes_written.load(Ordering::Relaxed),
                 "stored_bytes": self.tenants.maker.engine.stored_bytes(DEFAULT_DATABASE),

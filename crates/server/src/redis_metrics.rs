@@ -137,7 +137,7 @@ fn figures(layer: &Redis) -> Vec<Row> {
             "commands_processed_total",
             Kind::Counter,
             "Commands executed.",
-            counter(&statistics.commands_processed),
+            statistics.commands_processed() as f64,
         ),
         (
             "instantaneous_ops_per_sec",

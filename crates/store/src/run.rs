@@ -103,6 +103,9 @@ impl<const N: usize> Run<N> {
         let head = head(key, skip);
         let heads = &self.heads[..self.len()];
         let first = heads.partition_point(|other| *other < head);
+        if heads.get(first) != Some(&head) {
+            return Err(first);
+        }
         let equal = heads[first..].iter().take_while(|other| **other == head).count();
         let rest = &key[skip..];
         match self.rows[first..first + equal].binary_search_by(|row| rest_of(row, skip).cmp(rest)) {

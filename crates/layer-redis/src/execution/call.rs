@@ -30,7 +30,8 @@ pub fn call(
 ) -> Result<Hold, Failure> {
     let index = layer.table.index(command);
     client.shared.note_command(index);
-    let started_micros = layer.engine.now_micros();
+    let started_micros = client.started_micros.take();
+    let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
     let now_ms = partition.now_micros() / 1000;
     let outcome = partition.execute(layer.space, |tx| {
         let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
@@ -84,14 +85,11 @@ pub fn call(
         Err(ExecuteError::Layer(Failure::Deferred(_), _)) => {
             account(layer, client, (index, command), arguments, started_micros, false);
         }
-        outcome => account(
-            layer,
-            client,
-            (index, command),
-            arguments,
-            started_micros,
-            !matches!(outcome, Ok((Handled::Answered, _))),
-        ),
+        outcome => {
+            let failed = !matches!(outcome, Ok((Handled::Answered, _)));
+            let ended_micros = account(layer, client, (index, command), arguments, started_micros, failed);
+            client.started_micros = Some(ended_micros);
+        }
     }
     match outcome {
         Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
@@ -255,7 +253,7 @@ pub fn count_rejected(layer: &Redis, command: &'static Command) {
     counter.rejected.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a call of `command`, which stands at `index` of the table.
+/// Counts a call of `command`, which stands at `index` of the table. Returns when it ended.
 fn account(
     layer: &Redis,
     client: &ClientState,
@@ -263,7 +261,7 @@ fn account(
     arguments: Arguments<'_>,
     started_micros: u64,
     failed: bool,
-) {
+) -> u64 {
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
     let counter = &layer.observation.statistics.commands.0[index];
@@ -272,11 +270,6 @@ fn account(
     if failed {
         counter.failed.fetch_add(1, Ordering::Relaxed);
     }
-    layer
-        .observation
-        .statistics
-        .commands_processed
-        .fetch_add(1, Ordering::Relaxed);
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);
     if let Some(admission_control) = &layer.access.admission_control {
@@ -291,6 +284,7 @@ fn account(
         let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
         layer.observation.slowlog.lock().add(entry, length_max);
     }
+    now_micros
 }
 
 /// What LATENCY and latencystats show of a call.
@@ -320,5 +314,79 @@ pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) ->
             }
             other => unreachable!("a queued request parsed once and now gives {other:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread::{self, ThreadId};
+
+    use quartet_env::Clock;
+    use quartet_wire_resp::{Value, encode_command};
+
+    use crate::testing::{Connection, layer_with};
+
+    /// Goes on by a microsecond whenever the thread of the test looks at it.
+    struct CountedClock {
+        thread: ThreadId,
+        micros: AtomicU64,
+    }
+
+    impl Clock for CountedClock {
+        fn now_micros(&self) -> u64 {
+            let is_counted = thread::current().id() == self.thread;
+            self.micros.fetch_add(is_counted.into(), Ordering::SeqCst)
+        }
+    }
+
+    /// How often sixteen GETs in one pipeline read the clock, and what INFO says of them.
+    fn sixteen(clock: &CountedClock, connection: &mut Connection, value: &str) -> (u64, String) {
+        connection.run(&["SET", "key", value]);
+        connection.run(&["CONFIG", "RESETSTAT"]);
+        let mut requests = Vec::new();
+        (0..16).for_each(|_| encode_command(&["GET", "key"], &mut requests));
+        let before = clock.micros.load(Ordering::SeqCst);
+        let received = connection.session.receive(&requests, &mut Vec::new());
+        assert_eq!(received.consumed, requests.len());
+        let readings = clock.micros.load(Ordering::SeqCst) - before;
+        let Value::Bulk(text) = connection.run(&["INFO", "commandstats"]) else {
+            panic!("INFO answers a string");
+        };
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find(|line| line.starts_with("cmdstat_get")).unwrap();
+        (readings, line.split(",usec_per_call").next().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_pipeline_reads_the_clock_once_a_command_and_each_has_its_own_time() {
+        let clock = Arc::new(CountedClock {
+            thread: thread::current().id(),
+            micros: AtomicU64::new(1_700_000_000_000_000),
+        });
+        let layer = layer_with(clock.clone());
+        let mut connection = Connection::to(&layer);
+        let exact = "cmdstat_get:calls=16,usec=16".to_owned();
+        // When the lock is taken, and as each ends.
+        assert_eq!(sixteen(&clock, &mut connection, "value"), (17, exact.clone()));
+        // What a monitor is sent between two commands is no part of the second.
+        let mut monitor = Connection::to(&layer);
+        monitor.run(&["MONITOR"]);
+        assert_eq!(sixteen(&clock, &mut connection, "value"), (33, exact));
+    }
+
+    #[test]
+    fn all_calls_are_the_sum_of_each_commands() {
+        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)));
+        let mut connection = Connection::to(&layer);
+        let total = || layer.observation.statistics.commands_processed();
+        connection.run(&["SET", "key", "value"]);
+        connection.run(&["GET", "key"]);
+        connection.run(&["LPUSH", "key", "value"]);
+        connection.run(&["NOSUCH"]);
+        assert_eq!(total(), 3);
+        connection.run(&["CONFIG", "RESETSTAT"]);
+        assert_eq!(total(), 1);
     }
 }

@@ -122,7 +122,8 @@ impl Redis {
     }
 
     fn clear_left_behind(&self, partition: &mut PartitionGuard<'_>) {
-        if !self.connections.pending_disconnects.any.swap(false, Ordering::SeqCst) {
+        let any = &self.connections.pending_disconnects.any;
+        if !(any.load(Ordering::SeqCst) && any.swap(false, Ordering::SeqCst)) {
             return;
         }
         for mut abandoned in std::mem::take(&mut *self.connections.pending_disconnects.of_clients.lock()) {

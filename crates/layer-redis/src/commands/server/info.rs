@@ -314,7 +314,7 @@ fn stats(context: &mut Context<'_, '_>, out: &mut String) {
         out,
         &[
             ("total_connections_received", load(&statistics.connections_received)),
-            ("total_commands_processed", load(&statistics.commands_processed)),
+            ("total_commands_processed", statistics.commands_processed()),
             ("instantaneous_ops_per_sec", commands),
             ("total_net_input_bytes", load(&statistics.bytes_read)),
             ("total_net_output_bytes", load(&statistics.bytes_written)),

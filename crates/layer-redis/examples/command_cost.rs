@@ -1,0 +1,152 @@
+//! What a command costs without sockets: processor time from the bytes of a request to those of its reply.
+//!
+//! `cargo run --release -p quartet-layer-redis --example command_cost [commands each [rounds [name of one]]]`
+//!
+//! The commands are those of `redis-benchmark`, one at a time and sixteen in a pipeline, on an engine whose disk is memory. A figure is
+//! the time that this thread ran, so neighbours disturb it little; the least of the rounds is told. Under `valgrind --tool=callgrind`
+//! with one round and one command it counts instructions instead.
+
+use std::sync::Arc;
+
+use quartet_engine::{Durability, Engine, EngineOptions, Space};
+use quartet_env::{MemoryDisk, SystemClock};
+use quartet_layer_redis::{Identity, Redis, Session};
+use quartet_model::{DatabaseId, LayerId};
+use quartet_wire_resp::encode_command;
+
+const DISK_BYTES: u64 = 1 << 30;
+
+const COMMANDS: &[(&str, &str)] = &[
+    ("set", "SET key:__rand_int__ xxx"),
+    ("get", "GET key:__rand_int__"),
+    ("incr", "INCR counter:__rand_int__"),
+    ("lpush", "LPUSH mylist xxx"),
+    ("rpush", "RPUSH mylist xxx"),
+    ("lpop", "LPOP mylist"),
+    ("rpop", "RPOP mylist"),
+    ("sadd", "SADD myset element:__rand_int__"),
+    ("hset", "HSET myhash element:__rand_int__ xxx"),
+    ("spop", "SPOP myset"),
+    ("zadd", "ZADD myzset __rand_int__ element:__rand_int__"),
+    ("zpopmin", "ZPOPMIN myzset"),
+    ("lrange_100", "LRANGE mylist 0 99"),
+    ("lrange_300", "LRANGE mylist 0 299"),
+    (
+        "mset",
+        "MSET key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx key:__rand_int__ xxx",
+    ),
+];
+/// Keys and elements that there are.
+const RANGE: u64 = 100_000;
+
+fn main() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, usual: u64| given.get(index).map_or(usual, |text| text.parse().expect("a number"));
+    let (count, rounds) = (number(0, 100_000), number(1, 5));
+    for (name, template) in COMMANDS {
+        if given.get(2).is_some_and(|only| only != name) {
+            continue;
+        }
+        let figures = [1, 16].map(|pipeline| {
+            let measured = (0..rounds).map(|_| nanoseconds_each(template, pipeline, count));
+            measured.min().unwrap_or_default()
+        });
+        println!("{name:12} {:6} ns alone {:6} ns of sixteen", figures[0], figures[1]);
+    }
+}
+
+/// Over a fresh engine, which holds what the command expects.
+fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
+    let (mut session, mut random) = (connect(), Random(1));
+    let before = match template.split(' ').next().expect("a word") {
+        "LPOP" | "RPOP" | "LRANGE" => "LPUSH mylist xxx",
+        "SPOP" => "SADD myset element:__rand_int__",
+        "ZPOPMIN" => "ZADD myzset __rand_int__ element:__rand_int__",
+        _ => template,
+    };
+    let before = if template.starts_with("GET") {
+        COMMANDS[0].1
+    } else {
+        before
+    };
+    run(
+        &mut session,
+        &requests(before, 16, RANGE.min(2 * count) / 16, &mut random),
+    );
+    let requests = requests(template, pipeline, count / pipeline, &mut random);
+    let started = ran_nanoseconds();
+    run(&mut session, &requests);
+    (ran_nanoseconds() - started) / (count / pipeline * pipeline)
+}
+
+fn connect() -> Session {
+    let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+    let disk = Arc::new(MemoryDisk::new(DISK_BYTES));
+    let engine = Engine::open(
+        disk,
+        Arc::new(SystemClock),
+        EngineOptions::default(),
+        failure,
+        &mut |_| {},
+    );
+    let space = Space {
+        database: DatabaseId(1),
+        layer: LayerId::Redis,
+        durability: Durability::Interval,
+    };
+    let engine = Arc::new(engine.expect("an empty disk opens"));
+    let layer = Arc::new(Redis::new(engine, space, Identity::default(), Box::new(|| {})));
+    let clients = &layer.connections.clients;
+    let client = clients.connect("127.0.0.1:1".into(), "127.0.0.1:2".into(), 0, Arc::new(|| {}));
+    Session::new(layer, client)
+}
+
+fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) -> Vec<Vec<u8>> {
+    let batch = |_| {
+        let mut bytes = Vec::new();
+        for _ in 0..pipeline {
+            let mut words = Vec::new();
+            for word in template.split(' ') {
+                words.push(word.replace("__rand_int__", &format!("{:012}", random.below(RANGE))));
+            }
+            encode_command(&words, &mut bytes);
+        }
+        bytes
+    };
+    (0..batches).map(batch).collect()
+}
+
+/// A pipeline that takes longer than a hold of the lock may is gone on with, as the owner of a socket would.
+#[inline(never)]
+fn run(session: &mut Session, requests: &[Vec<u8>]) {
+    let mut replies = Vec::new();
+    for request in requests {
+        let mut rest = request.as_slice();
+        while !rest.is_empty() {
+            rest = &rest[session.receive(rest, &mut replies).consumed..];
+        }
+        assert_ne!(replies[0], b'-', "{}", String::from_utf8_lossy(&replies));
+        replies.clear();
+    }
+}
+
+/// How long this thread has run: the first number of the scheduler's statistics.
+fn ran_nanoseconds() -> u64 {
+    let text =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with statistics of its scheduler");
+    let first = text.split(' ').next().expect("three numbers");
+    first.parse().expect("nanoseconds")
+}
+
+/// A linear congruence: the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
