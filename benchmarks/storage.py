@@ -177,22 +177,33 @@ def engines(arguments, scratch):
     return rows
 
 
+def cgroup_of_memory():
+    """Where groups are made, and the file that limits one: of version 2, or of version 1, by which of their files are there."""
+    root = Path("/sys/fs/cgroup")
+    if (root / "cgroup.controllers").exists():
+        return root, "memory.max"
+    if (root / "memory" / "memory.limit_in_bytes").exists():
+        return root / "memory", "memory.limit_in_bytes"
+    raise OSError("there is no hierarchy for memory")
+
+
 @contextlib.contextmanager
 def limited(mebibytes):
     """A cgroup with so much memory; yields what to put before a command."""
-    group = Path("/sys/fs/cgroup") / f"quartet-storage-{os.getpid()}"
     try:
+        root, limit = cgroup_of_memory()
+        group = root / f"quartet-storage-{os.getpid()}"
         group.mkdir()
-        (group / "memory.max").write_text(str(mebibytes << 20))
-        with contextlib.suppress(OSError):
-            (group / "memory.swap.max").write_text("0")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            group.rmdir()
         print(f"no cgroup can be made ({error}): memory is not limited", file=sys.stderr)
         yield [], False
         return
     try:
+        # A file that is not the kernel's would limit nothing: it is never made.
+        with open(group / limit, "r+") as file:
+            file.write(str(mebibytes << 20))
+        with contextlib.suppress(OSError), open(group / "memory.swap.max", "r+") as file:
+            file.write("0")
         yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"], True
     finally:
         group.rmdir()
