@@ -49,6 +49,16 @@ def test_system_keys_are_for_those_who_ask_for_them(raw, database):
     assert raw.ask(wire.COMMIT, wire.commit([(wire.SET, b"\xff/metadataVersion", stamp)]))[0] == OUTSIDE
 
 
+def test_a_selector_counts_no_key_out_of_reach(raw, database):
+    """The last key at or before 0xff was 0xff itself, if somebody had written that system key: what lies out of reach was counted."""
+    database[b"last"] = b"1"
+    assert raw.ask(wire.COMMIT, wire.commit([(wire.SET, b"\xff", b"1")], system=True))[0] == 0
+    version = raw.version()
+    for system, expected in ((False, b"last"), (True, b"\xff")):
+        assert raw.ask(wire.GET_KEY, wire.get_key(version, b"\xff", system, or_equal=True, offset=0)) == (0, expected)
+    assert raw.ask(wire.COMMIT, wire.commit([(wire.CLEAR, b"\xff", b"")], system=True))[0] == 0
+
+
 def test_keys_that_tools_and_layers_read(fdb, database, keyvalue_server):
     """Tools that keep databases in order look at a cluster's configuration before they touch anything; it was not there."""
     database[b"a"] = b"x" * 1000

@@ -29,8 +29,8 @@ def get(version: int, key: bytes, system: bool = False) -> bytes:
     return struct.pack("<QB", version, system) + key
 
 
-def get_key(version: int, key: bytes, system: bool = False) -> bytes:
-    return struct.pack("<QB", version, system) + selector(key)
+def get_key(version: int, key: bytes, system: bool = False, or_equal: bool = False, offset: int = 1) -> bytes:
+    return struct.pack("<QB", version, system) + selector(key, or_equal, offset)
 
 
 def get_range(version: int, begin: bytes, end: bytes, system: bool = False) -> bytes:
