@@ -1,7 +1,7 @@
 //! Files below a root that an operator has named: a folder, or a prefix in a bucket of an object store. For what clients export
 //! and import, whose paths come from strangers.
 //!
-//! No path leads out of the root. A file appears whole or not at all, and is durable once `put` has answered.
+//! No path leads out of the root, by its parts or by a link that lies in it. A file appears whole or not at all, and is durable once `put` has answered.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -49,8 +49,12 @@ fn check(path: &str) -> io::Result<()> {
     let is_name = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']);
     match path.split('/').all(is_name) {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a path of a file")),
+        false => Err(not_a_file()),
     }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a path of a file")
 }
 
 /// The folder that a prefix of paths is in; empty for the root.
@@ -68,8 +72,7 @@ struct FolderTree {
 
 impl Tree for FolderTree {
     fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
-        check(path)?;
-        let path = self.root.join(path);
+        let path = self.below(path)?;
         let folder = path.parent().unwrap_or(&self.root);
         fs::create_dir_all(folder)?;
         let mut unfinished = path.clone().into_os_string();
@@ -87,10 +90,7 @@ impl Tree for FolderTree {
         let folder = folder_of(prefix);
         let start = match folder {
             "" => self.root.clone(),
-            folder => {
-                check(folder)?;
-                self.root.join(folder)
-            }
+            folder => self.below(folder)?,
         };
         let mut found = Vec::new();
         collect(&self.root, &start, &mut found)?;
@@ -100,8 +100,22 @@ impl Tree for FolderTree {
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.below(path)?)?))
+    }
+}
+
+impl FolderTree {
+    /// Where a path leads. Links are refused: no client can make one, so one that is there was not meant for clients.
+    fn below(&self, path: &str) -> io::Result<PathBuf> {
         check(path)?;
-        Ok(Box::new(File::open(self.root.join(path))?))
+        let mut place = self.root.clone();
+        for part in path.split('/') {
+            place.push(part);
+            if fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink()) {
+                return Err(not_a_file());
+            }
+        }
+        Ok(place)
     }
 }
 
@@ -215,6 +229,7 @@ mod tests {
         fs::create_dir(&root).unwrap();
         fs::write(around.path().join("secret"), "secret").unwrap();
         std::os::unix::fs::symlink(around.path().join("secret"), root.join("link")).unwrap();
+        std::os::unix::fs::symlink(around.path(), root.join("folder")).unwrap();
         let tree = open_tree(root.to_str().unwrap()).unwrap();
         for path in [
             "../secret",
@@ -226,11 +241,16 @@ mod tests {
             ".",
             "a\0b",
             "a\\..\\b",
+            "link",
+            "folder/secret",
+            "folder/root/x",
         ] {
             assert!(tree.put(path, b"x".to_vec()).is_err(), "{path:?}");
             assert!(tree.open(path).is_err(), "{path:?}");
         }
-        assert!(tree.list("../").is_err() && tree.list("a/../../x").is_err());
+        for prefix in ["../", "a/../../x", "folder/", "folder/sec", "folder/root/"] {
+            assert!(tree.list(prefix).is_err(), "{prefix}");
+        }
         tree.put("a/b/c", b"content".to_vec()).unwrap();
         tree.put("a/d", b"".to_vec()).unwrap();
         assert_eq!(tree.list("").unwrap(), ["a/b/c", "a/d"]);

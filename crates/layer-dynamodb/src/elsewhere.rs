@@ -1,5 +1,5 @@
-//! Operations on what this server does not have: replicas in other regions, bulk loading from S3, streams of Kinesis, rules
-//! of CloudWatch and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
+//! Operations on what this server does not have: replicas in other regions, bulk loading from S3, streams of Kinesis
+//! and vector indexes. Lists are empty, descriptions say that nothing is there, and what would need one of
 //! them is refused with an exception that the service's model gives the operation and no client repeats.
 
 use quartet_engine::Transaction;
@@ -121,29 +121,6 @@ pub fn change_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     refused_of_table(layer, request, |_| {
         Failure::validation("Table is not in a valid state: it has no active Kinesis streaming destination")
     })
-}
-
-// ---- CloudWatch
-
-pub fn describe_insights(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    of_table(layer, request, |writer, name| {
-        writer.member("TableName", name);
-        if let Some(index) = request.get("IndexName").and_then(Json::text) {
-            writer.member("IndexName", index);
-        }
-        writer.member("ContributorInsightsStatus", "DISABLED");
-    })
-}
-
-pub fn update_insights(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    match text(request, "ContributorInsightsAction") {
-        "DISABLE" => describe_insights(layer, request),
-        _ => refused_of_table(layer, request, |_| not_here("CloudWatch")),
-    }
-}
-
-pub fn list_insights(_: &DynamoDb, _: &Json<'_>) -> Outcome {
-    settled(Ok(r#"{"ContributorInsightsSummaries":[]}"#.into()))
 }
 
 // ---- vectors

@@ -14,7 +14,7 @@
 //! one. History that neither a pin nor recovery needs is swept away in small steps: when a pin goes, and once a day.
 //! A table that is deleted while it has pins keeps its items, under its number, until the last pin has gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
@@ -150,7 +150,7 @@ pub fn page(transaction: &mut Transaction<'_>, table: u32, version: Version, aft
             Some(next) if page.last.as_ref().is_none_or(|last| next <= *last) => place = next,
             _ => break,
         }
-        if let Some(item) = as_of(transaction, table, &place, version) {
+        if let Some((_, item)) = state(transaction, table, &place, version) {
             room = room.saturating_sub(item.len());
             page.items.insert(place.clone(), item);
         }
@@ -205,21 +205,132 @@ fn next_place(transaction: &mut Transaction<'_>, table: u32, after: &[u8]) -> Op
     next
 }
 
-/// What history says that an item was.
-fn as_of(transaction: &mut Transaction<'_>, table: u32, place: &[u8], version: Version) -> Option<Vec<u8>> {
+/// What an item was at `version`, and since which version.
+fn state(transaction: &mut Transaction<'_>, table: u32, place: &[u8], version: Version) -> Option<(Version, Vec<u8>)> {
     let start = key::history_entry(table, place, Version(version.0 + 1));
     let mut found = None;
     transaction.scan(&start, &key::history_after(table, place), false, &mut |row| {
         let (from, item) = row.value().split_at(VERSION_BYTES);
-        found = (read_version(from) <= version).then(|| item.to_vec());
+        found = Some((read_version(from), item.to_vec()));
         ControlFlow::Break(())
     });
-    found
+    if found.is_none() {
+        let row = transaction.get(&[key::items(table, 0).as_slice(), place].concat());
+        found = row.map(|row| (row.version(), row.value().to_vec()));
+    }
+    found.filter(|(from, _)| *from <= version)
 }
 
 fn read_version(bytes: &[u8]) -> Version {
     let bytes = bytes[..VERSION_BYTES].try_into().expect("eight bytes");
     Version(u64::from_be_bytes(bytes))
+}
+
+// ---- what changed
+
+/// An item that is not what it was.
+pub struct Change {
+    pub old: Option<Vec<u8>>,
+    pub new: Option<Vec<u8>>,
+    /// The last commit that changed it.
+    pub version: Version,
+}
+
+/// The items that changed after `from` and until `to`, both of which are pinned or covered by recovery, behind the place
+/// `after`; and the last place that was looked at, unless there are no more. What came and went in between is not among them.
+pub fn changes(
+    transaction: &mut Transaction<'_>,
+    table: u32,
+    (from, to): (Version, Version),
+    after: &[u8],
+) -> (Vec<Change>, Option<Vec<u8>>) {
+    let (places, mut last) = changed_places(transaction, table, from, after);
+    let (mut changes, mut room) = (Vec::new(), PAGE_BYTES);
+    for place in places {
+        if let Some(change) = change(transaction, table, &place, (from, to)) {
+            let images = change.old.iter().chain(&change.new);
+            room = room.saturating_sub(images.map(Vec::len).sum());
+            changes.push(change);
+        }
+        if room == 0 {
+            last = Some(place);
+            break;
+        }
+    }
+    (changes, last)
+}
+
+/// Places that may have changed since `from`: those of newer items, and those that have history.
+fn changed_places(
+    transaction: &mut Transaction<'_>,
+    table: u32,
+    from: Version,
+    after: &[u8],
+) -> (BTreeSet<Vec<u8>>, Option<Vec<u8>>) {
+    let all = KeyRange::prefix(&key::items(table, 0));
+    let start = match after {
+        [] => all.start,
+        place => [key::items(table, 0).as_slice(), place, &[0]].concat(),
+    };
+    let (mut places, mut last, mut looked_at) = (BTreeSet::new(), None, 0);
+    transaction.scan(&start, &all.end, false, &mut |row| {
+        let place = &Transaction::layer_key(row)[ITEMS_PREFIX_BYTES..];
+        if row.version() > from {
+            places.insert(place.to_vec());
+        }
+        looked_at += 1;
+        if looked_at == PAGE_PLACES {
+            last = Some(place.to_vec());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    let mut place = after.to_vec();
+    for looked_at in 1.. {
+        match next_place(transaction, table, &place) {
+            Some(next) if last.as_ref().is_none_or(|last| next <= *last) => place = next,
+            _ => break,
+        }
+        places.insert(place.clone());
+        if looked_at == PAGE_PLACES {
+            places.split_off(&[place.as_slice(), &[0]].concat());
+            last = Some(place);
+            break;
+        }
+    }
+    (places, last)
+}
+
+fn change(
+    transaction: &mut Transaction<'_>,
+    table: u32,
+    place: &[u8],
+    (from, to): (Version, Version),
+) -> Option<Change> {
+    let old = state(transaction, table, place, from);
+    let new = state(transaction, table, place, to);
+    let version = match (&old, &new) {
+        (Some((before, _)), Some((after, _))) if before == after => return None,
+        (_, Some((after, _))) => *after,
+        (Some(_), None) => last_end(transaction, table, place, to)?,
+        (None, None) => return None,
+    };
+    let (old, new) = (old.map(|(_, item)| item), new.map(|(_, item)| item));
+    Some(Change { old, new, version })
+}
+
+/// When the last state of an item that had ended by `to` did so.
+fn last_end(transaction: &mut Transaction<'_>, table: u32, place: &[u8], to: Version) -> Option<Version> {
+    let (start, end) = (
+        key::history_entry(table, place, Version(0)),
+        key::history_entry(table, place, Version(to.0 + 1)),
+    );
+    let mut found = None;
+    transaction.scan(&start, &end, true, &mut |row| {
+        found = Some(key::history_parts(Transaction::layer_key(row)).1);
+        ControlFlow::Break(())
+    });
+    found
 }
 
 // ---- sweeping

@@ -8,13 +8,14 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::rc::Rc;
 
-use flate2::read::MultiGzDecoder;
 use quartet_engine::Transaction;
 use serde::{Deserialize, Serialize};
 
 use crate::backups;
 use crate::catalog::table_name;
+use crate::expansion::expand;
 use crate::failure::{Exception, Failure};
+use crate::ion;
 use crate::items::check_item_size;
 use crate::json::{Json, Writer};
 use crate::key::kept_name;
@@ -73,8 +74,8 @@ impl Transfer for Import {
         &self.id
     }
 
-    fn table(&self) -> &str {
-        &self.table.name
+    fn table(&self) -> &Table {
+        &self.table
     }
 
     fn token(&self) -> Option<&str> {
@@ -107,16 +108,6 @@ fn parse(layer: &DynamoDb, request: &Json<'_>) -> Result<(Wanted, Creation), Fai
         token: kept_text(request, "ClientToken"),
     };
     check_bucket(layer, &wanted.bucket)?;
-    for (member, given, refused) in [
-        ("InputFormat", &wanted.format, "ION"),
-        ("InputCompressionType", &wanted.compression, "ZSTD"),
-    ] {
-        if given == refused {
-            return Err(Failure::validation(format!(
-                "{member} {refused} is not supported at this endpoint"
-            )));
-        }
-    }
     if csv.is_some() && wanted.format != "CSV" {
         return Err(Failure::invalid("Csv options are only for InputFormat CSV"));
     }
@@ -260,8 +251,9 @@ pub fn run(layer: &DynamoDb, number: u32, row_key: &[u8], may_go_on: &dyn Fn() -
         return layer.settle(|transaction| drop(transaction.clear(&key::queued(number))));
     };
     let status = match read_files(layer, &mut import, row_key, may_go_on) {
-        Ok(false) => return Ok(()),
-        Ok(true) => Status::Completed,
+        Ok(()) => Status::Completed,
+        // It goes on when the server does.
+        Err(_) if !may_go_on() => return Ok(()),
         Err(error) => Status::of_bucket(&error),
     };
     layer.settle(|transaction| {
@@ -288,8 +280,7 @@ fn own_table(layer: &DynamoDb, transaction: &mut Transaction<'_>, import: &Impor
     (table.id == import.table.id).then(|| Table::clone(&table))
 }
 
-/// True if all has been read.
-fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: &dyn Fn() -> bool) -> io::Result<bool> {
+fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: &dyn Fn() -> bool) -> io::Result<()> {
     let wanted = import.wanted.clone();
     let prefix = wanted.prefix.as_deref().unwrap_or_default();
     let files = layer.buckets.list(&wanted.bucket, prefix)?;
@@ -305,30 +296,19 @@ fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: 
             import.file.clone_from(file);
             import.records = 0;
         }
-        let raw = layer.buckets.open(&wanted.bucket, file)?;
-        let reader: Box<dyn Read> = match wanted.compression.as_str() {
-            "GZIP" => Box::new(MultiGzDecoder::new(raw)),
-            _ => raw,
-        };
-        let mut records = Records::of(&wanted, &import.table, reader)?;
+        let file = layer.buckets.open(&wanted.bucket, file)?;
+        let content = expand(file, &wanted.compression, may_go_on);
+        let mut records = Records::of(&wanted, &import.table, content)?;
         for _ in 0..import.records {
             records.next()?;
         }
-        loop {
+        while !read_batch(layer, import, row_key, &mut records)? {
             if !may_go_on() {
-                return Ok(false);
-            }
-            let is_last = read_batch(layer, import, row_key, &mut records)?;
-            if import.errors > ERRORS_MAX {
-                let text = format!("More than {ERRORS_MAX} records are no items of the table");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-            }
-            if is_last {
-                break;
+                return Err(io::Error::other("The import was interrupted"));
             }
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What an export writes beside its data.
@@ -338,7 +318,7 @@ fn is_about_data(path: &str) -> bool {
 }
 
 /// True if it was the last of the file.
-fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &mut Records) -> io::Result<bool> {
+fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &mut Records<'_>) -> io::Result<bool> {
     if layer.engine.memory().is_short() {
         return Err(io::Error::other("The server is out of memory"));
     }
@@ -358,7 +338,8 @@ fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &m
             None => import.errors += 1,
         }
         if import.errors > ERRORS_MAX {
-            break;
+            let text = format!("More than {ERRORS_MAX} records are no items of the table");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
     }
     import.bytes += bytes as u64;
@@ -388,10 +369,13 @@ fn checked(table: &Table, item: Item) -> Option<Item> {
 // ---- records
 
 /// The records of one file.
-enum Records {
-    Json(BufReader<Box<dyn Read>>),
+enum Records<'w> {
+    Lines {
+        reader: BufReader<Box<dyn Read + 'w>>,
+        item_of: fn(&[u8]) -> Option<Item>,
+    },
     Csv {
-        reader: csv::Reader<Bounded>,
+        reader: csv::Reader<Bounded<'w>>,
         left: Rc<Cell<usize>>,
         headers: Vec<String>,
         table: Box<Table>,
@@ -399,18 +383,16 @@ enum Records {
 }
 
 /// Ends in an error where one record is longer than any may be.
-struct Bounded {
-    inner: Box<dyn Read>,
+struct Bounded<'w> {
+    inner: Box<dyn Read + 'w>,
     left: Rc<Cell<usize>>,
 }
 
-impl Read for Bounded {
+impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        match self.left.get().checked_sub(count) {
-            Some(left) => self.left.set(left),
-            None => return Err(too_long()),
-        }
+        let left = self.left.get().checked_sub(count).ok_or_else(too_long)?;
+        self.left.set(left);
         Ok(count)
     }
 }
@@ -426,11 +408,20 @@ fn not_csv(error: csv::Error) -> io::Error {
     }
 }
 
-impl Records {
-    fn of(wanted: &Wanted, table: &Table, inner: Box<dyn Read>) -> io::Result<Records> {
-        if wanted.format != "CSV" {
-            return Ok(Records::Json(BufReader::new(inner)));
-        }
+impl<'w> Records<'w> {
+    fn of(wanted: &Wanted, table: &Table, content: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
+        let item_of = match wanted.format.as_str() {
+            "CSV" => return Records::csv(wanted, table, content),
+            "ION" => ion::read_line,
+            _ => json_item,
+        };
+        Ok(Records::Lines {
+            reader: BufReader::new(content),
+            item_of,
+        })
+    }
+
+    fn csv(wanted: &Wanted, table: &Table, inner: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
         let left = Rc::new(Cell::new(RECORD_BYTES_MAX));
         let delimiter = wanted.delimiter.as_ref().map_or(b',', |given| given.as_bytes()[0]);
         let mut reader = csv::ReaderBuilder::new()
@@ -459,24 +450,7 @@ impl Records {
     /// The next record; within it nothing, if it is none. `None`: there are no more.
     fn next(&mut self) -> io::Result<Option<Option<Item>>> {
         match self {
-            Records::Json(reader) => {
-                let mut line = Vec::new();
-                loop {
-                    line.clear();
-                    let read = reader
-                        .by_ref()
-                        .take(RECORD_BYTES_MAX as u64)
-                        .read_until(b'\n', &mut line)?;
-                    if read == RECORD_BYTES_MAX {
-                        return Err(too_long());
-                    }
-                    match line.trim_ascii() {
-                        [] if read == 0 => return Ok(None),
-                        [] => {}
-                        line => return Ok(Some(json_item(line))),
-                    }
-                }
-            }
+            Records::Lines { reader, item_of } => Ok(next_line(reader)?.map(|line| item_of(line.trim_ascii()))),
             Records::Csv {
                 reader,
                 left,
@@ -492,6 +466,22 @@ impl Records {
                     Err(error) => Err(not_csv(error)),
                 }
             }
+        }
+    }
+}
+
+/// The next line that is not blank.
+fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let (mut line, mut left) = (Vec::new(), RECORD_BYTES_MAX);
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(left as u64).read_until(b'\n', &mut line)?;
+        left -= read;
+        match line.trim_ascii() {
+            _ if left == 0 => return Err(too_long()),
+            [] if read == 0 => return Ok(None),
+            [] => {}
+            _ => return Ok(Some(line)),
         }
     }
 }

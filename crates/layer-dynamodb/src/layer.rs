@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use quartet_engine::{Busy, Engine, ExecuteError, Hold, Space, Transaction};
 
+use crate::buckets::{Buckets, NoBuckets};
 use crate::catalog::Catalog;
 use crate::region;
 use crate::throughput::Throughput;
-use crate::transfers::{Buckets, NoBuckets};
 use crate::{Exception, Failure};
 
 /// The layer over one logical database.

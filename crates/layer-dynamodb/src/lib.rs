@@ -14,16 +14,19 @@
 mod attributes;
 mod backups;
 mod batch;
+mod buckets;
 pub mod calendar;
 mod capacity;
 mod catalog;
 mod changes;
 mod elsewhere;
+mod expansion;
 mod exports;
 pub mod expression;
 pub mod failure;
 mod history;
 mod imports;
+mod insights;
 mod invariants;
 mod ion;
 mod items;
@@ -52,19 +55,20 @@ mod tables;
 mod testing;
 mod throughput;
 mod transact;
+mod transfer_queue;
 mod transfers;
 mod value;
 mod write;
 
 use quartet_engine::Hold;
 
+pub use buckets::Buckets;
 pub use changes::DynamoDbChanges;
 pub use failure::{Exception, Failure};
 pub use invariants::DynamoDbInvariants;
 pub use layer::DynamoDb;
 pub use operations::Target;
 pub use throughput::Throughput;
-pub use transfers::Buckets;
 
 use crate::json::Json;
 pub(crate) use crate::layer::{Outcome, settled};

@@ -3,8 +3,8 @@
 use crate::json::Json;
 use crate::shape::{ANY_TEXT, Member, Shape, optional, required};
 use crate::{
-    DynamoDb, Failure, Outcome, backups, batch, elsewhere, exports, imports, items, partiql, policies, read, restore,
-    search, settings, streams, tables, transact,
+    DynamoDb, Failure, Outcome, backups, batch, elsewhere, exports, imports, insights, items, partiql, policies, read,
+    restore, search, settings, streams, tables, transact,
 };
 
 pub struct Operation {
@@ -153,9 +153,9 @@ const DATABASE: &[Operation] = &[
     operation("EnableKinesisStreamingDestination", KINESIS, elsewhere::enable_kinesis),
     operation("DisableKinesisStreamingDestination", KINESIS, elsewhere::change_kinesis),
     operation("UpdateKinesisStreamingDestination", KINESIS, elsewhere::change_kinesis),
-    operation("DescribeContributorInsights", INSIGHTS, elsewhere::describe_insights),
-    operation("UpdateContributorInsights", UPDATE_INSIGHTS, elsewhere::update_insights),
-    operation("ListContributorInsights", NOTHING, elsewhere::list_insights),
+    operation("DescribeContributorInsights", INSIGHTS, insights::describe),
+    operation("UpdateContributorInsights", UPDATE_INSIGHTS, insights::update),
+    operation("ListContributorInsights", LIST_INSIGHTS, insights::list),
     operation("SearchVectors", SEARCH_VECTORS, elsewhere::search_vectors),
 ];
 
@@ -843,6 +843,17 @@ const EXPORT: &[Member] = &[
     optional("S3SseKmsKeyId", Shape::Text { min: 1, max: 2048 }),
     optional("ExportFormat", Shape::Choice(&["DYNAMODB_JSON", "ION"])),
     optional("ExportType", Shape::Choice(&["FULL_EXPORT", "INCREMENTAL_EXPORT"])),
+    optional(
+        "IncrementalExportSpecification",
+        Shape::Structure(
+            "IncrementalExportSpecification",
+            &[
+                optional("ExportFromTime", ANY_LONG),
+                optional("ExportToTime", ANY_LONG),
+                optional("ExportViewType", Shape::Choice(&["NEW_IMAGE", "NEW_AND_OLD_IMAGES"])),
+            ],
+        ),
+    ),
 ];
 const LIST_EXPORTS: &[Member] = &[
     optional("TableArn", Shape::TableName),
@@ -924,6 +935,15 @@ const UPDATE_INSIGHTS: &[Member] = &[
     TABLE_NAME,
     optional("IndexName", INDEX_NAME),
     required("ContributorInsightsAction", Shape::Choice(&["ENABLE", "DISABLE"])),
+    optional(
+        "ContributorInsightsMode",
+        Shape::Choice(&["ACCESSED_AND_THROTTLED_KEYS", "THROTTLED_KEYS"]),
+    ),
+];
+const LIST_INSIGHTS: &[Member] = &[
+    optional("TableName", Shape::TableName),
+    optional("NextToken", ANY_TEXT),
+    optional("MaxResults", Shape::Integer { min: 0, max: 100 }),
 ];
 const SEARCH_VECTORS: &[Member] = &[TABLE_NAME, required("IndexName", INDEX_NAME)];
 const REVISION: Member = optional("ExpectedRevisionId", Shape::Text { min: 1, max: 255 });

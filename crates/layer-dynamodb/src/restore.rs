@@ -189,6 +189,7 @@ fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Ta
         recovery: None,
         pinned: 0,
         importing: false,
+        insights: Default::default(),
         ..source.clone()
     };
     table.capacity = capacity(request, &source.capacity)?;

@@ -135,8 +135,7 @@ pub fn all(transaction: &mut Transaction<'_>) -> Vec<Stream> {
     streams
 }
 
-/// The time as a stream's label: ISO 8601 with milliseconds.
-/// A time as a date of the calendar, to milliseconds.
+/// A time as a stream's label and as a manifest has it: ISO 8601 with milliseconds.
 pub fn label(micros: u64) -> String {
     let (days, rest) = (micros / 86_400_000_000, micros / 1000 % 86_400_000);
     let (year, month, day) = crate::calendar::civil_date(days as i64);

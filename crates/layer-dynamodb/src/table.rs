@@ -52,6 +52,9 @@ pub struct Table {
     /// Its items are being imported.
     #[serde(default)]
     pub importing: bool,
+    /// By the name of an index; by no name, those of the table.
+    #[serde(default)]
+    pub insights: BTreeMap<String, Insights>,
 }
 
 /// A resource policy and its revision.
@@ -74,6 +77,23 @@ impl Recovery {
     pub fn earliest_micros(&self, now_micros: u64) -> u64 {
         let kept_micros = self.days as u64 * DAY_MICROS;
         self.since_micros.max(now_micros.saturating_sub(kept_micros))
+    }
+}
+
+/// Whether a table, or an index of it, is watched for what its keys are used for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Insights {
+    pub enabled: bool,
+    pub mode: String,
+    pub updated_micros: u64,
+}
+
+impl Insights {
+    pub fn status(&self) -> &'static str {
+        match self.enabled {
+            true => "ENABLED",
+            false => "DISABLED",
+        }
     }
 }
 

@@ -110,6 +110,7 @@ pub fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, 
             pinned: 0,
             restored: None,
             importing: false,
+            insights: Default::default(),
             capacity,
         },
     })
@@ -678,14 +679,25 @@ struct Change<'r, 'j> {
     definitions: Option<Definitions>,
 }
 
-/// Replicas are in other regions, of which there are none.
-fn refuse_replicas(request: &Json<'_>) -> Result<(), Failure> {
-    match request.get("ReplicaUpdates") {
-        None => Ok(()),
-        Some(_) => Err(Failure::validation(
-            "Another region cannot be reached from this endpoint",
-        )),
-    }
+/// Replicas are in other regions, of which there are none; a table's own region is none of its replicas.
+fn refuse_replicas(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
+    let Some(updates) = request.get("ReplicaUpdates") else {
+        return Ok(());
+    };
+    let is_of_own_region = |update: &Json<'_>| {
+        let kinds = ["Create", "Update", "Delete"].iter();
+        let mut regions = kinds.filter_map(|kind| update.get(kind)?.get("RegionName")?.text());
+        regions.any(|region| region == layer.region)
+    };
+    Err(Failure::validation(
+        match updates.elements().iter().any(is_of_own_region) {
+            true => {
+                "Cannot add, delete, or update the local region through ReplicaUpdates. \
+             Use CreateTable, DeleteTable, or UpdateTable as required."
+            }
+            false => "Another region cannot be reached from this endpoint",
+        },
+    ))
 }
 
 fn nothing_to_change() -> Failure {
@@ -709,8 +721,8 @@ const CHANGES: [&str; 8] = [
 ];
 
 /// What can be said of an UpdateTable before its table is looked for.
-fn check_change(request: &Json<'_>) -> Result<(), Failure> {
-    refuse_replicas(request)?;
+fn check_change(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
+    refuse_replicas(layer, request)?;
     if index_updates(request).is_empty() && CHANGES.iter().all(|name| request.get(name).is_none()) {
         return Err(nothing_to_change());
     }
@@ -750,7 +762,7 @@ fn index_updates<'r, 'j>(request: &'r Json<'j>) -> &'r [Json<'j>] {
 
 pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let parse = || {
-        check_change(request)?;
+        check_change(layer, request)?;
         Ok(Change {
             request,
             stream: parse_stream(request)?,
@@ -987,6 +999,7 @@ fn delete_index(transaction: &mut Transaction<'_>, table: &mut Table, json: &Jso
         ));
     };
     let index = table.indexes.remove(position);
+    table.insights.remove(name);
     let entries = KeyRange::prefix(&key::items(table.id, index.id));
     transaction.clear_range(&entries.start, &entries.end);
     transaction.clear(&key::filling(table.id, index.id));

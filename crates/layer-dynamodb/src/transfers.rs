@@ -3,7 +3,7 @@
 //! A request puts what is to be done into a queue of rows and answers at once; [`DynamoDb::transfer`] does it, one after another,
 //! on a thread that may wait for files. How far that is is a row too, so it goes on after a restart.
 
-use std::io::{self, Read};
+use std::io;
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
@@ -16,40 +16,8 @@ use crate::catalog::next_number;
 use crate::failure::{Exception, Failure};
 use crate::json::{Json, Writer};
 use crate::key::kept_name;
-use crate::{DynamoDb, exports, imports, key};
-
-/// What an operator lets clients write to and read from, by the names that stand for buckets.
-pub trait Buckets: Send + Sync {
-    /// There is a bucket of this name.
-    fn has(&self, bucket: &str) -> bool;
-    /// Writes a whole file.
-    fn put(&self, bucket: &str, path: &str, bytes: Vec<u8>) -> io::Result<()>;
-    /// The paths that begin with `prefix`, sorted.
-    fn list(&self, bucket: &str, prefix: &str) -> io::Result<Vec<String>>;
-    /// The content of a file.
-    fn open(&self, bucket: &str, path: &str) -> io::Result<Box<dyn Read + Send>>;
-}
-
-/// Exports and imports are off.
-pub struct NoBuckets;
-
-impl Buckets for NoBuckets {
-    fn has(&self, _: &str) -> bool {
-        false
-    }
-
-    fn put(&self, _: &str, _: &str, _: Vec<u8>) -> io::Result<()> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn list(&self, _: &str, _: &str) -> io::Result<Vec<String>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn open(&self, _: &str, _: &str) -> io::Result<Box<dyn Read + Send>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
+use crate::table::Table;
+use crate::{DynamoDb, key};
 
 /// Transfers of one database that may wait or be under way.
 const AT_ONCE: u64 = 50;
@@ -109,12 +77,17 @@ pub trait Transfer: Serialize + DeserializeOwned {
     const KIND: &'static str;
 
     fn id(&self) -> &str;
-    fn table(&self) -> &str;
+    fn table(&self) -> &Table;
     fn token(&self) -> Option<&str>;
 }
 
 pub fn arn<T: Transfer>(layer: &DynamoDb, transfer: &T) -> String {
-    format!("{}/{}/{}", layer.table_arn(transfer.table()), T::KIND, transfer.id())
+    format!(
+        "{}/{}/{}",
+        layer.table_arn(&transfer.table().name),
+        T::KIND,
+        transfer.id()
+    )
 }
 
 /// Refuses a bucket that the operator has not named.
@@ -222,7 +195,7 @@ pub fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, a
     let (table, id) = arn.split_once(&format!("/{}/", T::KIND))?;
     let id = Some(id).filter(|id| layer.is_of_this_region(arn) && !id.contains('/'))?;
     let found: T = load(transaction, &kept::<T>(layer, id))?;
-    table.ends_with(&format!("/{}", found.table())).then_some(found)
+    table.ends_with(&format!("/{}", found.table().name)).then_some(found)
 }
 
 fn load<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8]) -> Option<T> {
@@ -243,7 +216,7 @@ pub fn page<T: Transfer>(
     let (mut listed, mut last) = (Vec::new(), String::new());
     let has_more = scan::<T>(layer, transaction, after.as_deref(), false, &mut |transfer| {
         transfer.id().clone_into(&mut last);
-        if table.is_none_or(|table| transfer.table() == table) {
+        if table.is_none_or(|table| transfer.table().name == table) {
             listed.push(transfer);
         }
         match listed.len() < limit {
@@ -272,23 +245,6 @@ pub fn kept_text(request: &Json<'_>, member: &str) -> Option<String> {
 }
 
 impl DynamoDb {
-    /// Does what is in the queue, as long as `may_go_on`. It waits for files and for the disk: for a thread that may.
-    pub fn transfer(&self, may_go_on: &dyn Fn() -> bool) {
-        while may_go_on() {
-            let Ok(Some((number, row_key))) = self.settle(first_queued) else {
-                return;
-            };
-            let done = match row_key.first() {
-                Some(&exports::Export::LETTER) => exports::run(self, number, &row_key, may_go_on),
-                _ => imports::run(self, number, &row_key, may_go_on),
-            };
-            // What the database could not do now it may do later.
-            if done.is_err() {
-                return;
-            }
-        }
-    }
-
     /// Runs `body` as a transaction, and answers when what it saw and did is durable.
     pub(crate) fn settle<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> io::Result<R> {
         let (answer, hold) = self.execute(|transaction| Ok(body(transaction)));
@@ -301,160 +257,5 @@ impl DynamoDb {
 
     pub(crate) fn transfer_at<T: Transfer>(&self, row_key: &[u8]) -> io::Result<Option<T>> {
         self.settle(|transaction| load(transaction, row_key))
-    }
-}
-
-fn first_queued(transaction: &mut Transaction<'_>) -> Option<(u32, Vec<u8>)> {
-    let mut first = None;
-    transaction.scan(b"Q", b"R", false, &mut |row| {
-        let number = Transaction::layer_key(row)[1..].try_into().expect("a queue's key");
-        first = Some((u32::from_be_bytes(number), row.value().to_vec()));
-        ControlFlow::Break(())
-    });
-    first
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-    use std::collections::BTreeMap;
-    use std::io::{self, Cursor, Read};
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
-    use super::Buckets;
-    use crate::testing::Fixture;
-
-    /// One bucket, `here`, in memory.
-    #[derive(Default)]
-    struct Memory(Mutex<BTreeMap<String, Vec<u8>>>);
-
-    impl Buckets for Memory {
-        fn has(&self, bucket: &str) -> bool {
-            bucket == "here"
-        }
-
-        fn put(&self, _: &str, path: &str, bytes: Vec<u8>) -> io::Result<()> {
-            self.0.lock().insert(path.into(), bytes);
-            Ok(())
-        }
-
-        fn list(&self, _: &str, prefix: &str) -> io::Result<Vec<String>> {
-            let files = self.0.lock();
-            Ok(files.keys().filter(|path| path.starts_with(prefix)).cloned().collect())
-        }
-
-        fn open(&self, _: &str, path: &str) -> io::Result<Box<dyn Read + Send>> {
-            Ok(Box::new(Cursor::new(self.0.lock()[path].clone())))
-        }
-    }
-
-    const KEYS: &str = r#""KeySchema":[{"AttributeName":"h","KeyType":"HASH"}],"BillingMode":"PAY_PER_REQUEST",
-        "AttributeDefinitions":[{"AttributeName":"h","AttributeType":"N"}]"#;
-
-    fn start() -> (Fixture, Arc<Memory>) {
-        let mut fixture = Fixture::start();
-        let memory = Arc::new(Memory::default());
-        fixture.layer.buckets = memory.clone();
-        (fixture, memory)
-    }
-
-    fn ask(fixture: &Fixture, operation: &str, request: &str) -> String {
-        let reply = fixture.ask(operation, request);
-        let body = String::from_utf8(reply.body).unwrap();
-        assert_eq!(reply.status, 200, "{operation} {request}: {body}");
-        body
-    }
-
-    /// Does what is in the queue, interrupted again and again.
-    fn transfer(fixture: &Fixture) {
-        for patience in 1..400_u32 {
-            let left = Cell::new(patience / 20 + 2_u32);
-            fixture
-                .layer
-                .transfer(&|| left.replace(left.get().saturating_sub(1)) > 0);
-        }
-    }
-
-    fn import(fixture: &Fixture, table: &str, prefix: &str, format: &str) -> String {
-        let request = format!(
-            r#"{{"S3BucketSource":{{"S3Bucket":"here","S3KeyPrefix":"{prefix}"}},{format},
-            "TableCreationParameters":{{"TableName":"{table}",{KEYS}}}}}"#
-        );
-        ask(fixture, "ImportTable", &request);
-        assert_eq!(
-            fixture.ask("Scan", &format!(r#"{{"TableName":"{table}"}}"#)).status,
-            400
-        );
-        transfer(fixture);
-        ask(fixture, "ListImports", "{}");
-        let row = fixture.layer.execute(|transaction| {
-            let (imports, _) =
-                super::page::<crate::imports::Import>(&fixture.layer, transaction, Some(table), None, None);
-            Ok(serde_json::to_string(&imports).unwrap())
-        });
-        row.0.unwrap()
-    }
-
-    #[test]
-    fn what_was_exported_is_imported_also_when_interrupted() {
-        let (fixture, memory) = start();
-        ask(&fixture, "CreateTable", &format!(r#"{{"TableName":"table",{KEYS}}}"#));
-        let on = r#"{"TableName":"table","PointInTimeRecoverySpecification":{"PointInTimeRecoveryEnabled":true}}"#;
-        ask(&fixture, "UpdateContinuousBackups", on);
-        let put = |number: u32, value: u32| {
-            let item = format!(
-                r#"{{"h":{{"N":"{number}"}},"v":{{"L":[{{"N":"{value}"}},{{"S":"\"a\nb"}},{{"B":"AAE="}},{{"NULL":true}}]}}}}"#
-            );
-            ask(
-                &fixture,
-                "PutItem",
-                &format!(r#"{{"TableName":"table","Item":{item}}}"#),
-            );
-        };
-        (0..700).for_each(|number| put(number, 1));
-        let before = ask(&fixture, "Scan", r#"{"TableName":"table"}"#);
-        let arn = fixture.layer.table_arn("table");
-        let export = format!(r#"{{"TableArn":"{arn}","S3Bucket":"here","S3Prefix":"out","ClientToken":"once"}}"#);
-        assert_eq!(
-            ask(&fixture, "ExportTableToPointInTime", &export),
-            ask(&fixture, "ExportTableToPointInTime", &export)
-        );
-        (0..300).for_each(|number| put(number, 2));
-        transfer(&fixture);
-        let files: Vec<String> = memory.0.lock().keys().cloned().collect();
-        assert!(
-            files.iter().any(|path| path.ends_with("/manifest-summary.json")),
-            "{files:?}"
-        );
-        let imported = import(
-            &fixture,
-            "copy",
-            "out/",
-            r#""InputFormat":"DYNAMODB_JSON","InputCompressionType":"GZIP""#,
-        );
-        assert!(imported.contains(r#""status":"Completed""#), "{imported}");
-        assert_eq!(ask(&fixture, "Scan", r#"{"TableName":"copy"}"#), before);
-        let elsewhere = export.replace("here", "there");
-        assert_eq!(fixture.ask("ExportTableToPointInTime", &elsewhere).status, 400);
-    }
-
-    #[test]
-    fn wrong_records_are_counted_and_too_many_leave_no_table() {
-        let (fixture, memory) = start();
-        memory
-            .0
-            .lock()
-            .insert("csv/a".into(), b"h;v\n1;one\nno number;two\n3;\"thr\nee\"\n".to_vec());
-        memory.0.lock().insert("bad/a".into(), b"{}\n".repeat(10_001));
-        let csv = r#""InputFormat":"CSV","InputFormatOptions":{"Csv":{"Delimiter":";"}}"#;
-        let imported = import(&fixture, "copy", "csv/", csv);
-        assert!(imported.contains(r#""processed":3,"errors":1"#), "{imported}");
-        let item = ask(&fixture, "GetItem", r#"{"TableName":"copy","Key":{"h":{"N":"3"}}}"#);
-        assert_eq!(item, r#"{"Item":{"h":{"N":"3"},"v":{"S":"thr\nee"}}}"#);
-        let imported = import(&fixture, "none", "bad/", r#""InputFormat":"DYNAMODB_JSON""#);
-        assert!(imported.contains("InvalidData"), "{imported}");
-        assert_eq!(fixture.ask("DescribeTable", r#"{"TableName":"none"}"#).status, 400);
     }
 }

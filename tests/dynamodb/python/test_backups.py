@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import json
 import random
 import time
 from datetime import datetime, timezone
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, WaiterError
+from botocore.exceptions import ClientError
 from harness.dynamodb import connect
 from harness.server import Server
 
@@ -230,51 +226,3 @@ def test_a_deleted_table_with_recovery_leaves_a_backup(dynamodb, make_table):
     dynamodb.restore_table_from_backup(BackupArn=backup["BackupArn"], TargetTableName=table)
     wait_until_there(dynamodb, table)
     assert state_of(dynamodb, table) == state
-
-
-def test_a_table_is_exported_and_imported(tmp_path):
-    """Nothing leaves or enters but through the buckets that the operator has named."""
-    server = Server("always", options=["--dynamodb-buckets", f"here={tmp_path}"]).start()
-    try:
-        client = connect(server)
-        arn = client.create_table(TableName="shop", BillingMode="PAY_PER_REQUEST", **KEYS)["TableDescription"]["TableArn"]
-        export = lambda **options: client.export_table_to_point_in_time(TableArn=arn, **{"S3Bucket": "here", **options})  # noqa: E731
-        assert refused(export) == "PointInTimeRecoveryUnavailableException"
-        recover(client, "shop")
-        assert refused(export, S3Bucket="elsewhere") == "ValidationException"
-        assert refused(export, ExportTime=datetime(2020, 1, 1)) == "InvalidExportTimeException"
-        state = {}
-        change(client, "shop", state, 5)
-        exported = export(S3Prefix="out")["ExportDescription"]
-        change(client, "shop", dict(state), 6)
-        server.kill()
-        server.start()
-        client = connect(server)
-        client.get_waiter("export_completed").wait(ExportArn=exported["ExportArn"], WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
-        described = client.describe_export(ExportArn=exported["ExportArn"])["ExportDescription"]
-        assert described["ItemCount"] == len(state)
-        summary = json.loads((tmp_path / described["ExportManifest"]).read_text())
-        assert summary["itemCount"] == len(state) and summary["exportArn"] == exported["ExportArn"]
-        files = [json.loads(line) for line in (tmp_path / summary["manifestFilesS3Key"]).read_text().splitlines()]
-        lines = []
-        for file in files:
-            data = (tmp_path / file["dataFileS3Key"]).read_bytes()
-            assert base64.b64encode(hashlib.md5(data).digest()).decode() == file["md5Checksum"]
-            lines += [json.loads(line)["Item"] for line in gzip.decompress(data).splitlines()]
-        assert {item["p"]["S"]: item["n"]["N"] for item in lines} == state
-        assert [export["ExportArn"] for export in client.list_exports(TableArn=arn)["ExportSummaries"]] == [exported["ExportArn"]]
-        source = {"S3Bucket": "here", "S3KeyPrefix": "out/"}
-        table = {"TableName": "copy", "BillingMode": "PAY_PER_REQUEST", **KEYS}
-        imported = client.import_table(S3BucketSource=source, InputFormat="DYNAMODB_JSON", InputCompressionType="GZIP", TableCreationParameters=table)
-        imported = imported["ImportTableDescription"]["ImportArn"]
-        client.get_waiter("import_completed").wait(ImportArn=imported, WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
-        assert client.describe_import(ImportArn=imported)["ImportTableDescription"]["ImportedItemCount"] == len(state)
-        assert state_of(client, "copy") == state
-        outside = {"S3Bucket": "here", "S3KeyPrefix": "../"}
-        failed = client.import_table(S3BucketSource=outside, InputFormat="CSV", TableCreationParameters={**table, "TableName": "outside"})
-        waiter = client.get_waiter("import_completed")
-        with pytest.raises(WaiterError):
-            waiter.wait(ImportArn=failed["ImportTableDescription"]["ImportArn"], WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
-        assert refused(client.describe_table, TableName="outside") == "ResourceNotFoundException"
-    finally:
-        server.close()

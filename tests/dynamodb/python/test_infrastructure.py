@@ -198,6 +198,27 @@ def test_a_tag_of_its_own(dynamodb, name):
     assert {"Key": "alone", "Value": "1"} in dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"]
 
 
+def test_contributor_insights(dynamodb, name):
+    """`aws_dynamodb_contributor_insights`, of the table and of an index: switched on, waited for, read, switched off, waited for."""
+    create(dynamodb, name)
+    wait_until_active(dynamodb, name)
+    for target in ({"TableName": name}, {"TableName": name, "IndexName": "by-state"}):
+        status = lambda target=target: dynamodb.describe_contributor_insights(**target)["ContributorInsightsStatus"]  # noqa: E731
+        assert status() == "DISABLED"
+        updated = dynamodb.update_contributor_insights(ContributorInsightsAction="ENABLE", **target)
+        assert updated["ContributorInsightsStatus"] == "ENABLING" and updated.get("IndexName") == target.get("IndexName")
+        wait(status, "ENABLED")
+        assert dynamodb.describe_contributor_insights(**target)["ContributorInsightsMode"] == "ACCESSED_AND_THROTTLED_KEYS"
+    listed = dynamodb.list_contributor_insights(TableName=name)["ContributorInsightsSummaries"]
+    assert [(found.get("IndexName"), found["ContributorInsightsStatus"]) for found in listed] == [(None, "ENABLED"), ("by-state", "ENABLED")]
+    with pytest.raises(dynamodb.exceptions.ResourceNotFoundException):
+        dynamodb.describe_contributor_insights(TableName=name, IndexName="no-such-index")
+    dynamodb.update_contributor_insights(TableName=name, ContributorInsightsAction="DISABLE")
+    wait(lambda: dynamodb.describe_contributor_insights(TableName=name)["ContributorInsightsStatus"], "DISABLED")
+    dynamodb.update_table(TableName=name, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": "by-state"}}])
+    wait(lambda: [found.get("IndexName") for found in dynamodb.list_contributor_insights(TableName=name)["ContributorInsightsSummaries"]], [None])
+
+
 def test_a_replica_of_its_own_region_is_no_replica(dynamodb, name):
     """The service refuses it too: a table is its region's replica already."""
     create(dynamodb, name)

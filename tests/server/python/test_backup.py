@@ -5,18 +5,16 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
-import boto3
 import pytest
 import redis
+from harness.object_store import object_store
 from harness.server import REST_READ_ONLY_TOKEN, Server, binary
 
 
@@ -292,39 +290,10 @@ def test_what_is_written_is_followed(tmp_path):
     assert restored(target, tmp_path / "data", "--at", str(version)) == state
 
 
-@contextmanager
-def object_store():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_an_object_store_keeps_backups(tmp_path):
     # What was acknowledged before a backup began is in it, also where nobody waits for the disk.
-    with object_store() as endpoint, serving(durability="none") as server:
-        environment = {
-            "AWS_ENDPOINT": endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "id",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-        }
-        bucket = boto3.client(
-            "s3", endpoint_url=endpoint, aws_access_key_id="id", aws_secret_access_key="secret", region_name="us-east-1"
-        )
+    with object_store() as store, serving(durability="none") as server:
+        environment, bucket = store.environment, store.client()
         bucket.create_bucket(Bucket="safe")
         fill(connect(server), 1)
         backup(server, "s3://safe/quartet/main", **environment)
@@ -343,17 +312,8 @@ def test_an_object_store_keeps_backups(tmp_path):
 
 
 def test_of_two_backups_into_one_place_at_the_same_time_one_is_refused(tmp_path):
-    with object_store() as endpoint, serving() as server:
-        environment = {
-            "AWS_ENDPOINT": endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "id",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-        }
-        bucket = boto3.client(
-            "s3", endpoint_url=endpoint, aws_access_key_id="id", aws_secret_access_key="secret", region_name="us-east-1"
-        )
+    with object_store() as store, serving() as server:
+        environment, bucket = store.environment, store.client()
         bucket.create_bucket(Bucket="safe")
         folder = str(tmp_path / "backups")
         for target in ("s3://safe/backups", folder):

@@ -9,8 +9,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,10 @@ from faunadb import query as q
 from harness.dynamodb import connect
 from harness.fauna import connect as connect_fauna
 from harness.gate import Gate
+from harness.object_store import object_store
 from harness.redis_copy import contents, fill, url
 from harness.resp import Connection
-from harness.server import Server, binary, free_port
+from harness.server import Server, binary
 
 REJECTED = 2
 SECONDS_MAX = 120
@@ -190,41 +189,23 @@ def test_a_killed_export_of_a_table_is_none_and_is_begun_anew(server, tmp_path):
 
 
 def test_an_export_lies_in_a_bucket(server, tmp_path):
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        import boto3
-
-        address = f"http://127.0.0.1:{port}"
-        credential = {"aws_access_key_id": "id", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
-        client = boto3.client("s3", endpoint_url=address, **credential)
-        deadline = time.monotonic() + SECONDS_MAX
-        while True:
-            try:
-                client.create_bucket(Bucket="safe")
-                break
-            except Exception:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        environment = {"AWS_ENDPOINT": address, "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+    with object_store() as store:
+        environment = store.environment
+        store.client().create_bucket(Bucket="safe")
         make_table(server, "kept", 30)
         run("export", "dynamodb", "--from", endpoint(server), "--table", "kept", "--to", "s3://safe/exports/1", cwd=tmp_path, **environment)
         run("import", "dynamodb", "--from", "s3://safe/exports/1", "--into", "back", "--to", endpoint(server), cwd=tmp_path, **environment)
         assert items_of(server, "back") == items_of(server, "kept")
         # The bucket's own tables, by signed requests, as the service wants them.
-        table = boto3.client("dynamodb", endpoint_url=address, **credential)
+        table = store.client("dynamodb")
         table.create_table(
             TableName="elsewhere", BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "p", "AttributeType": "S"}], KeySchema=[{"AttributeName": "p", "KeyType": "HASH"}],
         )
         for number in range(40):
             table.put_item(TableName="elsewhere", Item={"p": {"S": str(number)}})
-        run("import", "dynamodb", "--from", address, "--table", "elsewhere", "--to", endpoint(server), cwd=tmp_path, **environment)
+        run("import", "dynamodb", "--from", store.address, "--table", "elsewhere", "--to", endpoint(server), cwd=tmp_path, **environment)
         assert len(items_of(server, "elsewhere")) == 40
-    finally:
-        store.kill()
-        store.wait()
 
 
 # FaunaDB

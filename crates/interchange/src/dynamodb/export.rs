@@ -1,53 +1,27 @@
-//! An export as DynamoDB lays it out, in a folder or a bucket.
-//!
-//! ```text
-//! manifest-summary.json    what was exported; written last
-//! manifest-files.json      a line for each file: its name, its items, the MD5 of its bytes
-//! data/NAME.json.gz        lines of {"Item": {...}}
-//! table.json               our own: the table's description, so that it can be made again
-//! ```
-//!
-//! Source: the DynamoDB developer guide, "DynamoDB table export output format".
+//! An export as DynamoDB lays it out (`quartet_dynamodb_export`), in a folder or a bucket. Beside the manifests stands a file of
+//! our own, `table.json`: the table's description, so that it can be made again.
 
-use std::io::Write;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use md5::{Digest, Md5};
 use quartet_backup::{Target, open_target};
+use quartet_dynamodb_export::{DataFile, FILES, FULL_VERSION, FileLine, SUMMARY, Summary};
 use serde_json::{Value, json};
 
 use super::Client;
 use crate::error::{Error, Result, source, target};
 use crate::observer::{BEGUN_ANEW, Observer};
 
-const SUMMARY: &str = "manifest-summary.json";
-const FILES: &str = "manifest-files.json";
 const TABLE: &str = "table.json";
-/// Bytes of JSON in one file.
-const FILE_BYTES: usize = 64 << 20;
 
 pub struct Export {
     manifests: Box<dyn Target>,
     data: Box<dyn Target>,
 }
 
-/// A file of items.
-pub struct DataFile {
-    pub name: String,
-    pub items: u64,
-    /// Of its bytes, in base64, if the manifest has it.
-    md5: Option<String>,
-}
-
 impl Export {
     /// An export that is there: the folder, or s3://BUCKET/PREFIX, that holds manifest-summary.json.
     pub fn open(address: &str) -> Result<Export> {
         let export = Export::at(address, false)?;
-        let summary = export.json(SUMMARY)?;
-        match (summary["outputFormat"].as_str(), summary["exportType"].as_str()) {
+        let summary = export.summary()?;
+        match (summary.output_format.as_deref(), summary.export_type.as_deref()) {
             (Some("DYNAMODB_JSON") | None, Some("FULL_EXPORT") | None) => Ok(export),
             (format, kind) => Err(Error::Source(format!(
                 "{address} is {} of {}: only a FULL_EXPORT of DYNAMODB_JSON can be read",
@@ -65,62 +39,57 @@ impl Export {
         })
     }
 
-    fn json(&self, name: &str) -> Result<Value> {
-        let bytes = self
-            .manifests
-            .get(name)
-            .map_err(|error| Error::Source(format!("{name}: {error}")))?;
-        serde_json::from_slice(&bytes).map_err(|error| Error::Source(format!("{name}: {error}")))
+    fn manifest(&self, name: &str) -> Result<Vec<u8>> {
+        let bytes = self.manifests.get(name);
+        bytes.map_err(|error| Error::Source(format!("{name}: {error}")))
+    }
+
+    fn summary(&self) -> Result<Summary> {
+        let summary = serde_json::from_slice(&self.manifest(SUMMARY)?);
+        summary.map_err(|error| Error::Source(format!("{SUMMARY}: {error}")))
     }
 
     /// What describes the table, if we wrote the export.
     pub fn schema(&self) -> Result<Option<Value>> {
         let names = self.manifests.list().map_err(source)?;
-        match names.iter().any(|name| name == TABLE) {
-            true => self.json(TABLE).map(Some),
-            false => Ok(None),
+        if !names.iter().any(|name| name == TABLE) {
+            return Ok(None);
         }
+        let table = serde_json::from_slice(&self.manifest(TABLE)?);
+        table
+            .map(Some)
+            .map_err(|error| Error::Source(format!("{TABLE}: {error}")))
     }
 
-    pub fn files(&self) -> Result<Vec<DataFile>> {
-        let bytes = self
-            .manifests
-            .get(FILES)
-            .map_err(|error| Error::Source(format!("{FILES}: {error}")))?;
+    pub fn files(&self) -> Result<Vec<FileLine>> {
+        let bytes = self.manifest(FILES)?;
         let lines = bytes
             .split(|&byte| byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty());
+        let lines = lines.map(serde_json::from_slice);
         lines
-            .map(|line| DataFile::parse(line).ok_or_else(|| Error::Source(format!("{FILES} cannot be read"))))
-            .collect()
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|error| Error::Source(format!("{FILES}: {error}")))
     }
 
     /// The whole file, as its manifest has it.
-    pub fn read(&self, file: &DataFile) -> Result<Vec<u8>> {
-        let bytes = self.data.get(&file.name);
-        let bytes = bytes.map_err(|error| Error::Source(format!("{}: {error}", file.name)))?;
-        let found = STANDARD.encode(Md5::digest(&bytes));
-        match file.md5.as_ref().is_none_or(|expected| *expected == found) {
+    pub fn read(&self, file: &FileLine) -> Result<Vec<u8>> {
+        let name = name_of(file);
+        let bytes = self.data.get(name);
+        let bytes = bytes.map_err(|error| Error::Source(format!("{name}: {error}")))?;
+        match file.describes(&bytes) {
             true => Ok(bytes),
             false => Err(Error::Source(format!(
-                "{} is damaged: its MD5 is not its manifest's",
-                file.name
+                "{name} is damaged: its MD5 is not its manifest's"
             ))),
         }
     }
 }
 
-impl DataFile {
-    fn parse(line: &[u8]) -> Option<DataFile> {
-        let line: Value = serde_json::from_slice(line).ok()?;
-        // The key begins with the place in the bucket where the export was made; it may lie elsewhere now.
-        let name = line["dataFileS3Key"].as_str()?.rsplit('/').next()?;
-        Some(DataFile {
-            name: name.to_owned(),
-            items: line["itemCount"].as_u64()?,
-            md5: line["md5Checksum"].as_str().map(str::to_owned),
-        })
-    }
+/// The key begins with the place in the bucket where the export was made; it may lie elsewhere now.
+pub fn name_of(file: &FileLine) -> &str {
+    let key = file.data_file_s3_key.as_str();
+    key.rsplit('/').next().unwrap_or(key)
 }
 
 /// Writes all items of a table into a folder or bucket that holds no export. Returns their number.
@@ -181,12 +150,8 @@ fn is_data(name: &str) -> bool {
 
 struct Writing<'e> {
     export: &'e Export,
-    file: GzEncoder<Vec<u8>>,
-    file_items: u64,
-    file_bytes: usize,
-    manifest: Vec<u8>,
-    files: u64,
-    items: u64,
+    file: DataFile,
+    lines: Vec<FileLine>,
     bytes: u64,
 }
 
@@ -194,41 +159,28 @@ impl<'e> Writing<'e> {
     fn new(export: &'e Export) -> Writing<'e> {
         Writing {
             export,
-            file: fresh(),
-            file_items: 0,
-            file_bytes: 0,
-            manifest: Vec::new(),
-            files: 0,
-            items: 0,
+            file: DataFile::default(),
+            lines: Vec::new(),
             bytes: 0,
         }
     }
 
     fn add(&mut self, item: &Value) -> Result<()> {
         let line = format!("{}\n", json!({ "Item": item }));
-        self.file.write_all(line.as_bytes()).map_err(target)?;
-        self.file_items += 1;
-        self.file_bytes += line.len();
-        match self.file_bytes >= FILE_BYTES {
+        self.file.add(line.as_bytes()).map_err(target)?;
+        match self.file.is_full() {
             true => self.end_file(),
             false => Ok(()),
         }
     }
 
     fn end_file(&mut self) -> Result<()> {
-        let bytes = std::mem::replace(&mut self.file, fresh()).finish().map_err(target)?;
-        let name = format!("{:08}.json.gz", self.files);
-        let line = json!({
-            "itemCount": self.file_items,
-            "md5Checksum": STANDARD.encode(Md5::digest(&bytes)),
-            "dataFileS3Key": format!("data/{name}"),
-        });
-        self.manifest.extend_from_slice(format!("{line}\n").as_bytes());
+        let name = format!("{:08}.json.gz", self.lines.len());
+        let file = std::mem::take(&mut self.file);
+        let (bytes, line) = file.finish(format!("data/{name}")).map_err(target)?;
         self.bytes += bytes.len() as u64;
         self.export.data.put(&name, bytes).map_err(target)?;
-        self.files += 1;
-        self.items += self.file_items;
-        (self.file_items, self.file_bytes) = (0, 0);
+        self.lines.push(line);
         Ok(())
     }
 
@@ -237,21 +189,24 @@ impl<'e> Writing<'e> {
         self.end_file()?;
         let put = |name: &str, bytes: Vec<u8>| self.export.manifests.put(name, bytes).map_err(target);
         put(TABLE, description.to_string().into_bytes())?;
-        put(FILES, self.manifest.clone())?;
-        let summary = json!({
-            "version": "2020-06-30",
-            "tableArn": description["TableArn"],
-            "manifestFilesS3Key": FILES,
-            "billedSizeBytes": self.bytes,
-            "itemCount": self.items,
-            "outputFormat": "DYNAMODB_JSON",
-            "exportType": "FULL_EXPORT",
-        });
-        put(SUMMARY, summary.to_string().into_bytes())?;
-        Ok(self.items)
+        let mut lines = Vec::new();
+        for line in &self.lines {
+            serde_json::to_writer(&mut lines, line).map_err(target)?;
+            lines.push(b'\n');
+        }
+        put(FILES, lines)?;
+        let items = self.lines.iter().map(|line| line.item_count).sum();
+        let summary = Summary {
+            version: FULL_VERSION.to_owned(),
+            table_arn: description["TableArn"].as_str().unwrap_or_default().to_owned(),
+            manifest_files_s3_key: FILES.to_owned(),
+            billed_size_bytes: self.bytes,
+            item_count: items,
+            output_format: Some("DYNAMODB_JSON".to_owned()),
+            export_type: Some("FULL_EXPORT".to_owned()),
+            ..Summary::default()
+        };
+        put(SUMMARY, serde_json::to_vec(&summary).map_err(target)?)?;
+        Ok(items)
     }
-}
-
-fn fresh() -> GzEncoder<Vec<u8>> {
-    GzEncoder::new(Vec::new(), Compression::default())
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 pub use self::client::Client;
 use self::client::{BATCH_ITEMS, Refused, like};
+use self::export::name_of;
 pub use self::export::{Export, export};
 pub use self::signature::Credential;
 use crate::error::{Error, Result, source, target};
@@ -113,9 +114,10 @@ fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()>
 
 fn import_export(export: &Export, to: &To<'_>, journal: &mut Journal, observer: &mut dyn Observer) -> Result<()> {
     let files = export.files()?;
-    observer.phase("copying", Some(files.iter().map(|file| file.items).sum()));
+    observer.phase("copying", Some(files.iter().map(|file| file.item_count).sum()));
     for file in &files {
-        let at = journal.position(&file.name).and_then(Value::as_u64).unwrap_or(0);
+        let name = name_of(file);
+        let at = journal.position(name).and_then(Value::as_u64).unwrap_or(0);
         let bytes = export.read(file)?;
         let mut lines = Lines::new(flate2::bufread::MultiGzDecoder::new(bytes.as_slice()));
         lines.skip_to(at)?;
@@ -124,7 +126,7 @@ fn import_export(export: &Export, to: &To<'_>, journal: &mut Journal, observer: 
         loop {
             let line = lines
                 .read()
-                .map_err(|error| Error::Source(format!("{}: {error}", file.name)))?;
+                .map_err(|error| Error::Source(format!("{name}: {error}")))?;
             let is_end = line.is_none();
             match line.as_deref().map(item_of) {
                 Some(Some(item)) => batch.push(item),
@@ -135,21 +137,18 @@ fn import_export(export: &Export, to: &To<'_>, journal: &mut Journal, observer: 
                 since += batch.len();
                 put(to, &std::mem::take(&mut batch), observer)?;
             }
-            if is_end && lines.count < file.items {
-                return Err(Error::Source(format!(
-                    "{} has fewer items than its manifest says",
-                    file.name
-                )));
+            if is_end && lines.count < file.item_count {
+                return Err(Error::Source(format!("{name} has fewer items than its manifest says")));
             }
             if batch.is_empty() && (since >= JOURNAL_EVERY || is_end) {
                 since = 0;
-                journal.note(&file.name, lines.count.into())?;
+                journal.note(name, lines.count.into())?;
             }
             if is_end {
                 break;
             }
             if batch.is_empty() && observer.is_stopped() {
-                journal.note(&file.name, lines.count.into())?;
+                journal.note(name, lines.count.into())?;
                 return Err(Error::Stopped);
             }
         }
