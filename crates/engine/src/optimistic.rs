@@ -152,6 +152,12 @@ impl OptimisticTransaction {
     fn full_key(&self, key: &[u8]) -> Vec<u8> {
         [&self.prefix, key].concat()
     }
+
+    /// What it has read and is to write, and whether something could not be read. The snapshot is let go: one that is still held
+    /// when the writes land makes each of them copy the nodes on its way.
+    pub(crate) fn end(self) -> (Attempt, bool) {
+        (self.attempt, self.snapshot.has_failed())
+    }
 }
 
 /// Merges the transaction's own writes, held in reverse visiting order, into a scan of the snapshot.

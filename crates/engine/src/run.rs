@@ -69,9 +69,7 @@ impl Engine {
         for _ in 0..attempts {
             let (mut transaction, reading, hold) = self.begin(space)?;
             let answer = body(&mut transaction);
-            // A snapshot that is still held makes each write copy the nodes on its way.
-            let unreadable = transaction.snapshot.has_failed();
-            let mut attempt = transaction.attempt;
+            let (mut attempt, unreadable) = transaction.end();
             let mut partition = self.partition_in_time()?;
             let judged = match &answer {
                 Ok(_) if !attempt.writes.is_empty() => attempt.certify(partition.state(), &space.prefix()),
