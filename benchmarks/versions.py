@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Two builds of Quartet beside each other: is the newer one slower?
+
+    benchmarks/versions.py --before OLD/quartet --after target/release/quartet --layer fauna
+
+Each test of the Product benchmark runs against both in turn, `--rounds` times, each time on a fresh server, the order changing from
+round to round, with the newer build's load generator for both. What is compared is the server's own CPU time per request: on a machine
+that others use, rates say little. A test's ratio is the median of its rounds' ratios. Servers listen on loopback only and are stopped.
+"""
+
+import argparse
+import statistics
+
+import redis
+from redis import Server, bench, figures
+
+TESTS = ["read", "insert", "overwrite", "update"]
+GREETINGS = {
+    "redis": Server.greeting,
+    "fauna": (b"GET /ping HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 200"),
+    "dynamodb": (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 200"),
+}
+URLS = {"redis": "redis://127.0.0.1:{}", "fauna": "fauna://secret@127.0.0.1:{}", "dynamodb": "dynamodb://127.0.0.1:{}"}
+
+
+class Build(Server):
+    def __init__(self, binary, layer):
+        self.binary, self.layer, self.greeting = binary, layer, GREETINGS[layer]
+        super().__init__("quartet", "interval")
+
+    def command(self):
+        listeners = ["redis", "fauna", "dynamodb", "keyvalue", "http"]
+        served = {layer: f"127.0.0.1:{self.port}" if layer == self.layer else "off" for layer in listeners}
+        options = [word for layer, address in served.items() for word in (f"--listen-{layer}", address)]
+        return [self.binary, "serve", "--dev", "--data", self.directory, "--durability", self.mode, *options]
+
+    def url(self, db=0):
+        return URLS[self.layer].format(self.port)
+
+
+def cpu_us(binary, settings, test):
+    server = Build(binary, settings.layer)
+    try:
+        options = ["--tests", test, "--parallelism", str(settings.workers), "--seconds", str(settings.seconds)]
+        return figures(bench(server, "product", *options, timeout=2 * settings.seconds + 120)[0])["cpu_us"]
+    finally:
+        server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", required=True, help="the older binary")
+    parser.add_argument("--after", required=True, help="the newer one")
+    parser.add_argument("--layer", choices=list(URLS), default="redis")
+    parser.add_argument("--tests", nargs="+", choices=TESTS, default=TESTS)
+    parser.add_argument("--workers", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    settings = parser.parse_args()
+    redis.QUARTET = settings.after
+    print(f"server CPU of a request, microseconds: {settings.layer}, {settings.workers} workers, {settings.rounds} rounds of {settings.seconds} s")
+    for test in settings.tests:
+        rounds = []
+        for number in range(settings.rounds):
+            builds = [settings.before, settings.after]
+            order = builds if number % 2 == 0 else builds[::-1]
+            measured = {binary: cpu_us(binary, settings, test) for binary in order}
+            rounds.append([measured[binary] for binary in builds])
+        before, after = (statistics.median(column) for column in zip(*rounds))
+        ratio = statistics.median(after / before for before, after in rounds)
+        print(f"{test:10} before {before:6.1f}  after {after:6.1f}  ratio {ratio:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
