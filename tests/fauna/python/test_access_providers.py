@@ -154,8 +154,9 @@ def test_nothing_private_is_asked_without_leave(server, made, issuer):
     """A server that trusts the public certificates asks no address of this machine."""
     key, client = RsaKey("one"), connect(server)
     issuer.keys = [key]
-    client.query(q.create_role({"name": f"r{next(names)}", "privileges": []}))
-    allowed = provider(client, issuer, ["nobody"], issued_by=f"https://issuer-{next(names)}/")
+    role = f"r{next(names)}"
+    client.query(q.create_role({"name": role, "privileges": []}))
+    allowed = provider(client, issuer, [role], issued_by=f"https://issuer-{next(names)}/")
     with pytest.raises(Unauthorized):
         connect(server, issuer.token(key, claims(allowed))).query(1)
     assert issuer.asked == 0

@@ -142,10 +142,11 @@ def test_a_killed_import_of_commands_goes_on_where_it_was(target, tmp_path):
         assert int(connection.do("GET", "n")) == count
 
 
-def kill_at(gate: Gate, process: subprocess.Popen) -> None:
-    """Kills a copy through the gate when that has closed: some has passed, and the rest cannot."""
+def kill_at(gate: Gate, process: subprocess.Popen, begun: Path | None = None) -> None:
+    """Kills a copy through the gate when that has closed, and the file has been begun: some has passed, and the rest cannot."""
     try:
         gate.wait_closed()
+        until(lambda: begun is None or begun.exists())
         assert process.poll() is None
     finally:
         process.kill()
@@ -160,7 +161,8 @@ def test_a_killed_export_is_none_and_is_begun_anew(redis, tmp_path):
         return [binary(), "export", "redis", "--from", f"redis://127.0.0.1:{port}", "--to", file]
 
     with Gate(redis.port, from_server=100_000) as gate:
-        kill_at(gate, subprocess.Popen(words(gate.port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        process = subprocess.Popen(words(gate.port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        kill_at(gate, process, begun=tmp_path / "out.rdb.unfinished")
     assert [path.name for path in tmp_path.iterdir()] == ["out.rdb.unfinished"]
     told = subprocess.run(words(redis.port), capture_output=True, text=True, timeout=WAIT_SECONDS_MAX)
     assert told.returncode == 0 and "it is begun anew" in told.stderr, told.stderr
