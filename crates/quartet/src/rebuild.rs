@@ -15,13 +15,6 @@ use quartet_server::layer_name;
 
 use crate::repair_report::{Report, shown};
 
-const LAYERS: [LayerId; 5] = [
-    LayerId::System,
-    LayerId::Redis,
-    LayerId::Fauna,
-    LayerId::DynamoDb,
-    LayerId::KeyValue,
-];
 const WORK: &str = "repairing";
 /// The root of the ssd engine's tree: what it names counts.
 const ROOT: &str = "base";
@@ -156,7 +149,7 @@ fn key_in_words(key: &[u8]) -> String {
     match key {
         [high, low, layer, key @ ..] => {
             let database = u16::from_be_bytes([*high, *low]);
-            let layer = LAYERS.into_iter().find(|known| *known as u8 == *layer);
+            let layer = LayerId::ALL.into_iter().find(|known| *known as u8 == *layer);
             format!(
                 "database {database}, {}, {}",
                 layer.map_or("no layer", layer_name),
