@@ -218,7 +218,7 @@ export function DynamoDb({ database, parts, session }) {
   const [name, index, key] = parts;
   const here = session.databases.find((each) => each.name === database);
   const isServed = here?.dynamodb;
-  const { value: table, error, loading } = useLoaded(async () => (name && isServed ? describe(database, name) : null), [database, name]);
+  const { value: table, error, loading } = useLoaded(async () => (name && isServed ? describe(database, name) : null), [database, isServed, name]);
   if (!isServed) return html`<p>This session has no credential for DynamoDB in <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
   if (!name) {
     return html`<section><h2>DynamoDB</h2><p>Choose a table in the tree, or <a class="button" href=${link("pad", database, "DynamoDB", NEW_TABLE)}>make one</a>.</p></section>`;

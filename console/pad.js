@@ -58,7 +58,8 @@ function Code({ language, database, session, text, role }) {
 export function Pad({ database, session, parts }) {
   const here = session.databases.find(({ name }) => name === database) ?? {};
   const languages = Object.keys(LANGUAGES).filter((name) => here[LANGUAGES[name].layer]);
-  const [name, setName] = useState(languages.includes(parts[0]) ? parts[0] : languages[0]);
+  const [wanted, setName] = useState(parts[0]);
+  const name = languages.includes(wanted) ? wanted : languages[0];
   const [text, setText] = useState(parts[1] ?? "");
   const [place, setPlace] = useState(0);
   const [role, setRole] = useState(parts[2] ?? "");
@@ -67,7 +68,7 @@ export function Pad({ database, session, parts }) {
   const [act, { busy, error }] = useAct();
   const box = useRef();
   useEffect(() => {
-    if (parts[0] && languages.includes(parts[0])) setName(parts[0]);
+    if (parts[0]) setName(parts[0]);
     if (parts[1]) setText(parts[1]);
     setRole(parts[2] ?? "");
   }, [parts[0], parts[1], parts[2]]);

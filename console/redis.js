@@ -160,7 +160,7 @@ export function Keys({ database, parts, session }) {
     if (!isServed) return;
     const waiting = setTimeout(reload, 200);
     return () => clearTimeout(waiting);
-  }, [database, search, type]);
+  }, [database, isServed, search, type]);
 
   if (!isServed) return html`<p>This session has no credential for Redis in <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
   const toggle = (key) => {

@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import faunadb from "faunadb";
 import { click, fill, logIn, openBrowser, openPage, press, waitForText } from "../browser.js";
-import { redis, startServer } from "../server.js";
+import { admin, redis, startServer } from "../server.js";
 
 const q = faunadb.query;
 /** Where pictures for the documents go; none are made otherwise. */
@@ -95,6 +95,30 @@ test("databases are made, used, changed and deleted", async (t) => {
   await fill(page, "dialog input", "press");
   await click(page, "#confirm");
   await page.waitForFunction(() => document.querySelectorAll("#databases tbody tr").length === 1);
+});
+
+test("a view that is open before its credential has come shows what it opens", async (t) => {
+  const { credentials } = await admin(server, "POST", "databases", { name: "late" });
+  t.after(() => admin(server, "DELETE", "databases/late"));
+  await redis(server, credentials.token, "SET", "article:1", "news");
+  const page = await asOperator(t);
+  // The session's credentials are told again only when the test lets them.
+  await page.evaluate(() => {
+    const { fetch } = window;
+    const release = new Promise((resolve) => (window.releaseSession = resolve));
+    window.fetch = async (path, ...rest) => {
+      if (path.endsWith("/session")) await release;
+      return fetch(path, ...rest);
+    };
+  });
+  await go(page, "login");
+  await fill(page, "#credential", JSON.stringify(credentials));
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash === "#/");
+  await go(page, "redis", "late");
+  await waitForText(page, "no credential for Redis in late", "#view");
+  await page.evaluate(() => window.releaseSession());
+  await waitForText(page, "article:1", "#keys");
 });
 
 test("snippets work as they are pasted", async (t) => {
