@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use quartet_engine::{Engine, Hold, LogReadError, LogReader};
+use quartet_engine::{Dependency, Engine, LogReadError, LogReader};
 use quartet_model::{LogSequence, Version};
 use quartet_store::{PartitionSnapshot, Read};
 use serde::{Deserialize, Serialize};
@@ -57,8 +57,8 @@ impl Session {
         let continued = anchor.as_ref().and_then(|anchor| continued(&engine, anchor));
         match continued {
             Some(reader) if !is_full => {
-                let (_, _, hold) = engine.snapshot();
-                wait_durable(&engine, hold)?;
+                let (_, _, dependency) = engine.snapshot();
+                wait_durable(&engine, dependency)?;
                 Ok(Session::go_on(engine, reader, anchor))
             }
             continued => Session::with_snapshot(engine, continued),
@@ -87,8 +87,8 @@ impl Session {
         // Whatever the snapshot does not hold is behind this place, or is one of its versions.
         let next = engine.durable_sequence().next();
         let reader = engine.read_log(next).map_err(unreadable)?;
-        let (snapshot, version, hold) = engine.snapshot();
-        wait_durable(&engine, hold)?;
+        let (snapshot, version, dependency) = engine.snapshot();
+        wait_durable(&engine, dependency)?;
         let last_before_snapshot = before_snapshot.as_ref().map(|_| engine.durable_sequence().0);
         let begun = Begun {
             snapshot: Some(version.0),
@@ -153,8 +153,8 @@ impl Session {
     }
 }
 
-fn wait_durable(engine: &Engine, hold: Hold) -> Result<(), BackupError> {
-    match engine.wait_durable(hold) {
+fn wait_durable(engine: &Engine, dependency: Dependency) -> Result<(), BackupError> {
+    match engine.wait_durable(dependency) {
         true => Ok(()),
         false => Err(BackupError::Source("the log has failed".into())),
     }

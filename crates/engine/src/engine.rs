@@ -19,7 +19,8 @@ use crate::shared::{FlusherTask, Shared};
 use crate::state::PartitionState;
 use crate::stored::StoredBytes;
 use crate::{
-    Busy, EngineOptions, Hold, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Space, Statistics, WatchId, busy,
+    Busy, Dependency, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, Space, Statistics,
+    WatchId, busy,
 };
 
 /// How often a thread that waits for something to be durable looks.
@@ -154,10 +155,10 @@ impl Engine {
         self.shared.durable()
     }
 
-    /// True once the answer that depends on `hold` may be sent. When false, the listeners will be called after the
+    /// True once the answer that depends on `dependency` may be sent. When false, the listeners will be called after the
     /// durable version moves.
-    pub fn is_durable(&self, hold: Hold) -> bool {
-        if hold <= self.durable() {
+    pub fn is_durable(&self, dependency: Dependency) -> bool {
+        if dependency <= self.durable() {
             return true;
         }
         // Sequentially consistent on both sides: either this thread sees the version move, or the flusher sees it wait.
@@ -165,14 +166,14 @@ impl Engine {
             // Whoever wrote it may be in no hurry for a sync; this reader is.
             self.shared.flusher.wake();
         }
-        hold.0 <= self.shared.durable.load(Ordering::SeqCst)
+        dependency.0 <= self.shared.durable.load(Ordering::SeqCst)
     }
 
-    /// Makes what `hold` stands for durable on the calling thread, which waits for the disk. For a thread that has nobody else
+    /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk. For a thread that has nobody else
     /// to serve meanwhile: it saves the ways to the flusher's thread and back. False if that thread is long at it, or the
     /// log failed: then wait as usual.
-    pub fn make_durable(&self, hold: Hold) -> bool {
-        hold <= self.durable() || self.flusher.flush_here(hold)
+    pub fn make_durable(&self, dependency: Dependency) -> bool {
+        dependency <= self.durable() || self.flusher.flush_here(dependency)
     }
 
     /// Calls `listener` from the flusher each time the durable version moved while somebody waited. It must be quick.
@@ -180,10 +181,10 @@ impl Engine {
         self.shared.listeners.lock().push(listener);
     }
 
-    /// Blocks the calling thread until `hold` is durable. For threads that may wait; I/O threads use the listeners.
-    /// False if the log failed and `hold` never will be.
-    pub fn wait_durable(&self, hold: Hold) -> bool {
-        while !self.is_durable(hold) {
+    /// Blocks the calling thread until `dependency` is durable. For threads that may wait; I/O threads use the listeners.
+    /// False if the log failed and `dependency` never will be.
+    pub fn wait_durable(&self, dependency: Dependency) -> bool {
+        while !self.is_durable(dependency) {
             if self.shared.partition.has_failed() {
                 return false;
             }
@@ -192,13 +193,13 @@ impl Engine {
         true
     }
 
-    /// The state at the latest commit, and the hold of everything read from it.
+    /// The state at the latest commit, and the dependency of everything read from it.
     /// It shows every logical database: for replicas and tests. A layer has a [`Reader`](crate::Reader) of its own part.
-    pub fn snapshot(&self) -> (PartitionSnapshot, Version, Hold) {
+    pub fn snapshot(&self) -> (PartitionSnapshot, Version, Dependency) {
         let state = self.shared.partition.borrow();
         let version = state.last_version();
-        let hold = state.hold_of_everything(self.durable());
-        (state.snapshot(), version, hold)
+        let dependency = state.dependency_on_everything(self.durable());
+        (state.snapshot(), version, dependency)
     }
 
     /// Starts a checkpoint now and waits until it is on disk.

@@ -7,7 +7,7 @@ use quartet_model::Version;
 use quartet_store::PartitionStore;
 
 use crate::state::PartitionState;
-use crate::{Hold, PartitionGuard, Space, Transaction};
+use crate::{Dependency, PartitionGuard, Space, Transaction};
 
 /// One space as it was when it was frozen, to be read by transactions.
 pub struct Frozen {
@@ -15,7 +15,7 @@ pub struct Frozen {
     space: Space,
     now_micros: u64,
     /// What everything in it depends on; zero if all was durable.
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// The latest commit that it shows.
     pub version: Version,
 }
@@ -24,14 +24,14 @@ impl PartitionGuard<'_> {
     /// The space at the latest commit.
     pub fn freeze(&mut self, space: Space) -> Frozen {
         let now_micros = self.now_micros();
-        let hold = self.latest_hold(space);
+        let dependency = self.latest_dependency(space);
         let state = self.state();
         let version = state.last_version();
         Frozen {
             state: PartitionState::new(PartitionStore::Frozen(Box::new(state.snapshot())), version),
             space,
             now_micros,
-            hold,
+            dependency,
             version,
         }
     }

@@ -11,7 +11,7 @@ use quartet_model::{KeyRange, Version};
 
 use crate::attempt::unchanged_range;
 use crate::state::PartitionState;
-use crate::{Engine, ExecuteError, Hold, Mutation, PartitionGuard, Reader, Space};
+use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space};
 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +83,14 @@ impl Engine {
     }
 
     /// See [`PartitionGuard::commit`].
-    pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
+    pub fn commit(&self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
         self.partition().commit(space, request)
     }
 }
 
 impl PartitionGuard<'_> {
     /// The state of one space at the latest commit, for an interactive transaction that will commit against its version. What
-    /// it shows may not be told before the hold is durable.
+    /// it shows may not be told before the dependency is durable.
     pub fn read_version(&mut self, space: Space) -> Reader {
         let now_micros = self.now_micros();
         self.state().interactive_reader(now_micros);
@@ -99,7 +99,7 @@ impl PartitionGuard<'_> {
 
     /// Certifies an interactive transaction and applies its writes. The version is where it committed; of one that writes
     /// nothing, the newest at which what it read still held.
-    pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Hold), CommitError> {
+    pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
         if self.state().has_stepped_down {
             return Err(CommitError::NotHome);
         }
@@ -108,13 +108,13 @@ impl PartitionGuard<'_> {
             self.statistics().conflicts.fetch_add(1, Ordering::Relaxed);
         })?;
         if request.writes_nothing() {
-            return Ok((self.last_version(), self.latest_hold(space)));
+            return Ok((self.last_version(), self.latest_dependency(space)));
         }
         let committed = self.execute(space, |target| -> Result<Version, std::convert::Infallible> {
             request.mutations.iter().for_each(|mutation| mutation.apply(target));
             Ok(target.commit_version())
         });
-        let (version, hold) = match committed {
+        let (version, dependency) = match committed {
             Ok(committed) => committed,
             Err(ExecuteError::TooLarge(_)) => return Err(CommitError::TooLarge),
             Err(ExecuteError::DiskFull(_)) => return Err(CommitError::DiskFull),
@@ -125,7 +125,7 @@ impl PartitionGuard<'_> {
         for range in &request.write_conflicts {
             self.state().changes.declare(&prefixed(&prefix, range), version);
         }
-        Ok((version, hold))
+        Ok((version, dependency))
     }
 }
 

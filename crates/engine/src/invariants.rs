@@ -183,7 +183,7 @@ impl Engine {
             };
             let repairs: Vec<&Repair> = findings.iter().flat_map(|finding| &finding.repairs).collect();
             for some in repairs.chunks(REPAIRS_AT_ONCE) {
-                let ((), hold) = self.partition().execute(space, |tx| {
+                let ((), dependency) = self.partition().execute(space, |tx| {
                     for repair in some {
                         match repair {
                             Repair::Set { key, value } => drop(tx.set(key, value)),
@@ -193,7 +193,7 @@ impl Engine {
                     }
                     Ok(())
                 })?;
-                self.wait_durable(hold);
+                self.wait_durable(dependency);
             }
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Effects are visible as soon as their transaction commits; a reply that depends on effects which the log has not yet
-//! made durable must wait for them. Each way in therefore returns a [`Hold`]: the newest version the answer depends on.
+//! made durable must wait for them. Each way in therefore returns a [`Dependency`]: the newest version the answer depends on.
 //! The caller sends the answer once [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
 //!
 //! The flusher takes to the log the epoch that gathered while the previous one was being synced, so group commit needs no
@@ -78,7 +78,7 @@ pub use restore::{IsWanted, Restoration};
 pub use run::RunError;
 pub use salvage::{rebuild, salvage};
 pub use space::{SPACE_BYTES, Space};
-pub use state::Hold;
+pub use state::Dependency;
 pub use statistics::Statistics;
 pub use transaction::{Transaction, UniqueId};
 pub use watch::WatchId;

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::state::PartitionState;
 use crate::transaction::{Refused, Transaction};
 use crate::watch::{Callback, WatchId};
-use crate::{Durability, Hold, SPACE_BYTES, Space, Statistics};
+use crate::{Dependency, Durability, SPACE_BYTES, Space, Statistics};
 
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this size.
 const PENDING_BYTES_WAKE: usize = 1 << 20;
@@ -21,17 +21,17 @@ const PENDING_BYTES_WAKE: usize = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub enum ExecuteError<E> {
     /// What the layer's code answered.
-    /// It may rest on what the code had read: it may be told once the hold is durable.
-    Layer(E, Hold),
+    /// It may rest on what the code had read: it may be told once the dependency is durable.
+    Layer(E, Dependency),
     /// A key, a value or the transaction's effects exceed the limits of `quartet_model` (keys 64 KiB, values 512 MiB) or
-    /// 1 GiB for all effects. Retrying cannot help. Told once the hold is durable.
-    TooLarge(Hold),
+    /// 1 GiB for all effects. Retrying cannot help. Told once the dependency is durable.
+    TooLarge(Dependency),
     /// The disk has no room for its effects. Reads and deletions go on, and it may succeed once there is room. Told once
-    /// the hold is durable.
-    DiskFull(Hold),
+    /// the dependency is durable.
+    DiskFull(Dependency),
     /// The disk did not give back what the transaction wanted to read, so whatever the layer's code answered is worth nothing.
-    /// The reason is in the server's log. It may succeed another time. Told once the hold is durable.
-    Unreadable(Hold),
+    /// The reason is in the server's log. It may succeed another time. Told once the dependency is durable.
+    Unreadable(Dependency),
     /// Another is home now: this one executes nothing any more. What it had not acknowledged may be lost.
     NotHome,
 }
@@ -39,8 +39,8 @@ pub enum ExecuteError<E> {
 impl<E> From<Refused> for ExecuteError<E> {
     fn from(refused: Refused) -> ExecuteError<E> {
         match refused {
-            Refused::TooLarge(hold) => ExecuteError::TooLarge(hold),
-            Refused::DiskFull(hold) => ExecuteError::DiskFull(hold),
+            Refused::TooLarge(dependency) => ExecuteError::TooLarge(dependency),
+            Refused::DiskFull(dependency) => ExecuteError::DiskFull(dependency),
         }
     }
 }
@@ -103,7 +103,7 @@ impl<'e> PartitionGuard<'e> {
         &mut self,
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
-    ) -> Result<(R, Hold), ExecuteError<E>> {
+    ) -> Result<(R, Dependency), ExecuteError<E>> {
         if self.state.has_stepped_down {
             return Err(ExecuteError::NotHome);
         }
@@ -111,15 +111,15 @@ impl<'e> PartitionGuard<'e> {
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
         let answer = body(&mut transaction);
         if transaction.is_unreadable() {
-            return Err(ExecuteError::Unreadable(transaction.failure_hold()));
+            return Err(ExecuteError::Unreadable(transaction.failure_dependency()));
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_hold())),
+            Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_dependency())),
         };
         let has_written = transaction.has_written();
         let grown_bytes = transaction.grown_bytes();
-        let hold = transaction.commit(&self.shared.room)?;
+        let dependency = transaction.commit(&self.shared.room)?;
         self.shared.statistics.transactions.fetch_add(1, Ordering::Relaxed);
         if has_written {
             self.shared.stored.add(space.database, grown_bytes);
@@ -131,7 +131,7 @@ impl<'e> PartitionGuard<'e> {
             let epoch = self.state.close_epoch(Vec::new(), room);
             partition.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
         }
-        Ok((answer, hold))
+        Ok((answer, dependency))
     }
 
     /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever clears because memory is short.
@@ -142,12 +142,12 @@ impl<'e> PartitionGuard<'e> {
     }
 
     /// The hold of an answer that may depend on anything committed so far.
-    pub fn latest_hold(&self, space: Space) -> Hold {
+    pub fn latest_dependency(&self, space: Space) -> Dependency {
         let relaxed = space.durability != Durability::Always;
         if relaxed {
             Version::ZERO
         } else {
-            self.state.hold_of_everything(self.shared.durable())
+            self.state.dependency_on_everything(self.shared.durable())
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quartet_model::Version;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
-use crate::{Busy, Engine, Hold, PartitionGuard, SPACE_BYTES, Space};
+use crate::{Busy, Dependency, Engine, PartitionGuard, SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {
@@ -19,7 +19,7 @@ pub struct Reader {
     /// `durable <= version`.
     pub durable: Version,
     /// What an answer that rests on everything depends on; zero if everything is durable.
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// The time when it began, in microseconds since the Unix epoch.
     pub now_micros: u64,
 }
@@ -99,7 +99,7 @@ impl Reader {
             prefix: space.prefix(),
             version,
             durable: version,
-            hold: Version::ZERO,
+            dependency: Version::ZERO,
             now_micros: version.0,
         }
     }
@@ -162,18 +162,18 @@ impl PartitionGuard<'_> {
     pub fn reader(&mut self, space: Space) -> Reader {
         let now_micros = self.now_micros();
         let durable = self.durable();
-        let hold = self.latest_hold(space);
+        let dependency = self.latest_dependency(space);
         let state = self.state();
         Reader {
             snapshot: Readable::new(state.snapshot()),
             prefix: space.prefix(),
             version: state.last_version(),
-            durable: if hold == Version::ZERO {
+            durable: if dependency == Version::ZERO {
                 state.last_version()
             } else {
                 durable
             },
-            hold,
+            dependency,
             now_micros,
         }
     }

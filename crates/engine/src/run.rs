@@ -8,21 +8,21 @@ use quartet_model::Version;
 use crate::attempt::{Attempt, PointsRead};
 use crate::reader::Readable;
 use crate::state::PartitionState;
-use crate::{Busy, Durability, Engine, ExecuteError, Hold, OptimisticTransaction, Space};
+use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransaction, Space};
 
 /// Why `run` gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RunError<E> {
-    /// What the layer's code answered; nothing was written. It may be told once the hold is durable.
-    Layer(E, Hold),
+    /// What the layer's code answered; nothing was written. It may be told once the dependency is durable.
+    Layer(E, Dependency),
     /// Every attempt met a concurrent change of what it had read; nothing was written.
     Conflict,
     /// See [`ExecuteError::TooLarge`].
-    TooLarge(Hold),
+    TooLarge(Dependency),
     /// See [`ExecuteError::DiskFull`].
-    DiskFull(Hold),
+    DiskFull(Dependency),
     /// See [`ExecuteError::Unreadable`].
-    Unreadable(Hold),
+    Unreadable(Dependency),
     /// See [`ExecuteError::NotHome`].
     NotHome,
     /// See [`Busy`]; nothing was written.
@@ -43,9 +43,9 @@ impl Engine {
         space: Space,
         attempts: u32,
         body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
-    ) -> Result<(R, Hold), RunError<E>> {
+    ) -> Result<(R, Dependency), RunError<E>> {
         self.run_telling(false, space, attempts, body)
-            .map(|(answer, _, hold)| (answer, hold))
+            .map(|(answer, _, dependency)| (answer, dependency))
     }
 
     /// Like `run`, and tells the commit version, or the read version if nothing was written.
@@ -54,7 +54,7 @@ impl Engine {
         space: Space,
         attempts: u32,
         body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
-    ) -> Result<(R, Version, Hold), RunError<E>> {
+    ) -> Result<(R, Version, Dependency), RunError<E>> {
         self.run_telling(true, space, attempts, body)
     }
 
@@ -65,9 +65,9 @@ impl Engine {
         space: Space,
         attempts: u32,
         mut body: impl FnMut(&mut OptimisticTransaction) -> Result<R, E>,
-    ) -> Result<(R, Version, Hold), RunError<E>> {
+    ) -> Result<(R, Version, Dependency), RunError<E>> {
         for _ in 0..attempts {
-            let (mut transaction, reading, hold) = self.begin(space)?;
+            let (mut transaction, reading, dependency) = self.begin(space)?;
             let answer = body(&mut transaction);
             let (mut attempt, unreadable) = transaction.end();
             let mut partition = self.partition_in_time()?;
@@ -77,32 +77,32 @@ impl Engine {
             };
             reading.end(partition.state());
             if unreadable {
-                return Err(RunError::Unreadable(hold));
+                return Err(RunError::Unreadable(dependency));
             }
-            let answer = answer.map_err(|error| RunError::Layer(error, hold))?;
+            let answer = answer.map_err(|error| RunError::Layer(error, dependency))?;
             if judged.is_err() {
                 self.shared().statistics.conflicts.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
             if attempt.writes.is_empty() {
-                return Ok((answer, attempt.read_version, hold));
+                return Ok((answer, attempt.read_version, dependency));
             }
             let (version, written) = partition
                 .execute(space, |target| attempt.write_to(target, tells_version))
                 .map_err(|error| match error {
                     ExecuteError::Layer(never, _) => match never {},
-                    ExecuteError::TooLarge(written) => RunError::TooLarge(hold.max(written)),
-                    ExecuteError::DiskFull(written) => RunError::DiskFull(hold.max(written)),
-                    ExecuteError::Unreadable(written) => RunError::Unreadable(hold.max(written)),
+                    ExecuteError::TooLarge(written) => RunError::TooLarge(dependency.max(written)),
+                    ExecuteError::DiskFull(written) => RunError::DiskFull(dependency.max(written)),
+                    ExecuteError::Unreadable(written) => RunError::Unreadable(dependency.max(written)),
                     ExecuteError::NotHome => RunError::NotHome,
                 })?;
             // Writes that changed nothing leave only what was read to wait for.
-            return Ok((answer, version, hold.max(written)));
+            return Ok((answer, version, dependency.max(written)));
         }
         Err(RunError::Conflict)
     }
 
-    fn begin<E>(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Hold), RunError<E>> {
+    fn begin<E>(&self, space: Space) -> Result<(OptimisticTransaction, Reading<'_>, Dependency), RunError<E>> {
         let mut partition = self.partition_in_time()?;
         if partition.state().has_stepped_down {
             return Err(RunError::NotHome);
@@ -122,8 +122,8 @@ impl Engine {
                 deletes: false,
             },
         };
-        let hold = match space.durability {
-            Durability::Always => partition.state().hold_of_everything(self.durable()),
+        let dependency = match space.durability {
+            Durability::Always => partition.state().dependency_on_everything(self.durable()),
             Durability::Interval | Durability::None => Version::ZERO,
         };
         let reading = Reading {
@@ -131,7 +131,7 @@ impl Engine {
             version: read_version,
             ended: false,
         };
-        Ok((transaction, reading, hold))
+        Ok((transaction, reading, dependency))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::stored::database_of;
 use crate::watch::{WatchId, Watches};
 
 /// The newest version an answer depends on. `Version::ZERO`: nothing to wait for.
-pub type Hold = Version;
+pub type Dependency = Version;
 
 /// Interactive clients may commit against a read version this old.
 pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
@@ -113,7 +113,7 @@ impl PartitionState {
     }
 
     /// What a reader of everything has to wait for.
-    pub fn hold_of_everything(&self, durable: Version) -> Hold {
+    pub fn dependency_on_everything(&self, durable: Version) -> Dependency {
         if self.last > durable { self.last } else { Version::ZERO }
     }
 

@@ -13,7 +13,7 @@ use crate::room::Room;
 use crate::state::{Change, ClearedRange, PartitionState};
 use crate::stored::row_bytes;
 use crate::watch::{Callback, WatchId};
-use crate::{Durability, Hold, SPACE_BYTES, Space};
+use crate::{Dependency, Durability, SPACE_BYTES, Space};
 
 /// A transaction whose effects have grown larger than this is refused. Its last effect may exceed it by one row.
 const TRANSACTION_BYTES_MAX: usize = 1 << 30;
@@ -50,7 +50,7 @@ pub struct Transaction<'h> {
     /// The layer may tell its version, so the version goes to the log even if nothing else does.
     version_told: bool,
     now_micros: u64,
-    hold: Hold,
+    dependency: Dependency,
     unique_ids: u32,
     /// By how much the rows that it has set and cleared one by one have grown.
     grown_bytes: i64,
@@ -68,8 +68,8 @@ pub struct Transaction<'h> {
 /// Why a transaction was rolled back at its commit, and what that depends on.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    TooLarge(Hold),
-    DiskFull(Hold),
+    TooLarge(Dependency),
+    DiskFull(Dependency),
 }
 
 impl<'h> Transaction<'h> {
@@ -90,7 +90,7 @@ impl<'h> Transaction<'h> {
             version: Version::ZERO,
             version_told: false,
             now_micros,
-            hold: Version::ZERO,
+            dependency: Version::ZERO,
             unique_ids: 0,
             grown_bytes: 0,
             rows_cleared: 0,
@@ -328,13 +328,13 @@ impl<'h> Transaction<'h> {
         self.deletes || self.grown_bytes < cleared_bytes
     }
 
-    pub(crate) fn commit(mut self, room: &Room) -> Result<Hold, Refused> {
+    pub(crate) fn commit(mut self, room: &Room) -> Result<Dependency, Refused> {
         if self.too_large {
-            return Err(Refused::TooLarge(self.failure_hold()));
+            return Err(Refused::TooLarge(self.failure_dependency()));
         }
         let has_effects = self.version_told || self.state.pending.open_bytes() > 0;
         if has_effects && !room.admits(self.state.pending.len(), self.makes_smaller()) {
-            return Err(Refused::DiskFull(self.failure_hold()));
+            return Err(Refused::DiskFull(self.failure_dependency()));
         }
         self.finished = true;
         if has_effects {
@@ -343,16 +343,16 @@ impl<'h> Transaction<'h> {
         } else {
             self.state.commit_without_effects(self.last);
         }
-        Ok(self.hold)
+        Ok(self.dependency)
     }
 
     /// What the answer of a transaction that fails depends on. Writing tells what was there before, without its version,
     /// so a writer depends on the latest commit; never on its own version, which is taken back.
-    pub(crate) fn failure_hold(&mut self) -> Hold {
+    pub(crate) fn failure_dependency(&mut self) -> Dependency {
         if self.has_written() {
             self.depend_on_everything();
         }
-        self.hold.min(self.last)
+        self.dependency.min(self.last)
     }
 
     /// Something could not be read: the transaction will be refused, and whatever its code answers is dropped.
@@ -387,8 +387,8 @@ impl<'h> Transaction<'h> {
     }
 
     fn depend_on(&mut self, version: Version) {
-        if version > self.durable && version > self.hold && self.space.durability == Durability::Always {
-            self.hold = version;
+        if version > self.durable && version > self.dependency && self.space.durability == Durability::Always {
+            self.dependency = version;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quartet_engine::{Busy, Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_engine::{Busy, Dependency, Engine, ExecuteError, Space, Transaction};
 
 use crate::buckets::{Buckets, NoBuckets};
 use crate::catalog::Catalog;
@@ -30,11 +30,11 @@ pub struct DynamoDb {
 }
 
 /// The body of a reply, or why there is none, and what either depends on.
-pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Hold);
+pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Dependency);
 
 /// A request that can be judged without looking at the state depends on nothing.
-pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Hold) {
-    (result, Hold::ZERO)
+pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Dependency) {
+    (result, Dependency::ZERO)
 }
 
 impl DynamoDb {
@@ -57,25 +57,25 @@ impl DynamoDb {
     pub(crate) fn execute<R>(
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
-    ) -> (Result<R, Failure>, Hold) {
+    ) -> (Result<R, Failure>, Dependency) {
         let mut partition = match self.engine.partition_in_time() {
             Ok(partition) => partition,
             Err(Busy) => return settled(Err(Failure::busy())),
         };
         match partition.execute(self.space, body) {
-            Ok((answer, hold)) => (Ok(answer), hold),
-            Err(ExecuteError::Layer(failure, hold)) => (Err(failure), hold),
+            Ok((answer, dependency)) => (Ok(answer), dependency),
+            Err(ExecuteError::Layer(failure, dependency)) => (Err(failure), dependency),
             // SDKs repeat a request that the service could not serve.
-            Err(ExecuteError::DiskFull(hold) | ExecuteError::Unreadable(hold)) => (
+            Err(ExecuteError::DiskFull(dependency) | ExecuteError::Unreadable(dependency)) => (
                 Err(Failure::new(Exception::InternalServer, "Internal server error")),
-                hold,
+                dependency,
             ),
             Err(ExecuteError::NotHome) => {
                 settled(Err(Failure::new(Exception::InternalServer, "Internal server error")))
             }
-            Err(ExecuteError::TooLarge(hold)) => (
+            Err(ExecuteError::TooLarge(dependency)) => (
                 Err(Failure::validation("Item size has exceeded the maximum allowed size")),
-                hold,
+                dependency,
             ),
         }
     }
@@ -91,8 +91,8 @@ impl DynamoDb {
             Ok(parsed) => parsed,
             Err(failure) => return settled(Err(failure)),
         };
-        let (executed, hold) = self.execute(|transaction| execute(transaction, &parsed));
-        (executed.map(|executed| write(parsed, executed)), hold)
+        let (executed, dependency) = self.execute(|transaction| execute(transaction, &parsed));
+        (executed.map(|executed| write(parsed, executed)), dependency)
     }
 
     pub(crate) fn table_arn(&self, table: &str) -> String {

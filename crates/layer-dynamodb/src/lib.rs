@@ -60,7 +60,7 @@ mod transfers;
 mod value;
 mod write;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 
 pub use buckets::Buckets;
 pub use changes::DynamoDbChanges;
@@ -73,12 +73,12 @@ pub use throughput::Throughput;
 use crate::json::Json;
 pub(crate) use crate::layer::{Outcome, settled};
 
-/// What a request is answered with, once `hold` is durable.
+/// What a request is answered with, once `dependency` is durable.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
     pub body: Vec<u8>,
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// It is an error because something keeps the partition, and the request may be answered again later.
     pub is_busy: bool,
 }
@@ -92,7 +92,7 @@ impl Reply {
         Reply {
             status: failure.status(),
             body: failure.body(),
-            hold: Hold::ZERO,
+            dependency: Dependency::ZERO,
             is_busy: failure.exception == Exception::ServiceUnavailable,
         }
     }
@@ -101,7 +101,7 @@ impl Reply {
 impl DynamoDb {
     /// Answers a request. `target` is what the header X-Amz-Target says, `request` the parsed body.
     pub fn answer(&self, target: &Target, request: &Json<'_>) -> Reply {
-        let (result, hold) = match request {
+        let (result, dependency) = match request {
             Json::Object(_) => self.run(target, request),
             _ => settled(Err(Failure::serialization("Unexpected value type in payload"))),
         };
@@ -109,11 +109,11 @@ impl DynamoDb {
             Ok(body) => Reply {
                 status: 200,
                 body,
-                hold,
+                dependency,
                 is_busy: false,
             },
             Err(failure) => Reply {
-                hold,
+                dependency,
                 ..Reply::refusing(&failure)
             },
         }

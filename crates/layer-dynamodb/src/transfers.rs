@@ -247,9 +247,9 @@ pub fn kept_text(request: &Json<'_>, member: &str) -> Option<String> {
 impl DynamoDb {
     /// Runs `body` as a transaction, and answers when what it saw and did is durable.
     pub(crate) fn settle<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> io::Result<R> {
-        let (answer, hold) = self.execute(|transaction| Ok(body(transaction)));
+        let (answer, dependency) = self.execute(|transaction| Ok(body(transaction)));
         let answer = answer.map_err(|failure| io::Error::other(failure.message))?;
-        match self.engine.wait_durable(hold) {
+        match self.engine.wait_durable(dependency) {
             true => Ok(answer),
             false => Err(io::Error::other("what was done did not become durable")),
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{CommitError, Hold, Reader};
+use quartet_engine::{CommitError, Dependency, Reader};
 use quartet_model::Version;
 use quartet_wire_keyvalue::{
     Commit, ErrorCode, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome,
@@ -21,7 +21,7 @@ use crate::{KeyValue, check_bound, check_readable_key, commit, keys_end, ranges,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The reply was appended; it may be sent once this is durable.
-    Reply(Hold),
+    Reply(Dependency),
     /// There is no reply, or not yet.
     Nothing,
     /// Somebody holds the lock for long. Nothing was done: give the request again.
@@ -34,8 +34,8 @@ pub struct Session {
     /// With so many versions under way, those whose window has passed are looked for.
     reading_swept_from: usize,
     watches: Watches,
-    /// The version that read versions of this batch share, and its hold.
-    newest: Option<(Version, Hold)>,
+    /// The version that read versions of this batch share, and its dependency.
+    newest: Option<(Version, Dependency)>,
     /// The state right behind the last commit of this batch.
     committed: Option<Reader>,
     /// How many commits have left their state behind.
@@ -56,7 +56,7 @@ const COMMITS_KEPT: u32 = 1_000;
 /// With fewer versions than this under way, those whose window has passed are left.
 const READING_MANY: usize = 10_000;
 
-const SETTLED: Answered = Answered::Reply(Hold::ZERO);
+const SETTLED: Answered = Answered::Reply(Dependency::ZERO);
 
 impl Session {
     pub fn new(layer: Arc<KeyValue>, may_write: bool, wake: Wake) -> Session {
@@ -155,27 +155,27 @@ impl Session {
     }
 
     fn read_version(&mut self, id: u32, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
-        let Some((version, hold)) = self.newest() else {
+        let Some((version, dependency)) = self.newest() else {
             return Ok(Answered::Busy);
         };
         Reply::put_number(output, id, version.0);
-        Ok(Answered::Reply(hold))
+        Ok(Answered::Reply(dependency))
     }
 
     /// The version of the latest commit as of this batch, for one more use, and what telling it depends on.
-    fn newest(&mut self) -> Option<(Version, Hold)> {
-        if let Some((version, hold)) = self.newest
+    fn newest(&mut self) -> Option<(Version, Dependency)> {
+        if let Some((version, dependency)) = self.newest
             && let Some(reading) = self.reading.get_mut(&version.0)
         {
             reading.count += 1;
-            return Some((version, hold));
+            return Some((version, dependency));
         }
         let reader = self.layer.partition()?.read_version(self.layer.space);
-        let (version, hold) = (reader.version, reader.hold);
+        let (version, dependency) = (reader.version, reader.dependency);
         let reader = self.layer.versions.keep(reader);
-        self.newest = Some((version, hold));
+        self.newest = Some((version, dependency));
         self.read_at(version, reader);
-        Some((version, hold))
+        Some((version, dependency))
     }
 
     /// Notes that the client reads at `version`, of which `versions` has counted one more user.
@@ -199,11 +199,11 @@ impl Session {
     fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
         self.layer.versions.named(self.now_micros);
         let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
-        let (opened, hold) = match kept {
+        let (opened, dependency) = match kept {
             Some((opened, reader)) => {
-                let hold = reader.upgrade().map_or(Hold::ZERO, |reader| reader.hold);
+                let dependency = reader.upgrade().map_or(Dependency::ZERO, |reader| reader.dependency);
                 self.read_at(opened, reader);
-                (opened, hold)
+                (opened, dependency)
             }
             None => match self.newest() {
                 Some(newest) => newest,
@@ -223,7 +223,7 @@ impl Session {
             return Err(code);
         }
         Reply::put_number(output, id, opened.0);
-        Ok(Answered::Reply(hold))
+        Ok(Answered::Reply(dependency))
     }
 
     fn release(&mut self, version: u64) {
@@ -314,9 +314,9 @@ impl Session {
         }
         drop(partition);
         match committed {
-            Ok((version, hold)) => {
+            Ok((version, dependency)) => {
                 Reply::put_number(output, id, version.0);
-                Ok(Answered::Reply(hold))
+                Ok(Answered::Reply(dependency))
             }
             Err(CommitError::Conflict(changed)) => {
                 Reply::put_conflict(output, id, &changed);
@@ -338,9 +338,9 @@ impl Session {
         };
         Ok(match self.watches.add(&self.layer, &mut partition, id, key, value)? {
             None => Answered::Nothing,
-            Some(hold) => {
+            Some(dependency) => {
                 Reply::put_empty(output, id);
-                Answered::Reply(hold)
+                Answered::Reply(dependency)
             }
         })
     }
@@ -364,7 +364,7 @@ impl Session {
     }
 
     /// The watches that fired since the last call, and what telling each depends on; `None`: somebody holds the lock for long.
-    pub fn fired(&mut self) -> Option<Vec<(u32, Hold)>> {
+    pub fn fired(&mut self) -> Option<Vec<(u32, Dependency)>> {
         let mut partition = self.layer.partition()?;
         Some(self.watches.fired(&self.layer, &mut partition))
     }
@@ -400,7 +400,7 @@ impl Session {
         output: &mut Vec<u8>,
         answer: impl FnOnce(&Reader, &mut Vec<u8>),
     ) -> Result<Answered, ErrorCode> {
-        let Some((version, hold)) = self.newest() else {
+        let Some((version, dependency)) = self.newest() else {
             return Ok(Answered::Busy);
         };
         let reader = self.reader(version.0)?;
@@ -408,7 +408,7 @@ impl Session {
         answer(&reader, output);
         check_readable(&reader).inspect_err(|_| output.truncate(length))?;
         self.release(version.0);
-        Ok(Answered::Reply(hold))
+        Ok(Answered::Reply(dependency))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Hold, PartitionGuard, WatchId};
+use quartet_engine::{Dependency, PartitionGuard, WatchId};
 use quartet_wire_keyvalue::ErrorCode;
 
 use crate::KeyValue;
@@ -79,10 +79,10 @@ impl Watches {
         request: u32,
         key: &[u8],
         value: Option<&[u8]>,
-    ) -> Result<Option<Hold>, ErrorCode> {
-        let (differs, hold) = compare(layer, partition, key, value);
+    ) -> Result<Option<Dependency>, ErrorCode> {
+        let (differs, dependency) = compare(layer, partition, key, value);
         if differs {
-            return Ok(Some(hold));
+            return Ok(Some(dependency));
         }
         if self.by_request.len() >= layer.options.watches_max {
             return Err(ErrorCode::WATCH_LIMIT);
@@ -111,18 +111,18 @@ impl Watches {
     }
 
     /// The watches whose values are other ones now, each with what telling that depends on. They are forgotten.
-    pub fn fired(&mut self, layer: &KeyValue, partition: &mut PartitionGuard<'_>) -> Vec<(u32, Hold)> {
+    pub fn fired(&mut self, layer: &KeyValue, partition: &mut PartitionGuard<'_>) -> Vec<(u32, Dependency)> {
         let touched = std::mem::take(&mut *self.touched.lock());
         let mut fired = Vec::new();
         for request in touched {
             let Some(watched) = self.by_request.get(&request) else {
                 continue;
             };
-            let (differs, hold) = compare(layer, partition, &watched.key, watched.value.as_deref());
+            let (differs, dependency) = compare(layer, partition, &watched.key, watched.value.as_deref());
             if differs {
                 partition.unwatch(watched.watch);
                 self.by_request.remove(&request);
-                fired.push((request, hold));
+                fired.push((request, dependency));
             }
         }
         fired
@@ -145,7 +145,12 @@ impl Watches {
 }
 
 /// Whether the key's value differs from `value`, and what the answer depends on.
-fn compare(layer: &KeyValue, partition: &mut PartitionGuard<'_>, key: &[u8], value: Option<&[u8]>) -> (bool, Hold) {
+fn compare(
+    layer: &KeyValue,
+    partition: &mut PartitionGuard<'_>,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> (bool, Dependency) {
     let compared = partition.execute(layer.space, |transaction| {
         let row = transaction.get(key);
         Ok::<_, std::convert::Infallible>(row.as_ref().map(|row| row.value()) != value)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Hold, WatchId};
+use quartet_engine::{Dependency, WatchId};
 use quartet_wire_resp::Protocol;
 
 use crate::acl::User;
@@ -43,7 +43,7 @@ pub struct ClientState {
     /// The thread may be kept by a script until it is done.
     pub may_take_long: bool,
     /// The error reply of the latest failed command may be sent once this version is durable.
-    pub failure_hold: Hold,
+    pub failure_dependency: Dependency,
     pub subscriptions: Subscriptions,
     /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
     pub caching: Option<bool>,
@@ -107,7 +107,7 @@ impl ClientState {
             started_micros: None,
             is_script: false,
             may_take_long: false,
-            failure_hold: Hold::ZERO,
+            failure_dependency: Dependency::ZERO,
             subscriptions: Subscriptions::default(),
             caching: None,
             replica: ReplicaRequest::default(),
@@ -236,7 +236,7 @@ impl ClientDetails {
 
 /// What pushes have to wait for, and the limits of those who listen: `client-output-buffer-limit` of the class `pubsub`.
 pub struct Delivery {
-    pub hold: Hold,
+    pub dependency: Dependency,
     pub now_micros: u64,
     /// 0: no limit.
     pub bytes_hard: usize,
@@ -271,16 +271,16 @@ impl Client {
     }
 
     /// Leaves bytes for the connection and wakes it. The hold is what they have to wait for.
-    pub fn post(&self, bytes: &[u8], hold: Hold, unblocked: bool) {
-        self.post_within(MAILBOX_BYTES_MAX, bytes, hold, unblocked);
+    pub fn post(&self, bytes: &[u8], dependency: Dependency, unblocked: bool) {
+        self.post_within(MAILBOX_BYTES_MAX, bytes, dependency, unblocked);
     }
 
-    fn post_within(&self, bytes_max: usize, bytes: &[u8], hold: Hold, unblocked: bool) {
+    fn post_within(&self, bytes_max: usize, bytes: &[u8], dependency: Dependency, unblocked: bool) {
         let mut mailbox = self.mailbox.lock();
         if mailbox.bytes() + bytes.len() > bytes_max {
             self.cut_off(&mut mailbox);
         } else {
-            mailbox.add(None, bytes, hold);
+            mailbox.add(None, bytes, dependency);
             mailbox.unblocked |= unblocked;
             self.note_mail(&mailbox);
         }
@@ -294,7 +294,7 @@ impl Client {
         if mailbox.bytes() + line.len() > bytes_max {
             self.cut_off(&mut mailbox);
         } else {
-            line.add_to(&mut mailbox, None, Hold::ZERO);
+            line.add_to(&mut mailbox, None, Dependency::ZERO);
             self.note_mail(&mailbox);
         }
         drop(mailbox);
@@ -308,7 +308,7 @@ impl Client {
             self.cut_off(&mut mailbox);
         } else {
             let first = (self.resp.load(Ordering::Relaxed) == 2).then_some(b'*');
-            content.add_to(&mut mailbox, first, delivery.hold);
+            content.add_to(&mut mailbox, first, delivery.dependency);
             self.note_mail(&mailbox);
         }
         drop(mailbox);
@@ -402,10 +402,10 @@ impl Content<'_> {
         }
     }
 
-    fn add_to(&self, mailbox: &mut Mailbox, first: Option<u8>, hold: Hold) {
+    fn add_to(&self, mailbox: &mut Mailbox, first: Option<u8>, dependency: Dependency) {
         match self {
-            Content::Own(bytes) => mailbox.add(first, bytes, hold),
-            Content::Shared(message) => mailbox.add_shared(first, message, hold),
+            Content::Own(bytes) => mailbox.add(first, bytes, dependency),
+            Content::Shared(message) => mailbox.add_shared(first, message, dependency),
         }
     }
 }

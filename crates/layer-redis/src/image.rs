@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Frozen, Hold, PartitionGuard};
+use quartet_engine::{Dependency, Frozen, PartitionGuard};
 
 use crate::changes::Changes;
 use crate::commands::scripting::libraries;
@@ -62,8 +62,8 @@ impl Redis {
 
 impl Image {
     /// What the image shows may be told to others once this is durable.
-    pub fn hold(&self) -> Hold {
-        self.frozen.hold
+    pub fn dependency(&self) -> Dependency {
+        self.frozen.dependency
     }
 
     /// Gives the file to `take`, part by part: equal parts each time it is called. `position`: where the stream of commands behind it

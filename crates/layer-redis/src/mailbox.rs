@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 
 use crate::client_memory::{ClientMemory, Counted, SharedBytes};
 
@@ -24,7 +24,7 @@ pub struct Mailbox {
     bytes: usize,
     /// Of the pieces, what is the mailbox' own.
     own_piece_bytes: usize,
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// The reply to the command that blocked is among the bytes.
     pub unblocked: bool,
     /// More has been waiting than the soft limit of listeners allows, since then.
@@ -41,7 +41,7 @@ enum Piece {
 /// What was taken.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    pub hold: Hold,
+    pub dependency: Dependency,
     pub unblocked: bool,
 }
 
@@ -52,7 +52,7 @@ impl Mailbox {
             tail: Vec::new(),
             bytes: 0,
             own_piece_bytes: 0,
-            hold: Hold::ZERO,
+            dependency: Dependency::ZERO,
             unblocked: false,
             over_soft_since_micros: None,
             counted: Counted::new(memory, 0),
@@ -64,16 +64,16 @@ impl Mailbox {
     }
 
     /// `first` stands for the first of the bytes, if it is given.
-    pub fn add(&mut self, first: Option<u8>, bytes: &[u8], hold: Hold) {
+    pub fn add(&mut self, first: Option<u8>, bytes: &[u8], dependency: Dependency) {
         let start = self.tail.len();
         self.tail.extend_from_slice(bytes);
         if let (Some(first), Some(place)) = (first, self.tail.get_mut(start)) {
             *place = first;
         }
-        self.added(bytes.len(), hold);
+        self.added(bytes.len(), dependency);
     }
 
-    pub fn add_shared(&mut self, first: Option<u8>, message: &Arc<SharedBytes>, hold: Hold) {
+    pub fn add_shared(&mut self, first: Option<u8>, message: &Arc<SharedBytes>, dependency: Dependency) {
         if !self.tail.is_empty() {
             let own = std::mem::take(&mut self.tail);
             self.own_piece_bytes += own.capacity();
@@ -81,12 +81,12 @@ impl Mailbox {
         }
         let first = first.unwrap_or_else(|| message.first().copied().unwrap_or_default());
         self.pieces.push_back(Piece::Shared(first, message.clone()));
-        self.added(message.len(), hold);
+        self.added(message.len(), dependency);
     }
 
-    fn added(&mut self, bytes: usize, hold: Hold) {
+    fn added(&mut self, bytes: usize, dependency: Dependency) {
         self.bytes += bytes;
-        self.hold = self.hold.max(hold);
+        self.dependency = self.dependency.max(dependency);
         self.count();
     }
 
@@ -120,10 +120,10 @@ impl Mailbox {
         }
         self.count();
         Taken {
-            hold: if is_all {
-                std::mem::take(&mut self.hold)
+            dependency: if is_all {
+                std::mem::take(&mut self.dependency)
             } else {
-                self.hold
+                self.dependency
             },
             unblocked: is_all && std::mem::take(&mut self.unblocked),
         }
@@ -168,12 +168,12 @@ mod tests {
         let mut out = Vec::new();
         let part = mailbox.take(&mut out, 5);
         assert_eq!(out, b"a*shared");
-        assert_eq!((part.unblocked, part.hold), (false, Version(3)));
+        assert_eq!((part.unblocked, part.dependency), (false, Version(3)));
         assert_eq!(mailbox.bytes(), 11);
         let rest = mailbox.take(&mut out, usize::MAX);
         assert_eq!(out, b"a*shared>shared*own");
-        assert_eq!((rest.unblocked, rest.hold), (true, Version(3)));
-        assert_eq!((mailbox.bytes(), mailbox.hold), (0, Version(0)));
+        assert_eq!((rest.unblocked, rest.dependency), (true, Version(3)));
+        assert_eq!((mailbox.bytes(), mailbox.dependency), (0, Version(0)));
     }
 
     #[test]

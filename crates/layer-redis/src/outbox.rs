@@ -1,13 +1,13 @@
 //! What a transaction tells other connections: messages, and the keys that it changed.
 //!
 //! Gathered while the transaction runs, under the partition's lock, and sent once it has committed, after its own reply,
-//! with the hold of the transaction. So nobody hears of what is taken back, nor of what a crash could take back.
+//! with the dependency of the transaction. So nobody hears of what is taken back, nor of what a crash could take back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 
 use crate::channels::Message;
 use crate::clients::Client;
@@ -35,7 +35,7 @@ struct Items {
     /// Of the transaction that runs.
     gathered: Vec<Item>,
     /// Of transactions that have committed.
-    committed: Vec<(Item, Hold)>,
+    committed: Vec<(Item, Dependency)>,
 }
 
 impl Outbox {
@@ -44,25 +44,25 @@ impl Outbox {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// The transaction has committed: what it gathered may be sent once `hold` is durable.
+    /// The transaction has committed: what it gathered may be sent once `dependency` is durable.
     #[inline]
-    pub fn commit(&self, hold: Hold) {
+    pub fn commit(&self, dependency: Dependency) {
         if self.any.load(Ordering::Relaxed) {
             let items = &mut *self.items.lock();
             items
                 .committed
-                .extend(items.gathered.drain(..).map(|item| (item, hold)));
+                .extend(items.gathered.drain(..).map(|item| (item, dependency)));
         }
     }
 
     /// The transaction was taken back. Its messages go with it; what was to be forgotten is forgotten all the same, because the
     /// tracking table no longer knows who remembers it.
     #[inline]
-    pub fn discard(&self, hold: Hold) {
+    pub fn discard(&self, dependency: Dependency) {
         if self.any.load(Ordering::Relaxed) {
             let is_message = |item: &mut Item| matches!(item, Item::Message(_));
             self.items.lock().gathered.retain_mut(|item| !is_message(item));
-            self.commit(hold);
+            self.commit(dependency);
         }
     }
 
@@ -71,7 +71,7 @@ impl Outbox {
         self.any.load(Ordering::Relaxed)
     }
 
-    pub fn take(&self) -> Vec<(Item, Hold)> {
+    pub fn take(&self) -> Vec<(Item, Dependency)> {
         self.any.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.items.lock().committed)
     }

@@ -9,7 +9,7 @@
 //! lost its connection goes on if the backlog still holds what follows its position; the stream goes on for a while after the last
 //! replica has gone, so that it may. One that lags further than the limit of its class is cut off: it begins anew.
 //!
-//! A part may be shown once its hold is durable, so no replica has what a crash takes back.
+//! A part may be shown once its dependency is durable, so no replica has what a crash takes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_wire_resp::encode_command;
 
 /// How long the stream goes on without replicas.
@@ -35,7 +35,7 @@ struct Effect {
 
 struct Part {
     end: u64,
-    hold: Hold,
+    dependency: Dependency,
     bytes: Vec<u8>,
 }
 
@@ -77,8 +77,8 @@ pub struct Follower {
 
 /// What a replica gets next.
 pub enum Given {
-    /// Bytes of the stream, to be sent once the hold is durable.
-    Bytes(Vec<u8>, Hold),
+    /// Bytes of the stream, to be sent once the dependency is durable.
+    Bytes(Vec<u8>, Dependency),
     /// Nothing yet.
     Nothing,
     /// It lags further than the backlog.
@@ -205,13 +205,13 @@ impl Replication {
 
     /// The transaction has committed. Called with the partition's lock held.
     #[inline]
-    pub fn commit(&self, hold: Hold) {
+    pub fn commit(&self, dependency: Dependency) {
         if self.is_on() {
-            self.commit_gathered(hold);
+            self.commit_gathered(dependency);
         }
     }
 
-    fn commit_gathered(&self, hold: Hold) {
+    fn commit_gathered(&self, dependency: Dependency) {
         let mut feed = self.feed.lock();
         let gathered = std::mem::take(&mut feed.gathered);
         if gathered.is_empty() {
@@ -232,7 +232,7 @@ impl Replication {
         if is_several {
             encode_command(&["EXEC"], &mut bytes);
         }
-        feed.append(bytes, hold);
+        feed.append(bytes, dependency);
         self.arrived.notify_all();
     }
 
@@ -264,7 +264,7 @@ impl Replication {
     }
 
     fn say(&self, bytes: Vec<u8>) {
-        self.feed.lock().append(bytes, Hold::ZERO);
+        self.feed.lock().append(bytes, Dependency::ZERO);
         self.arrived.notify_all();
     }
 
@@ -358,13 +358,13 @@ impl Replication {
         if position < feed.start {
             return Given::Lost;
         }
-        let (mut bytes, mut hold) = (Vec::new(), Hold::ZERO);
+        let (mut bytes, mut dependency) = (Vec::new(), Dependency::ZERO);
         let first = feed.parts.partition_point(|part| part.end <= position);
         for part in feed.parts.range(first..) {
             let part_start = part.end - part.bytes.len() as u64;
             let skipped = position.saturating_sub(part_start) as usize;
             bytes.extend_from_slice(&part.bytes[skipped..]);
-            hold = hold.max(part.hold);
+            dependency = dependency.max(part.dependency);
             if bytes.len() >= GIVEN_BYTES_MAX {
                 break;
             }
@@ -375,7 +375,7 @@ impl Replication {
         follower
             .position
             .store(position + bytes.len() as u64, Ordering::Relaxed);
-        Given::Bytes(bytes, hold)
+        Given::Bytes(bytes, dependency)
     }
 }
 
@@ -403,11 +403,11 @@ pub struct Attachment {
 }
 
 impl Feed {
-    fn append(&mut self, bytes: Vec<u8>, hold: Hold) {
+    fn append(&mut self, bytes: Vec<u8>, dependency: Dependency) {
         self.end += bytes.len() as u64;
         self.bytes += bytes.len();
         let end = self.end;
-        self.parts.push_back(Part { end, hold, bytes });
+        self.parts.push_back(Part { end, dependency, bytes });
         self.trim();
     }
 
@@ -447,11 +447,11 @@ mod tests {
         replication.attach(replica, from, (100, 300)).expect("there is room")
     }
 
-    fn given(replication: &Replication, follower: &Follower) -> (String, Hold) {
+    fn given(replication: &Replication, follower: &Follower) -> (String, Dependency) {
         match replication.give(follower, NOW) {
-            Given::Bytes(bytes, hold) => (String::from_utf8(bytes).unwrap().replace("\r\n", " "), hold),
-            Given::Nothing => ("".into(), Hold::ZERO),
-            Given::Lost => ("lost".into(), Hold::ZERO),
+            Given::Bytes(bytes, dependency) => (String::from_utf8(bytes).unwrap().replace("\r\n", " "), dependency),
+            Given::Nothing => ("".into(), Dependency::ZERO),
+            Given::Lost => ("lost".into(), Dependency::ZERO),
         }
     }
 

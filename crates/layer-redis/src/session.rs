@@ -9,7 +9,7 @@ mod while_busy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Hold, PartitionGuard};
+use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_model::Version;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply, Value};
 
@@ -36,7 +36,7 @@ pub struct Received {
     /// Bytes of the input that are done with.
     pub consumed: usize,
     /// The replies may be sent once this version is durable.
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// The latest commit when the requests were done; zero if they were answered without the lock.
     pub version: Version,
     /// Close the connection after sending the replies.
@@ -68,7 +68,7 @@ pub struct Session {
 
 /// Requests executed under one hold of the lock, so that a huge pipeline does not keep the others out.
 const REQUESTS_PER_LOCK: usize = 64;
-/// Replies after which the hold ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
+/// Replies after which a hold of the lock ends earlier, and so much time: a few requests may be as much work as a huge pipeline.
 const REPLY_BYTES_PER_LOCK: usize = 256 << 10;
 const MICROS_PER_LOCK: u64 = 1_000;
 /// Up to here a request is read so quickly that its command begins, to the microsecond, when the one before it has ended.
@@ -168,7 +168,7 @@ impl Session {
             received.moved = true;
             let there = self.receive_here(rest, out);
             received.consumed += there.consumed;
-            received.hold = received.hold.max(there.hold);
+            received.dependency = received.dependency.max(there.dependency);
             received.close |= there.close;
             received.after = there.after;
             received.is_busy = there.is_busy;
@@ -185,7 +185,7 @@ impl Session {
         let mut received = Received::default();
         let mut partition: Option<PartitionGuard<'_>> = None;
         let (replies_start, mut first_done_micros) = (out.len(), None);
-        // Read once for all requests under this hold: it is too large to be moved about for each.
+        // Read once for all requests under this hold of the lock: it is too large to be moved about for each.
         let mut parser = std::mem::take(&mut self.parser);
         for _ in 0..REQUESTS_PER_LOCK {
             let rest = &input[received.consumed..];
@@ -297,11 +297,11 @@ impl Session {
 
     /// Fetches what other threads left for this connection, until `out` has a good deal to send: what is left then is for when
     /// that is sent. Returns the version the bytes must wait for.
-    pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Hold {
+    pub fn take_mail(&mut self, out: &mut Vec<u8>) -> Dependency {
         self.take_mail_up_to(MAIL_BYTES_AT_ONCE, out)
     }
 
-    fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Hold {
+    fn take_mail_up_to(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> Dependency {
         self.resume_if_over();
         let start = out.len();
         let taken = self.client.shared.take_mail(out, bytes_max);
@@ -312,7 +312,7 @@ impl Session {
             self.blocked = false;
             self.deadline_ms = None;
         }
-        taken.hold
+        taken.dependency
     }
 
     /// The deadline has passed: the blocked command gets its empty answer, by mail, unless it was served just now.
@@ -415,14 +415,16 @@ impl Session {
         let replies_start = out.len();
         let outcome = self.dispatch(partition, layer, arguments, raw, out);
         match outcome {
-            Ok(hold) => received.hold = received.hold.max(hold),
+            Ok(dependency) => received.dependency = received.dependency.max(dependency),
             Err(Failure::Error(text)) => self.error(layer, text, replies_start, out),
             Err(Failure::Message(text)) => self.error(layer, &text, replies_start, out),
             Err(Failure::Deferred(
                 deferred @ (Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. }),
             )) => {
                 out.truncate(replies_start);
-                received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+                received.dependency = received
+                    .dependency
+                    .max(std::mem::take(&mut self.client.failure_dependency));
                 received.after = Some(After::Deferred(deferred));
                 return;
             }
@@ -449,12 +451,14 @@ impl Session {
             }
             Err(Failure::Overrun) => {
                 out.truncate(replies_start);
-                self.client.failure_hold = Hold::ZERO;
+                self.client.failure_dependency = Dependency::ZERO;
                 received.after = Some(After::LongRun(Box::new(self.long_run(raw))));
                 return;
             }
         }
-        received.hold = received.hold.max(std::mem::take(&mut self.client.failure_hold));
+        received.dependency = received
+            .dependency
+            .max(std::mem::take(&mut self.client.failure_dependency));
         if self.client.sleep_micros > 0 {
             let micros = std::mem::take(&mut self.client.sleep_micros);
             received.after = Some(After::Sleep { micros });
@@ -482,7 +486,7 @@ impl Session {
     #[inline]
     fn fetch_own_mail(&mut self, out: &mut Vec<u8>, received: &mut Received) {
         if self.client.shared.has_mail() {
-            received.hold = received.hold.max(self.take_mail_up_to(usize::MAX, out));
+            received.dependency = received.dependency.max(self.take_mail_up_to(usize::MAX, out));
             self.client.started_micros = None;
         }
     }
@@ -512,14 +516,14 @@ impl Session {
     }
 
     /// What took long is done. Returns the version that its reply, which is appended to `out`, must wait for.
-    pub fn take_back(&mut self, run: LongRun, out: &mut Vec<u8>) -> Hold {
-        let (client, reply, hold) = run.into_parts();
+    pub fn take_back(&mut self, run: LongRun, out: &mut Vec<u8>) -> Dependency {
+        let (client, reply, dependency) = run.into_parts();
         self.client = client;
         let start = out.len();
         out.extend_from_slice(&reply);
         self.mute(start, false, out);
         self.client.caching = None;
-        hold
+        dependency
     }
 
     /// The other server has answered, or is gone. Appends the reply to `out`, and returns the version that it must wait for.
@@ -530,15 +534,15 @@ impl Session {
         replies: &[Value],
         broken: Option<Broken>,
         out: &mut Vec<u8>,
-    ) -> Option<Hold> {
+    ) -> Option<Dependency> {
         let start = out.len();
-        let hold = self
+        let dependency = self
             .layer
             .end_migration(migration, &self.client, replies, broken, out)?;
         self.mute(start, false, out);
         let mut own_mail = Received::default();
         self.fetch_own_mail(out, &mut own_mail);
-        Some(hold.max(own_mail.hold))
+        Some(dependency.max(own_mail.dependency))
     }
 
     /// The request is looked at again after so long.
@@ -559,7 +563,7 @@ impl Session {
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Hold, Failure> {
+    ) -> Result<Dependency, Failure> {
         let admitted = self.admit(layer, arguments, raw.len()).and_then(|command| {
             layer.pass_gate(command, raw.len(), partition.now_micros())?;
             Ok(command)
@@ -587,7 +591,7 @@ impl Session {
                 self.deadline_ms = block.deadline_ms;
                 let request = block.ask_again.take().unwrap_or_else(|| raw.to_vec());
                 layer.wait(partition, &self.client, command, request, block);
-                Ok(Hold::ZERO)
+                Ok(Dependency::ZERO)
             }
             outcome => outcome,
         }
@@ -601,7 +605,7 @@ impl Session {
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Hold, Failure> {
+    ) -> Result<Dependency, Failure> {
         let writes = self.may_write(layer, Some(partition), command, arguments);
         let queue = self.client.multi.as_mut().expect("called inside MULTI");
         if queue.bytes + raw.len() > QUEUE_BYTES_MAX {
@@ -620,7 +624,7 @@ impl Session {
             .store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
         self.client.shared.note_command(layer.table.index(command));
         Reply::new(out, self.client.protocol).simple("QUEUED");
-        Ok(Hold::ZERO)
+        Ok(Dependency::ZERO)
     }
 }
 

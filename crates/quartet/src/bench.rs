@@ -157,8 +157,8 @@ impl InProcess for OpenEngine {
             ..CommitRequest::default()
         };
         let committed = self.engine.commit(SPACE, &request);
-        let (_, hold) = committed.map_err(|error| anyhow::anyhow!("the engine refused: {error:?}"))?;
-        Ok(hold.0)
+        let (_, dependency) = committed.map_err(|error| anyhow::anyhow!("the engine refused: {error:?}"))?;
+        Ok(dependency.0)
     }
 
     fn is_durable(&self, commit: u64) -> bool {

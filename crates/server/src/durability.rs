@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Engine, Hold};
+use quartet_engine::{Dependency, Engine};
 use tokio::sync::Notify;
 
 use crate::thread_turns::ThreadTurns;
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 
 struct Waiting {
-    hold: Hold,
+    dependency: Dependency,
     waker: Waker,
 }
 
@@ -59,23 +59,23 @@ impl DurableWaiters {
         self.thread_turns.is_alone()
     }
 
-    /// Completes once `hold` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
+    /// Completes once `dependency` is durable. For a connection that does nothing else meanwhile: if it is alone, this thread is
     /// held up until then.
-    pub async fn settled(&self, hold: Hold) {
-        let made = self.is_alone() && self.engine.make_durable(hold);
+    pub async fn settled(&self, dependency: Dependency) {
+        let made = self.is_alone() && self.engine.make_durable(dependency);
         if !made {
-            self.durable(hold).await;
+            self.durable(dependency).await;
         }
     }
 
-    /// Completes once `hold` is durable.
-    pub async fn durable(&self, hold: Hold) {
+    /// Completes once `dependency` is durable.
+    pub async fn durable(&self, dependency: Dependency) {
         std::future::poll_fn(|context| {
-            if self.engine.is_durable(hold) {
+            if self.engine.is_durable(dependency) {
                 return Poll::Ready(());
             }
             self.waiting.lock().push(Reverse(Waiting {
-                hold,
+                dependency,
                 waker: context.waker().clone(),
             }));
             Poll::Pending
@@ -99,9 +99,9 @@ impl DurableWaiters {
         }
     }
 
-    /// True if a reply with this hold may be sent now.
-    pub fn is_durable(&self, hold: Hold) -> bool {
-        self.engine.durable() >= hold
+    /// True if a reply with this dependency may be sent now.
+    pub fn is_durable(&self, dependency: Dependency) -> bool {
+        self.engine.durable() >= dependency
     }
 
     pub fn stop(&self) {
@@ -115,7 +115,7 @@ async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         let mut waiting = waiting.lock();
         while waiting
             .peek()
-            .is_some_and(|Reverse(first)| first.hold <= engine.durable())
+            .is_some_and(|Reverse(first)| first.dependency <= engine.durable())
         {
             if let Some(Reverse(first)) = waiting.pop() {
                 first.waker.wake();
@@ -123,7 +123,7 @@ async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         }
         // Who is left waits for the next sync; asking keeps the flusher telling us.
         if let Some(Reverse(first)) = waiting.peek()
-            && engine.is_durable(first.hold)
+            && engine.is_durable(first.dependency)
         {
             moved.notify_one();
         }
@@ -132,7 +132,7 @@ async fn wake_when_durable(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
 
 impl PartialEq for Waiting {
     fn eq(&self, other: &Waiting) -> bool {
-        self.hold == other.hold
+        self.dependency == other.dependency
     }
 }
 
@@ -146,6 +146,6 @@ impl PartialOrd for Waiting {
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
-        self.hold.cmp(&other.hold)
+        self.dependency.cmp(&other.dependency)
     }
 }

@@ -186,7 +186,7 @@ fn whole(reply: Reply) -> Answer {
         status: reply.status,
         headers: reply.headers,
         body: reply.body.into_bytes(),
-        hold: reply.hold,
+        dependency: reply.dependency,
         pause: Duration::ZERO,
     }
 }
@@ -334,7 +334,7 @@ impl Follower for DatabaseStream {
                 }
                 Following::Send(event.into())
             }
-            StreamStep::Wait(hold) => Following::Wait(hold),
+            StreamStep::Wait(dependency) => Following::Wait(dependency),
             StreamStep::Idle => Following::Idle,
             StreamStep::Busy => Following::Busy,
             StreamStep::End => Following::End,

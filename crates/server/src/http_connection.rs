@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Hold, Memory};
+use quartet_engine::{Dependency, Memory};
 use quartet_layer_redis::login_guard::LoginGuard;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -135,7 +135,7 @@ pub enum Following {
     /// To be sent, then ask again.
     Send(Vec<u8>),
     /// Ask again once this is durable.
-    Wait(Hold),
+    Wait(Dependency),
     /// Ask again when woken.
     Idle,
     /// Ask again once the partition's lock is free.

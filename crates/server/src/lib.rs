@@ -521,8 +521,8 @@ fn end_after(limit: Duration, engine: Weak<Engine>) -> Result<std::sync::mpsc::S
             return;
         }
         if let Some(engine) = engine.upgrade() {
-            let (_, _, hold) = engine.snapshot();
-            engine.wait_durable(hold);
+            let (_, _, dependency) = engine.snapshot();
+            engine.wait_durable(dependency);
         }
         tracing::warn!(
             "stopping took longer than {} seconds: ending now, everything is durable",

@@ -61,7 +61,7 @@ impl RdbFile {
     fn write_now(&self, layer: &Redis) -> io::Result<Written> {
         let mut image = layer.image(&mut layer.engine.partition());
         // A file must not show what a crash takes back.
-        if !layer.engine.wait_durable(image.hold()) {
+        if !layer.engine.wait_durable(image.dependency()) {
             return Err(io::Error::other("the log failed"));
         }
         let new_path = self.path.with_extension("rdb.new");

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_redis::after::After;
 use quartet_layer_redis::replication::{LinkState, Upstream};
 use quartet_layer_redis::{Redis, Session, errors};
@@ -245,7 +245,7 @@ struct Local {
     /// Replies that were taken.
     start: usize,
     /// Where the replies of each sending end, and what they wait for.
-    sent: VecDeque<(usize, Hold)>,
+    sent: VecDeque<(usize, Dependency)>,
 }
 
 impl Local {
@@ -278,14 +278,14 @@ impl Local {
         Ok(())
     }
 
-    fn perform(&mut self, after: After) -> Hold {
+    fn perform(&mut self, after: After) -> Dependency {
         match after {
             After::LongRun(mut run) => {
                 run.run();
                 self.session.take_back(*run, &mut self.replies)
             }
             // Nothing of the kind is an effect; what is written already is the reply.
-            After::Deferred(_) | After::Sleep { .. } => Hold::ZERO,
+            After::Deferred(_) | After::Sleep { .. } => Dependency::ZERO,
         }
     }
 }
@@ -294,7 +294,7 @@ impl Target for Local {
     fn send(&mut self, requests: &[u8]) -> Result<(), Error> {
         let gate = self.gate.clone();
         let _open = gate.lock();
-        let (mut consumed, mut hold) = (0, Hold::ZERO);
+        let (mut consumed, mut dependency) = (0, Dependency::ZERO);
         while consumed < requests.len() {
             // A transaction that has begun is not executed before its last request is.
             if self.stop.load(Ordering::SeqCst) {
@@ -302,9 +302,9 @@ impl Target for Local {
             }
             let received = self.session.receive(&requests[consumed..], &mut self.replies);
             consumed += received.consumed;
-            hold = hold.max(received.hold);
+            dependency = dependency.max(received.dependency);
             if let Some(after) = received.after {
-                hold = hold.max(self.perform(after));
+                dependency = dependency.max(self.perform(after));
             }
             if received.close || self.session.client().killed.load(Ordering::SeqCst) {
                 return Err(Error::Target("the session was closed".into()));
@@ -315,14 +315,14 @@ impl Target for Local {
                 std::thread::sleep(BUSY_RETRY);
             }
         }
-        self.sent.push_back((self.replies.len(), hold));
+        self.sent.push_back((self.replies.len(), dependency));
         Ok(())
     }
 
     /// Only of what is durable.
     fn receive(&mut self) -> Result<Value, Error> {
-        if let Some((_, hold)) = self.sent.front()
-            && !self.layer.engine.wait_durable(*hold)
+        if let Some((_, dependency)) = self.sent.front()
+            && !self.layer.engine.wait_durable(*dependency)
         {
             return Err(Error::Target("the log failed".into()));
         }

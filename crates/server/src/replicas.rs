@@ -121,8 +121,8 @@ impl Serving {
             match self.layer.replication.give(follower, LOOK) {
                 Given::Nothing => {}
                 Given::Lost => return Err(io::Error::other("it lags further than the backlog")),
-                Given::Bytes(bytes, hold) => {
-                    if !self.layer.engine.wait_durable(hold) {
+                Given::Bytes(bytes, dependency) => {
+                    if !self.layer.engine.wait_durable(dependency) {
                         return Err(io::Error::other("the log failed"));
                     }
                     (&mut &*socket).write_all(&bytes)?;
@@ -155,7 +155,7 @@ impl Serving {
 
     fn send_image(&self, socket: &TcpStream, mut image: Image, position: u64) -> io::Result<()> {
         let id = &self.layer.process.identity.run_id;
-        if !self.layer.engine.wait_durable(image.hold()) {
+        if !self.layer.engine.wait_durable(image.dependency()) {
             return Err(io::Error::other("the log failed"));
         }
         let mut out = Vec::new();

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_redis::after::After;
 use quartet_layer_redis::client_memory::Counted;
 use quartet_layer_redis::clients::Client;
@@ -203,7 +203,7 @@ async fn serve_opened(accepted: Accepted, waiters: DurableWaiters, stop: watch::
         consumed: 0,
         output: Vec::new(),
         is_resting: false,
-        hold: Hold::ZERO,
+        dependency: Dependency::ZERO,
     };
     let socket = TcpStream::from_std(accepted.socket)?;
     let opening = open(socket, accepted.tls, accepted.takes);
@@ -291,7 +291,7 @@ struct Connection {
     /// It has no buffers, and looks whether there is something to read before it takes one.
     is_resting: bool,
     /// The output may be sent once this version is durable.
-    hold: Hold,
+    dependency: Dependency,
 }
 
 /// Why the loop woke up.
@@ -499,8 +499,8 @@ impl Connection {
     }
 
     fn collect_mail(&mut self) {
-        let hold = self.session.take_mail(&mut self.output);
-        self.hold = self.hold.max(hold);
+        let dependency = self.session.take_mail(&mut self.output);
+        self.dependency = self.dependency.max(dependency);
         if self.session.client().has_mail() {
             // The rest is for when this is sent.
             self.connection_waker.signal();
@@ -520,7 +520,7 @@ impl Connection {
                 self.follow_session();
             }
             self.consumed += received.consumed;
-            self.hold = self.hold.max(received.hold);
+            self.dependency = self.dependency.max(received.dependency);
             self.forget_consumed();
             match received.after {
                 Some(After::Deferred(Deferred::Replicate(request))) => {
@@ -582,8 +582,8 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        if !self.waiters.is_durable(self.hold) {
-            self.waiters.settled(self.hold).await;
+        if !self.waiters.is_durable(self.dependency) {
+            self.waiters.settled(self.dependency).await;
         }
         // Nearly always the socket takes it all at once, and no timer is needed.
         let sent = match socket.write_now(&self.output) {
@@ -602,7 +602,7 @@ impl Connection {
         if self.output.capacity() > 16 * BUFFER_BYTES {
             self.output = Vec::new();
         }
-        self.hold = Hold::ZERO;
+        self.dependency = Dependency::ZERO;
         Ok(())
     }
 
@@ -675,8 +675,8 @@ impl Connection {
                     run
                 });
                 if let Ok(run) = done.await {
-                    let hold = self.session.take_back(*run, &mut self.output);
-                    self.hold = self.hold.max(hold);
+                    let dependency = self.session.take_back(*run, &mut self.output);
+                    self.dependency = self.dependency.max(dependency);
                 }
                 self.scheduler_handle.end(turn);
                 drop(long_turn);
@@ -703,7 +703,7 @@ impl Connection {
 
     /// What another server is sent can not be taken back, so it waits until it is durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
-        self.waiters.durable(self.hold).await;
+        self.waiters.durable(self.dependency).await;
         let (mut stop, tenants) = (self.stop.clone(), self.scheduler_handle.tenants().clone());
         let migrations = &tenants.maker.migrations;
         let (replies, broken) = tokio::select! {
@@ -715,7 +715,7 @@ impl Connection {
                 .session
                 .end_migration(&migration, &replies, broken, &mut self.output);
             match ended {
-                Some(hold) => return self.hold = self.hold.max(hold),
+                Some(dependency) => return self.dependency = self.dependency.max(dependency),
                 None => tokio::time::sleep(BUSY_RETRY).await,
             }
         }
@@ -747,7 +747,7 @@ impl Connection {
 
     /// Answers how many replicas have what was committed when it was asked. Zero as the time is none.
     async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
-        self.waiters.durable(self.hold).await;
+        self.waiters.durable(self.dependency).await;
         let (layer, started) = (self.layer.clone(), Instant::now());
         let position = layer.replication.end();
         layer.replication.ask();

@@ -99,20 +99,20 @@ impl World {
                 Ok(stamp_last(tx))
             });
         match executed {
-            Ok((version, hold)) => self.committed(version, hold, writes),
+            Ok((version, dependency)) => self.committed(version, dependency, writes),
             // The disk is full; it has changed nothing.
             Err(ExecuteError::DiskFull(_)) => Ok(()),
             Err(error) => Err(Violation::Refused(format!("{error:?}"))),
         }
     }
 
-    fn committed(&mut self, version: Version, hold: Version, mut writes: Vec<Write>) -> Result<(), Violation> {
+    fn committed(&mut self, version: Version, dependency: Version, mut writes: Vec<Write>) -> Result<(), Violation> {
         writes.push((LAST.to_vec(), Some(version.0.to_be_bytes().to_vec())));
         self.model.committed(version, writes)?;
         self.observe(version.0);
         match self.planted {
             Some(Planted::EarlyAnswers) => self.model.acknowledge(version),
-            _ => self.answer_once_durable(hold),
+            _ => self.answer_once_durable(dependency),
         }
         Ok(())
     }
@@ -134,11 +134,11 @@ impl World {
         let read = self.engine().partition().execute(self.space, |tx| -> Result<_, ()> {
             Ok(tx.get(&key).map(|row| row.value().to_vec()))
         });
-        let (value, hold) = read.map_err(|error| Violation::Refused(format!("{error:?}")))?;
+        let (value, dependency) = read.map_err(|error| Violation::Refused(format!("{error:?}")))?;
         if self.model.rows().get(&key) != value.as_ref() {
             return Err(Violation::State { key });
         }
-        self.answer_once_durable(hold);
+        self.answer_once_durable(dependency);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl World {
         });
         met?;
         match ran {
-            Ok(((), version, hold)) => self.committed(version, hold, writes),
+            Ok(((), version, dependency)) => self.committed(version, dependency, writes),
             Err(RunError::Conflict | RunError::DiskFull(_)) => Ok(()),
             Err(error) => Err(Violation::Refused(format!("{error:?}"))),
         }
@@ -230,7 +230,7 @@ impl World {
             ..CommitRequest::default()
         };
         match self.engine().commit(self.space, &request) {
-            Ok((version, hold)) => self.committed(version, hold, writes),
+            Ok((version, dependency)) => self.committed(version, dependency, writes),
             Err(CommitError::Conflict(_) | CommitError::TooOld | CommitError::DiskFull) => Ok(()),
             Err(error) => Err(Violation::Refused(format!("{error:?}"))),
         }

@@ -97,20 +97,23 @@ impl World {
         self.hash = mixed(self.hash ^ value);
     }
 
-    /// An answer rests on everything up to `hold`.
-    pub fn answer_once_durable(&mut self, hold: Version) {
-        self.unanswered.push(hold);
+    /// An answer rests on everything up to `dependency`.
+    pub fn answer_once_durable(&mut self, dependency: Version) {
+        self.unanswered.push(dependency);
     }
 
     /// Gives the answers that may be given.
     pub fn give_answers(&mut self) {
         let engine = self.engine();
-        let (given, kept) = self.unanswered.drain(..).partition(|&hold| engine.is_durable(hold));
+        let (given, kept) = self
+            .unanswered
+            .drain(..)
+            .partition(|&dependency| engine.is_durable(dependency));
         self.unanswered = kept;
         let given: Vec<Version> = given;
-        for hold in given {
-            self.model.acknowledge(hold);
-            self.observe(hold.0);
+        for dependency in given {
+            self.model.acknowledge(dependency);
+            self.observe(dependency.0);
         }
     }
 

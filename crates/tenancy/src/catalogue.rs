@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{Busy, Durability, Engine, ExecuteError, Hold, Space, Transaction};
+use quartet_engine::{Busy, Dependency, Durability, Engine, ExecuteError, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -394,8 +394,8 @@ impl Catalogue {
                 body(tx);
                 Ok(())
             });
-        let hold = outcome(written)?;
-        if self.engine.wait_durable(hold) {
+        let dependency = outcome(written)?;
+        if self.engine.wait_durable(dependency) {
             Ok(())
         } else {
             Err(CatalogueError::LogFailed)
@@ -438,9 +438,11 @@ fn read_row<T: DeserializeOwned>(value: &[u8]) -> T {
 }
 
 /// The layer's code never refuses here, and what it writes is small.
-fn outcome(executed: Result<((), Hold), ExecuteError<std::convert::Infallible>>) -> Result<Hold, CatalogueError> {
+fn outcome(
+    executed: Result<((), Dependency), ExecuteError<std::convert::Infallible>>,
+) -> Result<Dependency, CatalogueError> {
     match executed {
-        Ok(((), hold)) => Ok(hold),
+        Ok(((), dependency)) => Ok(dependency),
         Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
         Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
         Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),

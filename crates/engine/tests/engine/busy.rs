@@ -77,9 +77,9 @@ fn what_was_committed_before_becomes_durable_while_the_lock_is_kept() {
     let world = World::default();
     let engine = world.open();
     for round in 0..20u8 {
-        let hold = set(&engine, ALWAYS, &[round], b"v");
+        let dependency = set(&engine, ALWAYS, &[round], b"v");
         let mut partition = engine.partition_for_long();
-        assert!(engine.wait_durable(hold));
+        assert!(engine.wait_durable(dependency));
         let written = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
             tx.set(&[round, 0], b"w");
             Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Engine, ExecuteError, Hold, PartitionGuard};
+use quartet_engine::{Dependency, Engine, ExecuteError, PartitionGuard};
 use quartet_env::{Fault, Operation};
 use quartet_model::Version;
 
@@ -20,12 +20,12 @@ fn world() -> World {
 }
 
 /// Under one hold of the lock, `count` transactions that each fill an epoch. Also the epochs in the log before it ends.
-fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
-    let mut hold = Version::ZERO;
+fn fill(engine: &Engine, count: u64) -> (Dependency, u64) {
+    let mut dependency = Version::ZERO;
     let mut partition = engine.partition();
     for number in 0..count {
         // A failure that hits the making of the next segment refuses one transaction, as a full disk does.
-        hold = loop {
+        dependency = loop {
             let set: Result<_, ExecuteError<()>> =
                 partition.execute(ALWAYS, |tx| Ok(tx.set(&number.to_be_bytes(), &[1; EPOCH_BYTES])));
             if !matches!(set, Err(ExecuteError::DiskFull(_))) {
@@ -33,7 +33,7 @@ fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
             }
         };
     }
-    (hold, engine.statistics().epochs.load(Ordering::SeqCst))
+    (dependency, engine.statistics().epochs.load(Ordering::SeqCst))
 }
 
 /// All that one pipeline wrote was one record: past 4 GiB the log refused it, and memory had held it all.
@@ -41,15 +41,15 @@ fn fill(engine: &Engine, count: u64) -> (Hold, u64) {
 fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     let world = world();
     let engine = world.open();
-    let (hold, written) = fill(&engine, 100);
+    let (dependency, written) = fill(&engine, 100);
     assert!(written >= 100 - UNWRITTEN_MAX, "{written} of 100 epochs");
-    assert!(engine.wait_durable(hold));
+    assert!(engine.wait_durable(dependency));
     let expected = engine.state_hash(None).unwrap();
     world.disk.crash();
     assert_eq!(world.open().state_hash(None).unwrap(), expected);
 }
 
-/// Whoever waits for the log within its hold lends the lock to the flusher, and to nobody else.
+/// Whoever waits for the log within its hold of it lends the lock to the flusher, and to nobody else.
 #[test]
 fn nobody_comes_between_the_transactions_of_one_hold() {
     let engine = world().open();
@@ -99,8 +99,8 @@ fn nobody_waits_for_a_failed_log() {
         let world = world();
         let engine = world.open();
         world.disk.fail(Operation::Write, nth, Fault::Error);
-        let (hold, _) = fill(&engine, 30);
-        let durable = engine.wait_durable(hold);
+        let (dependency, _) = fill(&engine, 30);
+        let durable = engine.wait_durable(dependency);
         assert_ne!(engine.close().is_err(), durable);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Engine, Hold};
+use quartet_engine::{Dependency, Engine};
 use quartet_env::{Fault, Operation};
 
 use crate::world::{ALWAYS, World, execute, set};
@@ -10,19 +10,19 @@ use crate::world::{ALWAYS, World, execute, set};
 /// Waits as a thread with others to serve, and as one that has nobody else.
 fn check(fail: impl Fn(&World)) {
     check_waiting(&fail, Engine::wait_durable);
-    check_waiting(&fail, |engine, hold| {
-        engine.make_durable(hold) || engine.wait_durable(hold)
+    check_waiting(&fail, |engine, dependency| {
+        engine.make_durable(dependency) || engine.wait_durable(dependency)
     });
 }
 
-fn check_waiting(fail: impl Fn(&World), wait: impl Fn(&Engine, Hold) -> bool) {
+fn check_waiting(fail: impl Fn(&World), wait: impl Fn(&Engine, Dependency) -> bool) {
     let world = World::default();
     let engine = world.open();
     fail(&world);
     let mut acknowledged = 0;
     for count in 1..200u64 {
-        let hold = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
-        if !wait(&engine, hold) {
+        let dependency = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
+        if !wait(&engine, dependency) {
             break;
         }
         acknowledged = count;
@@ -61,8 +61,8 @@ fn a_full_disk_is_no_failure() {
             let engine = world.open();
             world.disk.fail(Operation::Write, nth, fault);
             for count in 1..60u64 {
-                let hold = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
-                assert!(engine.make_durable(hold) || engine.wait_durable(hold));
+                let dependency = set(&engine, ALWAYS, &count.to_be_bytes(), &[1; 100]);
+                assert!(engine.make_durable(dependency) || engine.wait_durable(dependency));
             }
             engine.close().unwrap();
             assert_eq!(world.failures.load(Ordering::SeqCst), 0);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use quartet_engine::{Engine, ExecuteError, Hold, Transaction};
+use quartet_engine::{Dependency, Engine, ExecuteError, Transaction};
 use quartet_env::{Disk, Fault, Operation};
 
 use crate::world::{ALWAYS, Random, World, execute, set};
@@ -23,15 +23,15 @@ fn fill(world: &World) {
     world.disk.set_capacity(Some(world.disk.taken_bytes()));
 }
 
-fn attempt(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<Hold, ExecuteError<()>> {
+fn attempt(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>)) -> Result<Dependency, ExecuteError<()>> {
     let executed = engine.partition().execute(ALWAYS, |tx| {
         body(tx);
         Ok(())
     });
-    executed.map(|((), hold)| hold)
+    executed.map(|((), dependency)| dependency)
 }
 
-fn try_set(engine: &Engine, number: u64, value_bytes: usize) -> Result<Hold, ExecuteError<()>> {
+fn try_set(engine: &Engine, number: u64, value_bytes: usize) -> Result<Dependency, ExecuteError<()>> {
     attempt(engine, |tx| drop(tx.set(&number.to_be_bytes(), &vec![7; value_bytes])))
 }
 
@@ -39,7 +39,7 @@ fn try_set(engine: &Engine, number: u64, value_bytes: usize) -> Result<Hold, Exe
 fn write_until_full(engine: &Engine) -> u64 {
     for number in 0.. {
         match try_set(engine, number, 500) {
-            Ok(hold) => assert!(engine.wait_durable(hold)),
+            Ok(dependency) => assert!(engine.wait_durable(dependency)),
             Err(ExecuteError::DiskFull(_)) => return number,
             Err(other) => panic!("{other:?}"),
         }
@@ -62,8 +62,8 @@ fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
     fill(&world);
     let count = write_until_full(&engine);
     assert!(count > 50 && engine.is_disk_full(), "{count}");
-    let (row, hold) = execute(&engine, ALWAYS, |tx| tx.get(&0u64.to_be_bytes()));
-    assert!(row.is_some() && engine.is_durable(hold));
+    let (row, dependency) = execute(&engine, ALWAYS, |tx| tx.get(&0u64.to_be_bytes()));
+    assert!(row.is_some() && engine.is_durable(dependency));
     let missing = execute(&engine, ALWAYS, |tx| tx.get(&count.to_be_bytes())).0;
     assert!(missing.is_none(), "what was refused was taken back");
     assert!(
@@ -72,8 +72,8 @@ fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
     );
     try_set(&engine, 0, 400).unwrap();
     for number in 1..count / 2 {
-        let hold = attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).unwrap();
-        assert!(engine.wait_durable(hold));
+        let dependency = attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).unwrap();
+        assert!(engine.wait_durable(dependency));
     }
     let range = |from: u64, to: u64| (from.to_be_bytes(), to.to_be_bytes());
     let (start, end) = range(count / 2, count - 1);
@@ -100,8 +100,8 @@ fn writes_go_on_by_themselves_when_there_is_space() {
     world.disk.set_capacity(None);
     // Nobody writes, nobody waits: it is found out all the same.
     wait_until("there is space again", || !engine.is_disk_full());
-    let hold = set(&engine, ALWAYS, &count.to_be_bytes(), b"one more");
-    assert!(engine.wait_durable(hold));
+    let dependency = set(&engine, ALWAYS, &count.to_be_bytes(), b"one more");
+    assert!(engine.wait_durable(dependency));
 }
 
 /// What is deleted takes space until a checkpoint has been written without it, and a checkpoint takes space itself.
@@ -120,8 +120,8 @@ fn deleting_makes_room_on_a_full_disk() {
         attempt(&engine, |tx| drop(tx.clear(&number.to_be_bytes()))).unwrap();
     }
     wait_until("the checkpoint gave back what was deleted", || !engine.is_disk_full());
-    let hold = set(&engine, ALWAYS, b"again", &[1; 2000]);
-    assert!(engine.wait_durable(hold));
+    let dependency = set(&engine, ALWAYS, b"again", &[1; 2000]);
+    assert!(engine.wait_durable(dependency));
     let reserved = || {
         world
             .disk
@@ -182,8 +182,8 @@ fn a_checkpoint_that_fails_leaves_nothing_and_is_seen() {
 fn a_large_transaction_has_room_made_for_it() {
     let world = world();
     let engine = world.open();
-    let hold = try_set(&engine, 1, 10 * SEGMENT_BYTES as usize).unwrap();
-    assert!(engine.wait_durable(hold));
+    let dependency = try_set(&engine, 1, 10 * SEGMENT_BYTES as usize).unwrap();
+    assert!(engine.wait_durable(dependency));
     world
         .disk
         .set_capacity(Some(world.disk.taken_bytes() + 2 * SEGMENT_BYTES));
@@ -233,8 +233,8 @@ fn nothing_acknowledged_is_lost_while_the_disk_fills_and_empties() {
                     }
                 }
             }
-            let (_, _, hold) = engine.snapshot();
-            assert!(engine.wait_durable(hold), "seed {seed}");
+            let (_, _, dependency) = engine.snapshot();
+            assert!(engine.wait_durable(dependency), "seed {seed}");
             let crashed = world.disk.fork();
             engine.close().unwrap();
             if random.below(2) == 0 {
@@ -275,8 +275,8 @@ fn no_descriptor_for_the_next_segment_is_no_failure() {
         world.disk.fail(Operation::Open, nth, Fault::NoDescriptor);
     }
     for number in 0..200u64 {
-        let hold = set(&engine, ALWAYS, &number.to_be_bytes(), &[1; 300]);
-        assert!(engine.wait_durable(hold));
+        let dependency = set(&engine, ALWAYS, &number.to_be_bytes(), &[1; 300]);
+        assert!(engine.wait_durable(dependency));
     }
     engine.close().unwrap();
     assert_eq!(world.failures.load(Ordering::SeqCst), 0);

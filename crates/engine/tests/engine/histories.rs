@@ -74,7 +74,7 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
 fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     let (start, end) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS + 1) as u8]);
     let reader = engine.read_version(ALWAYS);
-    let (read, hold) = (reader.version, reader.hold);
+    let (read, dependency) = (reader.version, reader.dependency);
     let mut rows = Rows::new();
     reader.scan(&start, &end, false, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -89,7 +89,7 @@ fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
         mutations,
         ..CommitRequest::default()
     };
-    assert!(engine.wait_durable(hold));
+    assert!(engine.wait_durable(dependency));
     let written = match writes.is_empty() {
         true => read,
         false => engine.commit(ALWAYS, &request).ok()?.0,

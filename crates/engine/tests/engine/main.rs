@@ -2,11 +2,11 @@
 
 mod busy;
 mod convert;
+mod dependencies;
 mod epochs;
 mod failures;
 mod full_disk;
 mod histories;
-mod holds;
 mod log_readers;
 mod logs;
 mod replay;

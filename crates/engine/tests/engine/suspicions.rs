@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_engine::{
-    CommitError, CommitRequest, Engine, ExecuteError, Hold, Mutation, Reader, SPACE_BYTES, Space, Transaction,
+    CommitError, CommitRequest, Dependency, Engine, ExecuteError, Mutation, Reader, SPACE_BYTES, Space, Transaction,
 };
 use quartet_model::{KeyRange, Version};
 
@@ -30,7 +30,7 @@ fn random_write(tx: &mut Transaction<'_>, random: &mut Random) {
 }
 
 /// A transaction of a few writes, in either mode, sometimes taken back. Its hold if it was not.
-fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Hold> {
+fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Dependency> {
     let space = if random.below(3) == 0 { RELAXED } else { ALWAYS };
     let fails = random.below(5) == 0;
     let outcome = engine.partition().execute(space, |tx| {
@@ -39,7 +39,7 @@ fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Hold> {
         }
         if fails { Err(()) } else { Ok(()) }
     });
-    outcome.ok().map(|((), hold)| hold)
+    outcome.ok().map(|((), dependency)| dependency)
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -101,7 +101,7 @@ fn no_commit_lands_over_a_read_that_has_changed() {
                 2..6 => world.clock.advance(random.below(2_000_000)),
                 6..12 => {
                     let reader = engine.read_version(ALWAYS);
-                    assert!(engine.wait_durable(reader.hold));
+                    assert!(engine.wait_durable(reader.dependency));
                     readers.push(reader);
                 }
                 12..20 if !readers.is_empty() => {
@@ -153,8 +153,8 @@ fn everything() -> (Vec<u8>, Vec<u8>) {
     (vec![0], vec![255])
 }
 
-/// One read in `always`, some way or other, sometimes ending in an error. What it looked at, and the answer's hold.
-fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hold) {
+/// One read in `always`, some way or other, sometimes ending in an error. What it looked at, and the answer's dependency.
+fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Dependency) {
     let range = random_range(random);
     let (start, end) = (&range.0, &range.1);
     let point = (start.clone(), [start.as_slice(), &[0]].concat());
@@ -183,23 +183,23 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hol
             Ok(())
         }
     });
-    let hold = match outcome {
-        Ok(((), hold)) | Err(ExecuteError::Layer((), hold)) => hold,
+    let dependency = match outcome {
+        Ok(((), dependency)) | Err(ExecuteError::Layer((), dependency)) => dependency,
         Err(ExecuteError::TooLarge(_) | ExecuteError::DiskFull(_)) => unreachable!("nothing large was written"),
         Err(ExecuteError::Unreadable(_)) => unreachable!("all rows are in memory"),
         Err(ExecuteError::NotHome) => unreachable!("the log is sound"),
     };
-    (looked_at, hold)
+    (looked_at, dependency)
 }
 
-fn optimistic_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Hold) {
+fn optimistic_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Dependency) {
     let range = random_range(random);
     let read = engine.run(ALWAYS, 1, |tx| {
         tx.scan(&range.0, &range.1, false, &mut |_, _| ControlFlow::Continue(()));
         Ok::<_, std::convert::Infallible>(())
     });
-    let ((), hold) = read.expect("reading alone cannot conflict");
-    (range, hold)
+    let ((), dependency) = read.expect("reading alone cannot conflict");
+    (range, dependency)
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
                     } else {
                         random_read
                     };
-                    let (looked_at, hold) = read(&engine, &mut random);
-                    if engine.durable() >= hold {
+                    let (looked_at, dependency) = read(&engine, &mut random);
+                    if engine.durable() >= dependency {
                         sent.push((changes.newest_in(&looked_at), step));
                     }
                 }
@@ -357,12 +357,12 @@ fn a_panicking_watcher_takes_no_evidence_with_it() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| partition.execute(ALWAYS, clear_both)));
     assert!(panicked.is_err());
     for key in [b"a", b"b"] {
-        let hold = read_hold(&mut partition, ALWAYS, key);
-        assert!(hold > Version::ZERO, "the gap at {key:?} is not durable");
+        let dependency = read_dependency(&mut partition, ALWAYS, key);
+        assert!(dependency > Version::ZERO, "the gap at {key:?} is not durable");
     }
 }
 
-fn read_hold(partition: &mut quartet_engine::PartitionGuard<'_>, space: Space, key: &[u8]) -> Hold {
+fn read_dependency(partition: &mut quartet_engine::PartitionGuard<'_>, space: Space, key: &[u8]) -> Dependency {
     let read: Result<_, ExecuteError<()>> = partition.execute(space, |tx| Ok(tx.get(key)));
     read.unwrap().1
 }

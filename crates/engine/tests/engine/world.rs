@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quartet_engine::{
-    Durability, Engine, EngineOptions, ExecuteError, Hold, OpenError, Parts, Space, StoreKind, Transaction,
+    Dependency, Durability, Engine, EngineOptions, ExecuteError, OpenError, Parts, Space, StoreKind, Transaction,
 };
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_log::FileLogOptions;
@@ -90,7 +90,7 @@ impl World {
 }
 
 /// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is tried again.
-pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Hold) {
+pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Dependency) {
     loop {
         let outcome: Result<_, ExecuteError<()>> = engine.partition().execute(space, |tx| Ok(body(tx)));
         if !matches!(outcome, Err(ExecuteError::DiskFull(_))) {
@@ -100,7 +100,7 @@ pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Trans
     }
 }
 
-pub fn set(engine: &Engine, space: Space, key: &[u8], value: &[u8]) -> Hold {
+pub fn set(engine: &Engine, space: Space, key: &[u8], value: &[u8]) -> Dependency {
     execute(engine, space, |tx| drop(tx.set(key, value))).1
 }
 

@@ -177,7 +177,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
         status: 200,
         headers: Vec::new(),
         body: String::new(),
-        hold: quartet_model::Version::ZERO,
+        dependency: quartet_model::Version::ZERO,
         unanswered: None,
     };
     if headers.get("origin").is_some() {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Busy, Engine, Hold, RunError, Space};
+use quartet_engine::{Busy, Dependency, Engine, RunError, Space};
 use quartet_model::Version;
 
 use crate::evaluation::Cost;
@@ -131,7 +131,7 @@ pub struct Reply {
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: String,
     /// The reply may be sent once this is durable.
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// It is a reply only for those who do not ask again.
     pub(crate) unanswered: Option<Unanswered>,
 }
@@ -142,7 +142,7 @@ struct Outcome {
     micros: u64,
     cost: Cost,
     retries: u32,
-    hold: Hold,
+    dependency: Dependency,
 }
 
 /// How a query is to be run.
@@ -287,7 +287,7 @@ impl Fauna {
             Ok(_) => Ok(true),
             Err(_) if moment.reader.is_unreadable() => Ok(false),
             Err(_) => Err(headers::complete(
-                self.unauthorized(moment.hold()),
+                self.unauthorized(moment.dependency()),
                 &headers,
                 &self.trace(),
             )),
@@ -434,7 +434,7 @@ impl Fauna {
             Err(unauthorized) => unauthorized,
         };
         Outcome {
-            hold: moment.hold(),
+            dependency: moment.dependency(),
             ..Outcome::failed(errors, moment.reader.now_micros)
         }
     }
@@ -451,7 +451,7 @@ impl Fauna {
         };
         let reader = &moment.reader;
         let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
-        let is_settled = reader.hold == Version::ZERO;
+        let is_settled = reader.dependency == Version::ZERO;
         let mut cost = Cost::default();
         let mut at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
         let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut cost);
@@ -470,7 +470,7 @@ impl Fauna {
             },
             cost,
             retries: 0,
-            hold: if at.is_none() { reader.hold } else { Version::ZERO },
+            dependency: if at.is_none() { reader.dependency } else { Version::ZERO },
         }
     }
 
@@ -488,25 +488,25 @@ impl Fauna {
             value
         });
         let now = self.engine.now_micros();
-        let (value, micros, hold) = match ran {
-            Ok((value, version, hold)) if wrote => (Ok(value), version.0, hold),
-            Ok((value, version, hold)) => (Ok(value), version.0.max(now.saturating_sub(1)), hold),
-            Err(RunError::Layer(errors, hold)) => (Err(errors), now, hold),
+        let (value, micros, dependency) = match ran {
+            Ok((value, version, dependency)) if wrote => (Ok(value), version.0, dependency),
+            Ok((value, version, dependency)) => (Ok(value), version.0.max(now.saturating_sub(1)), dependency),
+            Err(RunError::Layer(errors, dependency)) => (Err(errors), now, dependency),
             Err(RunError::Conflict) => {
                 let message = "Transaction was aborted due to detection of concurrent modification.";
                 let errors = Errors::protocol(Code::ContendedTransaction, message);
                 (Err(errors), now, Version::ZERO)
             }
-            Err(RunError::DiskFull(hold)) => {
+            Err(RunError::DiskFull(dependency)) => {
                 let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
-                (Err(Errors::protocol(Code::Unavailable, message)), now, hold)
+                (Err(Errors::protocol(Code::Unavailable, message)), now, dependency)
             }
-            Err(RunError::Unreadable(hold)) => (Err(unreadable()), now, hold),
+            Err(RunError::Unreadable(dependency)) => (Err(unreadable()), now, dependency),
             Err(RunError::NotHome) => (Err(not_home()), now, Version::ZERO),
             Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
-            Err(RunError::TooLarge(hold)) => {
+            Err(RunError::TooLarge(dependency)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
-                (Err(errors), now, hold)
+                (Err(errors), now, dependency)
             }
         };
         Outcome {
@@ -514,7 +514,7 @@ impl Fauna {
             micros,
             cost,
             retries: tries.max(1) - 1,
-            hold,
+            dependency,
         }
     }
 
@@ -540,11 +540,11 @@ impl Fauna {
                 status: if is_new(value) { 201 } else { 200 },
                 headers: Vec::with_capacity(HEADERS),
                 body: render::resource(value, outcome.micros, version),
-                hold: Version::ZERO,
+                dependency: Version::ZERO,
                 unanswered: None,
             },
         };
-        reply.hold = outcome.hold;
+        reply.dependency = outcome.dependency;
         reply.unanswered = outcome.value.err().and_then(|errors| unanswered(&errors));
         let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
         headers::metrics(
@@ -558,10 +558,10 @@ impl Fauna {
         reply
     }
 
-    fn unauthorized(&self, hold: Hold) -> Reply {
+    fn unauthorized(&self, dependency: Dependency) -> Reply {
         let errors = Errors::protocol(Code::Unauthorized, "Unauthorized");
         Reply {
-            hold,
+            dependency,
             ..refusal(&errors, self.engine.now_micros())
         }
     }
@@ -576,11 +576,11 @@ impl Fauna {
                 status: 200,
                 headers: vec![("x-txn-time", moment.reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
-                hold: moment.hold(),
+                dependency: moment.dependency(),
                 unanswered: None,
             },
             Err(_) if moment.reader.is_unreadable() => refusal(&unreadable(), self.engine.now_micros()),
-            Err(_) => self.unauthorized(moment.hold()),
+            Err(_) => self.unauthorized(moment.dependency()),
         }
     }
 }
@@ -593,7 +593,7 @@ impl Outcome {
             micros,
             cost: Cost::default(),
             retries: 0,
-            hold: Version::ZERO,
+            dependency: Version::ZERO,
         }
     }
 }
@@ -636,7 +636,7 @@ fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {
         status: errors.status(),
         headers: Vec::new(),
         body: render::errors(errors, micros, version),
-        hold: Version::ZERO,
+        dependency: Version::ZERO,
         unanswered: None,
     }
 }
@@ -652,7 +652,7 @@ fn ping(query: &str) -> Reply {
         status: 200,
         headers: Vec::new(),
         body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
-        hold: Version::ZERO,
+        dependency: Version::ZERO,
         unanswered: None,
     }
 }

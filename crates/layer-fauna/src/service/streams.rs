@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Busy, Hold, PartitionGuard, WatchId};
+use quartet_engine::{Busy, Dependency, PartitionGuard, WatchId};
 use quartet_model::{KeyRange, Version as CommitVersion};
 
 use crate::evaluation::deadline::{Deadline, busy, unreadable};
@@ -33,7 +33,7 @@ use crate::storage::schema::{Index, Schema};
 pub enum StreamStep {
     Send(String),
     /// Ask again once this is durable.
-    Wait(Hold),
+    Wait(Dependency),
     /// Ask again when woken.
     Idle,
     /// Something keeps the partition's lock: ask again once that is free.
@@ -77,7 +77,7 @@ pub struct Stream {
     changed: Changed,
     watches: Vec<WatchId>,
     /// What opening it depended on.
-    opened: Hold,
+    opened: Dependency,
     /// Everything up to here has been told.
     told: Timestamp,
     unsent: std::collections::VecDeque<String>,
@@ -103,7 +103,9 @@ impl Fauna {
         }
         let request_headers = RequestHeaders::new(request.headers);
         let moment = self.moment();
-        let hold = moment.as_ref().map_or(CommitVersion::ZERO, |moment| moment.reader.hold);
+        let dependency = moment
+            .as_ref()
+            .map_or(CommitVersion::ZERO, |moment| moment.reader.dependency);
         let opened = moment
             .map_err(|Busy| busy())
             .and_then(|moment| self.open_stream(moment, &request_headers, query, request.body, wake));
@@ -121,13 +123,13 @@ impl Fauna {
                         ("x-fauna-stream-id", self.new_id(now).to_string().into()),
                     ],
                     body: String::new(),
-                    hold: CommitVersion::ZERO,
+                    dependency: CommitVersion::ZERO,
                     unanswered: None,
                 };
                 Ok((finish(reply), stream))
             }
             Err(errors) => Err(finish(Reply {
-                hold,
+                dependency,
                 ..refusal(&errors, now)
             })),
         })
@@ -167,7 +169,7 @@ impl Fauna {
             fields,
             changed,
             watches: Vec::new(),
-            opened: Hold::ZERO,
+            opened: Dependency::ZERO,
             told: Timestamp(0),
             unsent: Default::default(),
             ended: false,
@@ -175,7 +177,7 @@ impl Fauna {
         stream.watch(wake).map_err(|Busy| busy())?;
         // Watching first, then looking: nothing falls between.
         let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
-        stream.opened = reader.hold;
+        stream.opened = reader.dependency;
         stream.told = Timestamp(reader.version.0.max(reader.now_micros.saturating_sub(1)));
         let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
         stream.unsent.push_back(start);
@@ -329,9 +331,9 @@ impl Stream {
             self.changed.lock().extend(changed);
             return StreamStep::Busy;
         };
-        if moment.reader.hold != CommitVersion::ZERO {
+        if moment.reader.dependency != CommitVersion::ZERO {
             self.changed.lock().extend(changed);
-            return StreamStep::Wait(moment.reader.hold);
+            return StreamStep::Wait(moment.reader.dependency);
         }
         let until = Timestamp(moment.reader.version.0);
         let mut told = self.tell(View::Reader(&moment), &changed, until);

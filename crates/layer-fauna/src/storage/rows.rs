@@ -25,7 +25,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Hold, OptimisticTransaction, Reader, RowValue, Stamp, Visit};
+use quartet_engine::{Dependency, OptimisticTransaction, Reader, RowValue, Stamp, Visit};
 use quartet_model::Version;
 
 use crate::language::value::Timestamp;
@@ -65,9 +65,9 @@ impl Moment {
     }
 
     /// What an answer depends on that shows only what was looked at without a time.
-    pub fn hold(&self) -> Hold {
+    pub fn dependency(&self) -> Dependency {
         match self.is_ahead() {
-            true => self.reader.hold,
+            true => self.reader.dependency,
             false => Version::ZERO,
         }
     }

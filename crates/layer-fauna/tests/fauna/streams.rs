@@ -70,7 +70,7 @@ fn told(world: &World, stream: &mut Stream) -> Vec<String> {
                     .unwrap_or("");
                 told.push(format!("{} {action}", event["type"].as_str().unwrap()));
             }
-            StreamStep::Wait(hold) => assert!(world.fauna.engine.wait_durable(hold)),
+            StreamStep::Wait(dependency) => assert!(world.fauna.engine.wait_durable(dependency)),
             StreamStep::Idle => return told,
             StreamStep::Busy => panic!("nothing keeps the partition"),
             StreamStep::End => {

@@ -135,7 +135,7 @@ impl Place {
         for query in queries {
             let reply = world.ask("secret", query);
             assert!(reply.status < 300, "{query}: {}", reply.body);
-            assert!(world.fauna.engine.wait_durable(reply.hold));
+            assert!(world.fauna.engine.wait_durable(reply.dependency));
         }
         stopped.set(true);
         Place { world, stopped }
@@ -145,7 +145,7 @@ impl Place {
     fn ask(&self, secret: &str, query: &str) -> (u16, Value, bool) {
         let reply: Reply = self.world.ask(secret, query);
         let body: Value = serde_json::from_str(&reply.body).unwrap();
-        let is_held = reply.hold > self.world.fauna.engine.durable();
+        let is_held = reply.dependency > self.world.fauna.engine.durable();
         (reply.status, body["resource"].clone(), is_held)
     }
 
@@ -203,7 +203,7 @@ fn credentials() -> (Place, String, String) {
     place.stopped.set(false);
     let make = |query: &str| {
         let reply = place.world.ask("secret", query);
-        assert!(place.world.fauna.engine.wait_durable(reply.hold));
+        assert!(place.world.fauna.engine.wait_durable(reply.dependency));
         let body: Value = serde_json::from_str(&reply.body).unwrap();
         body["resource"]["secret"].as_str().unwrap().to_owned()
     };
@@ -274,6 +274,6 @@ fn a_stream_starts_when_what_it_saw_is_durable() {
     assert!(matches!(stream.step(), StreamStep::Wait(_)));
     place.stopped.set(false);
     let reader = place.world.fauna.engine.reader(place.world.fauna.space).unwrap();
-    assert!(place.world.fauna.engine.wait_durable(reader.hold));
+    assert!(place.world.fauna.engine.wait_durable(reader.dependency));
     assert!(matches!(stream.step(), StreamStep::Send(start) if start.contains("start")));
 }

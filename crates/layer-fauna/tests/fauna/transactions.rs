@@ -23,7 +23,7 @@ fn world() -> World {
         );
         let reply = world.ask("secret", &query);
         assert_eq!(reply.status, 201);
-        assert!(world.fauna.engine.wait_durable(reply.hold));
+        assert!(world.fauna.engine.wait_durable(reply.dependency));
     }
     world
 }

@@ -5,7 +5,7 @@
 //! that the other server has taken, in one step. A key that was changed meanwhile stays: what arrived there is not it. Redis
 //! stands still during the conversation, so there no key can change.
 
-use quartet_engine::{Hold, PartitionGuard};
+use quartet_engine::{Dependency, PartitionGuard};
 use quartet_wire_resp::{Args, Arguments, Reply, Value, encode_command};
 
 use super::serialization::payload;
@@ -177,14 +177,14 @@ impl Migration {
         replies: &[Value],
         broken: Option<Broken>,
         reply: &mut Reply<'_>,
-    ) -> Hold {
+    ) -> Dependency {
         let (preliminary, restored) = replies.split_at(replies.len().min(self.preliminary_count()));
         let refusal = preliminary.iter().find_map(error_of);
         let is_taken = |reply: &&Value| refusal.is_none() && error_of(reply).is_none();
         let taken = self.sent.iter().zip(restored).filter(|(_, reply)| is_taken(reply));
         let taken: Vec<&Sent> = taken.map(|(sent, _)| sent).collect();
-        let (changed, hold) = match self.keeps_keys {
-            true => (0, Hold::ZERO),
+        let (changed, dependency) = match self.keeps_keys {
+            true => (0, Dependency::ZERO),
             false => self.remove(layer, partition, client, &taken),
         };
         let error = refusal.or_else(|| restored.iter().find_map(error_of));
@@ -198,12 +198,12 @@ impl Migration {
             }
             (None, None) => {
                 reply.ok();
-                return hold;
+                return dependency;
             }
         };
         layer.observation.statistics.error_sent(text.as_bytes());
         reply.error(&text);
-        hold
+        dependency
     }
 
     /// Removes keys in one transaction. Returns how many were left because they are no longer what was sent.
@@ -213,7 +213,7 @@ impl Migration {
         partition: &mut PartitionGuard<'_>,
         client: &ClientState,
         taken: &[&Sent],
-    ) -> (usize, Hold) {
+    ) -> (usize, Dependency) {
         let now_ms = partition.now_micros() / 1000;
         let mut client = ClientState::new(client.shared.clone(), true, client.user.clone());
         client.db = self.db;
@@ -234,16 +234,16 @@ impl Migration {
             Ok::<usize, ()>(changed)
         });
         match outcome {
-            Ok((changed, hold)) => {
-                layer.outbox.commit(hold);
-                layer.replication.commit(hold);
+            Ok((changed, dependency)) => {
+                layer.outbox.commit(dependency);
+                layer.replication.commit(dependency);
                 layer.send_outbox();
                 layer.serve_blocked(partition);
-                (changed, hold)
+                (changed, dependency)
             }
             Err(_) => {
                 layer.changes.take();
-                (taken.len(), Hold::ZERO)
+                (taken.len(), Dependency::ZERO)
             }
         }
     }
@@ -294,7 +294,7 @@ impl Redis {
         replies: &[Value],
         broken: Option<Broken>,
         out: &mut Vec<u8>,
-    ) -> Option<Hold> {
+    ) -> Option<Dependency> {
         let mut partition = self.partition_in_time().ok()?;
         let mut reply = Reply::new(out, client.protocol);
         Some(migration.end(self, &mut partition, client, replies, broken, &mut reply))

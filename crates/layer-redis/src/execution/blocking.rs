@@ -41,7 +41,9 @@ impl Redis {
             .statistics
             .wait_ended(self.table.index(waiter.command), error);
         // That there was nothing to take may rest on what is not durable yet.
-        waiter.client.post(&bytes, partition.latest_hold(self.space), true);
+        waiter
+            .client
+            .post(&bytes, partition.latest_dependency(self.space), true);
         true
     }
 
@@ -76,10 +78,10 @@ impl Redis {
             };
             let mut bytes = Vec::new();
             let changed = (&row[2..], even_if_gone);
-            if let Some(hold) = retry(partition, self, command, &request, changed, client, &mut bytes)
+            if let Some(dependency) = retry(partition, self, command, &request, changed, client, &mut bytes)
                 && let Some(waiter) = self.connections.blocking.remove(partition, client_id)
             {
-                waiter.client.post(&bytes, hold, true);
+                waiter.client.post(&bytes, dependency, true);
                 self.send_outbox();
             }
         }
@@ -96,7 +98,7 @@ fn retry(
     (changed, even_if_gone): (&[u8], bool),
     mut client: ClientState,
     bytes: &mut Vec<u8>,
-) -> Option<quartet_engine::Hold> {
+) -> Option<quartet_engine::Dependency> {
     let mut parser = Parser::new();
     let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
         return None;
@@ -105,17 +107,17 @@ fn retry(
     // So may the server's part have.
     if layer.replication.is_replica() && (command.has(WRITE) || layer.replication.is_partial()) {
         Reply::new(bytes, client.protocol).error(errors::UNBLOCKED);
-        return Some(quartet_engine::Hold::ZERO);
+        return Some(quartet_engine::Dependency::ZERO);
     }
     // The rules may have changed while it waited.
     if let Err(denial) = client.user.check(command, arguments) {
         let text = denial.text(command);
         layer.observation.statistics.error_sent(text.as_bytes());
         Reply::new(bytes, client.protocol).error(&text);
-        return Some(quartet_engine::Hold::ZERO);
+        return Some(quartet_engine::Dependency::ZERO);
     }
     let text = match call(partition, layer, &mut client, command, arguments, Some(changed), bytes) {
-        Ok(hold) => return Some(hold),
+        Ok(dependency) => return Some(dependency),
         Err(
             Failure::Block(_)
             | Failure::Deferred(_)
@@ -130,7 +132,7 @@ fn retry(
     };
     layer.observation.statistics.error_sent(text.as_bytes());
     Reply::new(bytes, client.protocol).error(&text);
-    Some(client.failure_hold)
+    Some(client.failure_dependency)
 }
 
 fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool {

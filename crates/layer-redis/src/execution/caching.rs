@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::layer::Redis;
 use crate::outbox::Item;
 use crate::tracking::CHANNEL;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Redis {
     pub fn trim_tracking(&self) {
         if self.connections.tracking.is_on() {
             trim(self);
-            self.outbox.commit(Hold::ZERO);
+            self.outbox.commit(Dependency::ZERO);
             self.send_outbox();
         }
     }

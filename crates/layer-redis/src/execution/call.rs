@@ -13,7 +13,7 @@ use crate::failure::{Block, EmptyReply, Failure};
 use crate::keyspace::NAME_BYTES_MAX;
 use crate::layer::Redis;
 use crate::statistics::CommandCounter;
-use quartet_engine::{ExecuteError, Hold, PartitionGuard};
+use quartet_engine::{Dependency, ExecuteError, PartitionGuard};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub fn call(
     arguments: Arguments<'_>,
     retry_for: Option<&[u8]>,
     out: &mut Vec<u8>,
-) -> Result<Hold, Failure> {
+) -> Result<Dependency, Failure> {
     let index = layer.table.index(command);
     client.shared.note_command(index);
     let started_micros = client.started_micros.take();
@@ -56,23 +56,23 @@ pub fn call(
         }
     });
     match &outcome {
-        Ok((_, hold)) => {
-            layer.outbox.commit(*hold);
-            layer.replication.commit(*hold);
+        Ok((_, dependency)) => {
+            layer.outbox.commit(*dependency);
+            layer.replication.commit(*dependency);
         }
         Err(
-            ExecuteError::Layer(_, hold)
-            | ExecuteError::TooLarge(hold)
-            | ExecuteError::DiskFull(hold)
-            | ExecuteError::Unreadable(hold),
+            ExecuteError::Layer(_, dependency)
+            | ExecuteError::TooLarge(dependency)
+            | ExecuteError::DiskFull(dependency)
+            | ExecuteError::Unreadable(dependency),
         ) => {
             layer.changes.take();
-            layer.outbox.discard(*hold);
+            layer.outbox.discard(*dependency);
             layer.replication.discard();
         }
         Err(ExecuteError::NotHome) => {
             layer.changes.take();
-            layer.outbox.discard(Hold::ZERO);
+            layer.outbox.discard(Dependency::ZERO);
             layer.replication.discard();
         }
     }
@@ -93,25 +93,25 @@ pub fn call(
     }
     match outcome {
         Ok((Handled::Waits(block), _)) => Err(Failure::Block(block)),
-        Ok((_, hold)) => Ok(hold),
-        Err(ExecuteError::Layer(failure, hold)) => {
-            client.failure_hold = hold;
+        Ok((_, dependency)) => Ok(dependency),
+        Err(ExecuteError::Layer(failure, dependency)) => {
+            client.failure_dependency = dependency;
             Err(failure)
         }
-        Err(ExecuteError::DiskFull(hold)) => {
-            client.failure_hold = hold;
+        Err(ExecuteError::DiskFull(dependency)) => {
+            client.failure_dependency = dependency;
             Err(errors::DISK_FULL.into())
         }
-        Err(ExecuteError::Unreadable(hold)) => {
-            client.failure_hold = hold;
+        Err(ExecuteError::Unreadable(dependency)) => {
+            client.failure_dependency = dependency;
             Err(errors::UNREADABLE.into())
         }
         Err(ExecuteError::NotHome) => {
-            client.failure_hold = Hold::ZERO;
+            client.failure_dependency = Dependency::ZERO;
             Err(errors::NOT_HOME.into())
         }
-        Err(ExecuteError::TooLarge(hold)) => {
-            client.failure_hold = hold;
+        Err(ExecuteError::TooLarge(dependency)) => {
+            client.failure_dependency = dependency;
             Err(errors::EFFECTS_TOO_LARGE.into())
         }
     }

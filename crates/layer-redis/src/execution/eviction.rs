@@ -59,7 +59,7 @@ impl Redis {
             self.keyspace(tx, victim.db, now_ms).evict(&victim.name);
             Ok(true)
         });
-        let Ok((evicted, hold)) = executed else {
+        let Ok((evicted, dependency)) = executed else {
             // The disk is full.
             self.changes.take();
             return false;
@@ -67,7 +67,7 @@ impl Redis {
         if evicted {
             partition.free_cleared();
             self.observation.statistics.evicted_keys.fetch_add(1, Ordering::Relaxed);
-            self.tell_removed(hold);
+            self.tell_removed(dependency);
         }
         evicted
     }

@@ -9,7 +9,7 @@
 use crate::commands;
 use crate::keyspace::{Keyspace, Missing, due};
 use crate::layer::Redis;
-use quartet_engine::{Hold, PartitionGuard, Transaction};
+use quartet_engine::{Dependency, PartitionGuard, Transaction};
 use std::sync::atomic::Ordering;
 
 /// Keys removed under one hold of the lock.
@@ -45,7 +45,7 @@ impl Redis {
             }
             Ok(removed)
         });
-        let (removed, hold) = removed.unwrap_or_default();
+        let (removed, dependency) = removed.unwrap_or_default();
         self.observation
             .statistics
             .expired_keys
@@ -53,7 +53,7 @@ impl Redis {
         // The command that found them has told of them, but not as a removal.
         let changes = self.changes.take();
         self.gather_removed(&changes);
-        self.replication.commit(hold);
+        self.replication.commit(dependency);
     }
 
     pub(crate) fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
@@ -67,14 +67,14 @@ impl Redis {
     }
 
     /// Tells of the keys that a committed transaction has removed because their time was over, or memory short.
-    pub(crate) fn tell_removed(&self, hold: Hold) {
+    pub(crate) fn tell_removed(&self, dependency: Dependency) {
         if self.changes.are_wanted() {
             let changes = self.changes.take();
             self.notify(None, &changes);
             self.invalidate(None, &changes);
-            self.outbox.commit(hold);
+            self.outbox.commit(dependency);
             self.gather_removed(&changes);
-            self.replication.commit(hold);
+            self.replication.commit(dependency);
         }
     }
 
@@ -117,14 +117,14 @@ impl Redis {
             }
             Ok(due.len())
         });
-        let Ok((removed, hold)) = removed else {
+        let Ok((removed, dependency)) = removed else {
             return self.removed_nothing();
         };
         self.observation
             .statistics
             .expired_keys
             .fetch_add(removed as u64, Ordering::Relaxed);
-        self.tell_removed(hold);
+        self.tell_removed(dependency);
         removed
     }
 
@@ -148,7 +148,7 @@ impl Redis {
             }
             Ok((due.len(), fields))
         });
-        let Ok(((hashes, fields), hold)) = removed else {
+        let Ok(((hashes, fields), dependency)) = removed else {
             return self.removed_nothing();
         };
         self.observation
@@ -159,8 +159,8 @@ impl Redis {
             let changes = self.changes.take();
             self.notify_expired_fields(&changes);
             self.invalidate(None, &changes);
-            self.outbox.commit(hold);
-            self.replication.commit(hold);
+            self.outbox.commit(dependency);
+            self.replication.commit(dependency);
         }
         hashes
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Hold, PartitionGuard};
+use quartet_engine::{Busy, Dependency, PartitionGuard};
 use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 
 use crate::clients::ClientState;
@@ -23,7 +23,7 @@ pub struct LongRun {
     client: ClientState,
     request: Vec<u8>,
     reply: Vec<u8>,
-    hold: Hold,
+    dependency: Dependency,
 }
 
 impl LongRun {
@@ -33,7 +33,7 @@ impl LongRun {
             client,
             request,
             reply: Vec::new(),
-            hold: Hold::ZERO,
+            dependency: Dependency::ZERO,
         }
     }
 
@@ -45,8 +45,8 @@ impl LongRun {
         let outcome = self.call(&mut partition);
         self.client.may_take_long = false;
         let text = match outcome {
-            Ok(hold) => {
-                self.hold = hold;
+            Ok(dependency) => {
+                self.dependency = dependency;
                 None
             }
             Err(Failure::Error(text)) => Some(text.to_owned()),
@@ -54,7 +54,7 @@ impl LongRun {
             Err(_) => Some("ERR the script was ended because the server stops".to_owned()),
         };
         if let Some(text) = text {
-            self.hold = std::mem::take(&mut self.client.failure_hold);
+            self.dependency = std::mem::take(&mut self.client.failure_dependency);
             self.reply.clear();
             layer.observation.statistics.error_sent(text.as_bytes());
             Reply::new(&mut self.reply, self.client.protocol).error(&text);
@@ -65,7 +65,7 @@ impl LongRun {
         layer.clear_left_behind(&mut partition);
     }
 
-    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Result<Hold, Failure> {
+    fn call(&mut self, partition: &mut PartitionGuard<'_>) -> Result<Dependency, Failure> {
         let mut parser = Parser::new();
         let Ok(Parsed::Request { .. }) = parser.parse(&self.request, &Limits::unlimited()) else {
             unreachable!("a request that parsed once");
@@ -84,8 +84,8 @@ impl LongRun {
     }
 
     /// The connection's state, the reply, and the version that the reply must wait for.
-    pub fn into_parts(self) -> (ClientState, Vec<u8>, Hold) {
-        (self.client, self.reply, self.hold)
+    pub fn into_parts(self) -> (ClientState, Vec<u8>, Dependency) {
+        (self.client, self.reply, self.dependency)
     }
 }
 

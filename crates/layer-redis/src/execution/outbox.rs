@@ -4,7 +4,7 @@ use crate::clients::Delivery;
 use crate::execution::caching;
 use crate::layer::Redis;
 use crate::outbox::Item;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 impl Redis {
@@ -16,11 +16,11 @@ impl Redis {
         }
     }
 
-    fn send_items(&self, items: Vec<(Item, Hold)>) {
-        let mut delivery = self.delivery(Hold::ZERO);
+    fn send_items(&self, items: Vec<(Item, Dependency)>) {
+        let mut delivery = self.delivery(Dependency::ZERO);
         let mut broadcasts = false;
-        for (item, hold) in items {
-            delivery.hold = delivery.hold.max(hold);
+        for (item, dependency) in items {
+            delivery.dependency = delivery.dependency.max(dependency);
             match item {
                 Item::Message(message) => message.send(&self.connections.clients.memory, &delivery),
                 Item::Invalidation { client, name } => {
@@ -37,14 +37,16 @@ impl Redis {
 
     /// Closes listeners that have been over their soft limit for too long. Called about once a second.
     pub fn enforce_soft_limits(&self) {
-        self.connections.clients.enforce_soft_limits(&self.delivery(Hold::ZERO));
+        self.connections
+            .clients
+            .enforce_soft_limits(&self.delivery(Dependency::ZERO));
     }
 
-    /// How pushes are left that wait for `hold`.
-    fn delivery(&self, hold: Hold) -> Delivery {
+    /// How pushes are left that wait for `dependency`.
+    fn delivery(&self, dependency: Dependency) -> Delivery {
         let number = |field: &AtomicI64| field.load(Ordering::Relaxed);
         Delivery {
-            hold,
+            dependency,
             now_micros: self.engine.now_micros(),
             bytes_hard: number(&self.config.pubsub_bytes_hard) as usize,
             bytes_soft: number(&self.config.pubsub_bytes_soft) as usize,

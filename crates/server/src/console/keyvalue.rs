@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_keyvalue::{Answered, Session};
 use quartet_tenancy::{Charge, Database, Exceeded};
 use quartet_wire_keyvalue::{
@@ -122,13 +122,13 @@ impl KeyValuePages {
         session.begin_batch();
         let done = carry_out(&mut session, &asked);
         session.end_batch();
-        let (told, hold) = match done {
+        let (told, dependency) = match done {
             Ok(done) => done,
             Err(Stopped::Busy) => return Dispatch::Busy,
             Err(Stopped::Refused(code)) => return Dispatch::Answered(refusal(code)),
         };
         let mut answer = whole(OK, &told);
-        answer.hold = hold;
+        answer.dependency = dependency;
         if let Some(database) = &database {
             database.meter.transferred(body.len(), answer.body.len());
         }
@@ -154,7 +154,7 @@ impl KeyValuePages {
     }
 }
 
-fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Hold), Stopped> {
+fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Dependency), Stopped> {
     match asked {
         Asked::Read(range) => read(session, range),
         Asked::Write(writes) => {
@@ -162,14 +162,14 @@ fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Hold), Stop
                 mutations: writes.iter().map(mutation).collect(),
                 ..Commit::default()
             };
-            let (body, hold) = ask(session, &Request::Commit(commit))?;
-            Ok((json!({ "version": number(&body)? }), hold))
+            let (body, dependency) = ask(session, &Request::Commit(commit))?;
+            Ok((json!({ "version": number(&body)? }), dependency))
         }
     }
 }
 
-fn read(session: &mut Session, range: &Range) -> Result<(Value, Hold), Stopped> {
-    let (body, hold) = ask(session, &Request::ReadVersion)?;
+fn read(session: &mut Session, range: &Range) -> Result<(Value, Dependency), Stopped> {
+    let (body, dependency) = ask(session, &Request::ReadVersion)?;
     let request = RangeRequest {
         version: number(&body)?,
         begin: Selector::first_at_or_after(&range.begin.0),
@@ -186,7 +186,7 @@ fn read(session: &mut Session, range: &Range) -> Result<(Value, Hold), Stopped> 
         .map(|(key, value)| json!([STANDARD.encode(key), STANDARD.encode(value)]));
     Ok((
         json!({ "rows": rows.collect::<Vec<Value>>(), "more": reply.more }),
-        hold,
+        dependency,
     ))
 }
 
@@ -204,16 +204,16 @@ fn mutation(write: &Write) -> Mutation<'_> {
 }
 
 /// The body of the reply, and what it rests on.
-fn ask(session: &mut Session, request: &Request<'_>) -> Result<(Vec<u8>, Hold), Stopped> {
+fn ask(session: &mut Session, request: &Request<'_>) -> Result<(Vec<u8>, Dependency), Stopped> {
     let mut output = Vec::new();
-    let hold = match session.answer(ID, request, &mut output) {
-        Answered::Reply(hold) => hold,
+    let dependency = match session.answer(ID, request, &mut output) {
+        Answered::Reply(dependency) => dependency,
         Answered::Busy => return Err(Stopped::Busy),
         Answered::Nothing => return Err(unexpected()),
     };
     let frame = next_frame(&output, FRAME_BYTES_MAX).ok().flatten();
     match frame.and_then(|frame| Reply::parse(&frame).ok()) {
-        Some(Reply::Done(body)) => Ok((body.to_vec(), hold)),
+        Some(Reply::Done(body)) => Ok((body.to_vec(), dependency)),
         Some(Reply::Failed { code, .. }) => Err(Stopped::Refused(code)),
         None => Err(unexpected()),
     }

@@ -193,7 +193,7 @@ impl DynamoDbHttp {
 
     fn json(&self, head: &Head<'_>, kind: &'static str, reply: Reply) -> Answer {
         let mut answer = Answer::settled(reply.status, reply.body);
-        answer.hold = reply.hold;
+        answer.dependency = reply.dependency;
         let compressed = compression::encoded(head, &answer.body);
         let encoding = compressed.map(|(encoding, compressed)| {
             answer.body = compressed;

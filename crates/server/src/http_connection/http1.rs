@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -68,7 +68,7 @@ pub struct Connection<S> {
 struct Outgoing {
     bytes: Vec<u8>,
     /// It may be sent once this is durable.
-    hold: Hold,
+    dependency: Dependency,
     /// And once so much time has passed.
     pause: Duration,
     /// The spans of what is answered; they end when it is sent.
@@ -132,7 +132,7 @@ impl<S: Socket> Connection<S> {
             consumed: 0,
             outgoing: Outgoing {
                 bytes: Vec::new(),
-                hold: Hold::ZERO,
+                dependency: Dependency::ZERO,
                 pause: Duration::ZERO,
                 spans: Vec::new(),
             },
@@ -409,10 +409,10 @@ impl<S: Socket> Connection<S> {
         if !self.outgoing.pause.is_zero() {
             sleep(std::mem::take(&mut self.outgoing.pause)).await;
         }
-        if !self.waiters.is_durable(self.outgoing.hold) {
-            self.waiters.settled(self.outgoing.hold).await;
+        if !self.waiters.is_durable(self.outgoing.dependency) {
+            self.waiters.settled(self.outgoing.dependency).await;
         }
-        self.outgoing.hold = Hold::ZERO;
+        self.outgoing.dependency = Dependency::ZERO;
         for span in self.outgoing.spans.drain(..) {
             self.peer.end_span(Some(span));
         }
@@ -463,7 +463,7 @@ impl<S: Socket> Connection<S> {
             match follower.next() {
                 Following::End => break,
                 Following::Send(part) => write_part(&part, is_chunked, &mut self.outgoing.bytes),
-                Following::Wait(hold) => self.waiters.durable(hold).await,
+                Following::Wait(dependency) => self.waiters.durable(dependency).await,
                 Following::Busy => self.waiters.free().await,
                 Following::Idle => {
                     self.send().await?;
@@ -593,7 +593,7 @@ impl Outgoing {
 
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
-        self.hold = self.hold.max(answer.hold);
+        self.dependency = self.dependency.max(answer.dependency);
         self.pause = self.pause.max(answer.pause);
         write_head(answer.status, &answer.headers, &mut self.bytes);
         self.write_connection(writing.is_old, writing.is_last);

@@ -239,8 +239,8 @@ async fn respond(
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }
-            if !waiters.is_durable(answer.hold) {
-                waiters.durable(answer.hold).await;
+            if !waiters.is_durable(answer.dependency) {
+                waiters.durable(answer.dependency).await;
             }
             peer.end_span(span);
             Ok(whole(answer, &peer, in_flight))
@@ -313,7 +313,7 @@ async fn go_on(
                     return;
                 }
             }
-            Following::Wait(hold) => waiters.durable(hold).await,
+            Following::Wait(dependency) => waiters.durable(dependency).await,
             Following::Busy => waiters.free().await,
             Following::Idle => tokio::select! {
                 _ = woken.notified() => {}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 
 pub use httparse::Header;
 
@@ -90,13 +90,13 @@ fn text(value: &[u8]) -> Option<&str> {
 /// Names in lower case, and values.
 pub type Headers = Vec<(&'static str, Cow<'static, str>)>;
 
-/// The answer, to be sent once `hold` is durable and `pause` is over.
+/// The answer, to be sent once `dependency` is durable and `pause` is over.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: Headers,
     pub body: Vec<u8>,
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
@@ -120,7 +120,7 @@ impl Answer {
             status,
             headers: Headers::new(),
             body: body.into(),
-            hold: Hold::ZERO,
+            dependency: Dependency::ZERO,
             pause: Duration::ZERO,
             credential: Credential::Absent,
         }

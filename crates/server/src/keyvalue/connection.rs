@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use quartet_engine::{Hold, Reserved};
+use quartet_engine::{Dependency, Reserved};
 use quartet_layer_keyvalue::{Answered, Session};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -207,23 +207,23 @@ struct Connection<S> {
 struct Unsettled {
     bytes: VecDeque<u8>,
     /// The hold of each, and its length.
-    replies: VecDeque<(Hold, usize)>,
+    replies: VecDeque<(Dependency, usize)>,
 }
 
 impl Unsettled {
-    fn push(&mut self, reply: &[u8], hold: Hold) {
+    fn push(&mut self, reply: &[u8], dependency: Dependency) {
         self.bytes.extend(reply);
-        self.replies.push_back((hold, reply.len()));
+        self.replies.push_back((dependency, reply.len()));
     }
 
-    fn first(&self) -> Option<Hold> {
-        self.replies.front().map(|(hold, _)| *hold)
+    fn first(&self) -> Option<Dependency> {
+        self.replies.front().map(|(dependency, _)| *dependency)
     }
 
     /// Moves to `output` what has become durable. A reply stays while one before it does.
     fn settle(&mut self, waiters: &DurableWaiters, output: &mut Vec<u8>) {
-        while let Some(&(hold, length)) = self.replies.front()
-            && waiters.is_durable(hold)
+        while let Some(&(dependency, length)) = self.replies.front()
+            && waiters.is_durable(dependency)
         {
             output.extend(self.bytes.drain(..length));
             self.replies.pop_front();
@@ -296,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.count_kept()?;
         }
         let (is_busy, waiters) = (self.is_busy, &self.waiters);
-        let settled = self.unsettled.first().map(|hold| waiters.settled(hold));
+        let settled = self.unsettled.first().map(|dependency| waiters.settled(dependency));
         let is_unsettled = settled.is_some();
         let settled = async {
             if let Some(settled) = settled {
@@ -347,7 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let answered = match self.admit(&request, frame.bytes) {
                 Err(code) => {
                     Reply::put_failure(&mut self.output, frame.id, code, b"");
-                    Answered::Reply(Hold::ZERO)
+                    Answered::Reply(Dependency::ZERO)
                 }
                 Ok(()) => self.session.answer(frame.id, &request, &mut self.output),
             };
@@ -365,10 +365,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(database) = &self.database {
                 database.meter.transferred(frame.bytes, self.output.len() - before);
             }
-            if let Answered::Reply(hold) = answered
-                && !self.waiters.is_durable(hold)
+            if let Answered::Reply(dependency) = answered
+                && !self.waiters.is_durable(dependency)
             {
-                self.unsettled.push(&self.output[before..], hold);
+                self.unsettled.push(&self.output[before..], dependency);
                 self.output.truncate(before);
             }
             if answered_bytes >= TURN_BYTES {
@@ -408,10 +408,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.is_busy = true;
             return;
         };
-        for (id, hold) in fired {
+        for (id, dependency) in fired {
             let mut reply = Vec::new();
             Reply::put_empty(&mut reply, id);
-            self.unsettled.push(&reply, hold);
+            self.unsettled.push(&reply, dependency);
         }
     }
 

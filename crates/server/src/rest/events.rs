@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_redis::Session;
 use quartet_wire_rest::write_events;
 
@@ -13,28 +13,28 @@ pub struct Events {
     /// RESP2 that is not told yet.
     messages: Vec<u8>,
     /// What the messages have to wait for.
-    hold: Hold,
+    dependency: Dependency,
 }
 
 impl Events {
-    pub fn new(session: Session, confirmation: Vec<u8>, hold: Hold) -> Events {
+    pub fn new(session: Session, confirmation: Vec<u8>, dependency: Dependency) -> Events {
         Events {
             session,
             messages: confirmation,
-            hold,
+            dependency,
         }
     }
 }
 
 impl Follower for Events {
     fn next(&mut self) -> Following {
-        let hold = std::mem::take(&mut self.hold);
-        if hold > Hold::ZERO {
-            return Following::Wait(hold);
+        let dependency = std::mem::take(&mut self.dependency);
+        if dependency > Dependency::ZERO {
+            return Following::Wait(dependency);
         }
         if self.messages.is_empty() {
-            self.hold = self.session.take_mail(&mut self.messages);
-            if self.hold > Hold::ZERO {
+            self.dependency = self.session.take_mail(&mut self.messages);
+            if self.dependency > Dependency::ZERO {
                 return self.next();
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_redis::acl::User;
 use quartet_layer_redis::after::After;
 use quartet_layer_redis::failure::Deferred;
@@ -132,7 +132,7 @@ pub struct Execution {
     is_busy: bool,
     /// In RESP2, one for each command that is done.
     pub replies: Vec<u8>,
-    pub hold: Hold,
+    pub dependency: Dependency,
     /// The latest commit that the request can have seen.
     pub version: Version,
 }
@@ -148,7 +148,7 @@ impl Execution {
             after: None,
             is_busy: false,
             replies: Vec::new(),
-            hold: Hold::ZERO,
+            dependency: Dependency::ZERO,
             version: Version::ZERO,
         }
     }
@@ -208,7 +208,7 @@ impl Execution {
         let session = self.session.as_mut().expect("lent until the end");
         let received = session.receive(input, &mut self.replies);
         self.done += self.commands.count_in(start, received.consumed);
-        self.hold = self.hold.max(received.hold);
+        self.dependency = self.dependency.max(received.dependency);
         self.version = self.version.max(received.version);
         self.after = received.after;
         self.is_busy = received.is_busy;
@@ -284,8 +284,8 @@ impl Execution {
             After::LongRun(mut run) => {
                 run.run();
                 let session = self.session.as_mut().expect("lent until the end");
-                let hold = session.take_back(*run, &mut self.replies);
-                self.hold = self.hold.max(hold);
+                let dependency = session.take_back(*run, &mut self.replies);
+                self.dependency = self.dependency.max(dependency);
                 self.note_version();
             }
             After::Sleep { micros } => std::thread::sleep(Duration::from_micros(micros)),

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::Hold;
+use quartet_engine::Dependency;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::acl::User;
 use quartet_wire_rest::reply::write_text;
@@ -111,7 +111,7 @@ impl Refusal {
         let mut body = b"{\"error\":".to_vec();
         write_text(self.text.as_bytes(), &mut body);
         body.push(b'}');
-        let mut answer = answer(self.status, JSON, body, Hold::ZERO);
+        let mut answer = answer(self.status, JSON, body, Dependency::ZERO);
         answer.credential = match self.status {
             UNAUTHORIZED => Credential::Wrong,
             METHOD_NOT_ALLOWED => Credential::Absent,
@@ -257,7 +257,7 @@ impl Rest {
         if let Some(error) = confirmation.strip_prefix(b"-") {
             return Err(Refusal::bad(String::from_utf8_lossy(error).trim_end()));
         }
-        Ok(Events::new(session, confirmation, received.hold))
+        Ok(Events::new(session, confirmation, received.dependency))
     }
 }
 
@@ -369,12 +369,12 @@ fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
 }
 
 fn answered(execution: &mut Execution, wishes: Wishes) -> Answer {
-    let (version, hold) = (execution.version, execution.hold);
+    let (version, dependency) = (execution.version, execution.dependency);
     let (status, kind, body) = match wishes.format {
         Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),
         Format::Resp2 => resp2(std::mem::take(&mut execution.replies), wishes.shape),
     };
-    let mut answer = answer(status, kind, body, hold);
+    let mut answer = answer(status, kind, body, dependency);
     let encoding = wishes
         .compression
         .filter(|_| answer.body.len() > compression::COMPRESSED_BYTES_MIN);
@@ -416,14 +416,14 @@ fn status_of(is_error: bool) -> u16 {
     if is_error { BAD_REQUEST } else { OK }
 }
 
-fn answer(status: u16, kind: &'static str, body: Vec<u8>, hold: Hold) -> Answer {
+fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency) -> Answer {
     let mut headers: Headers = vec![("content-type", kind.into())];
     allow_pages(&mut headers);
     Answer {
         status,
         headers,
         body,
-        hold,
+        dependency,
         pause: Duration::ZERO,
         credential: Credential::Right,
     }

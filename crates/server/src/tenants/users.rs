@@ -42,15 +42,15 @@ impl UserFile for UsersInDatabase {
                 Ok(())
             },
         );
-        let hold = match written {
-            Ok(((), hold)) => hold,
+        let dependency = match written {
+            Ok(((), dependency)) => dependency,
             Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),
             Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
             Err(ExecuteError::Unreadable(_)) => return Err(unreadable()),
             Err(ExecuteError::NotHome) => return Err(io::Error::other("the log has failed")),
             Err(ExecuteError::Layer(never, _)) => match never {},
         };
-        if self.engine.wait_durable(hold) {
+        if self.engine.wait_durable(dependency) {
             return Ok(());
         }
         Err(io::Error::other("the log has failed"))

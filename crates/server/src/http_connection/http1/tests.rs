@@ -107,7 +107,7 @@ impl Follower for Counting {
         self.0 += 1;
         match self.0 {
             1 | 3 => Following::Send(format!("part {}", self.0).into_bytes()),
-            2 => Following::Wait(Hold::ZERO),
+            2 => Following::Wait(Dependency::ZERO),
             _ => Following::End,
         }
     }

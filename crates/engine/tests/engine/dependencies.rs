@@ -12,45 +12,45 @@ use quartet_model::{KeyRange, Version};
 
 use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
 
-/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried no hold, so it was sent
+/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried no dependency, so it was sent
 /// before the row it spoke of was durable.
 #[test]
 fn an_error_waits_for_what_it_read() {
     let engine = World::default().open();
     let mut partition = engine.partition();
     let written: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| Ok(tx.set(b"k", b"v")));
-    let (_, hold) = written.unwrap();
+    let (_, dependency) = written.unwrap();
     let read = partition.execute(ALWAYS, |tx| {
         tx.get(b"k");
         Err::<(), _>("wrong type")
     });
-    assert_eq!(read, Err(ExecuteError::Layer("wrong type", hold)));
+    assert_eq!(read, Err(ExecuteError::Layer("wrong type", dependency)));
     let overwritten = partition.execute(ALWAYS, |tx| {
         tx.set(b"k", b"w");
         Err::<(), _>("no")
     });
     assert_eq!(
         overwritten,
-        Err(ExecuteError::Layer("no", hold)),
+        Err(ExecuteError::Layer("no", dependency)),
         "its own version is taken back"
     );
     drop(partition);
-    assert!(engine.wait_durable(hold));
+    assert!(engine.wait_durable(dependency));
     let failed = engine.run(ALWAYS, 1, |tx| tx.get(b"k").map_or(Ok(()), |_| Err("seen")));
     assert_eq!(failed, Err(RunError::Layer("seen", Version::ZERO)));
 }
 
-/// A transaction that took a version and then wrote nothing was given that version as its hold. It never reached the log,
+/// A transaction that took a version and then wrote nothing was given that version as its dependency. It never reached the log,
 /// so the reply hung until somebody else wrote; so did every snapshot taken after it.
 #[test]
 fn versions_without_effects_are_not_waited_for_or_reach_the_log() {
     let engine = World::default().open();
     assert_eq!(execute(&engine, ALWAYS, |tx| tx.unique_id()).1, Version::ZERO);
     assert_eq!(engine.snapshot().2, Version::ZERO);
-    let (told, hold) = execute(&engine, ALWAYS, |tx| tx.commit_version());
-    assert!(told == hold && engine.wait_durable(hold));
-    let (version, hold) = engine.commit(ALWAYS, &without_effects()).unwrap();
-    assert!(version == hold && engine.wait_durable(hold));
+    let (told, dependency) = execute(&engine, ALWAYS, |tx| tx.commit_version());
+    assert!(told == dependency && engine.wait_durable(dependency));
+    let (version, dependency) = engine.commit(ALWAYS, &without_effects()).unwrap();
+    assert!(version == dependency && engine.wait_durable(dependency));
     assert_eq!(execute(&engine, ALWAYS, |tx| drop(tx.get(b"a"))).1, Version::ZERO);
     let nothing = engine.commit(ALWAYS, &CommitRequest::default());
     assert_eq!(nothing, Ok((version, Version::ZERO)));
@@ -81,8 +81,8 @@ fn a_version_that_was_told_is_not_given_again() {
     assert!(failed.is_err());
     let read_version = engine.read_version(ALWAYS).version;
     assert_eq!(read_version, Version(5_000), "what leaves no trace has no version");
-    let (committed, hold) = engine.commit(ALWAYS, &without_effects()).unwrap();
-    engine.wait_durable(hold);
+    let (committed, dependency) = engine.commit(ALWAYS, &without_effects()).unwrap();
+    engine.wait_durable(dependency);
     let read_version = engine.read_version(ALWAYS).version;
     assert_eq!((read_version, committed), (Version(9_000), Version(9_000)));
     drop(engine);
@@ -108,10 +108,10 @@ fn a_failed_transaction_does_not_wait_for_itself() {
         tx.get(b"k");
         Err::<(), _>(())
     });
-    let Err(ExecuteError::Layer((), hold)) = failed else {
+    let Err(ExecuteError::Layer((), dependency)) = failed else {
         panic!("{failed:?}")
     };
-    assert!(engine.is_durable(hold));
+    assert!(engine.is_durable(dependency));
 }
 
 /// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key cleared under `always` did
@@ -144,8 +144,8 @@ fn a_waiting_reader_hurries_the_sync() {
     let started = Instant::now();
     for round in 0..5u8 {
         set(&engine, RELAXED, b"k", &[round]);
-        let (_, hold) = execute(&engine, ALWAYS, |tx| drop(tx.get(b"k")));
-        assert!(engine.wait_durable(hold));
+        let (_, dependency) = execute(&engine, ALWAYS, |tx| drop(tx.get(b"k")));
+        assert!(engine.wait_durable(dependency));
     }
     assert!(
         started.elapsed() < Duration::from_millis(900),
@@ -161,7 +161,7 @@ fn a_waiting_reader_hurries_the_sync() {
     );
 }
 
-/// Writes that change nothing had the empty hold of their commit, although the answer rests on what was read.
+/// Writes that change nothing had the empty dependency of their commit, although the answer rests on what was read.
 #[test]
 fn optimistic_writes_without_effect_wait_for_their_reads() {
     let world = World::default();
@@ -237,9 +237,9 @@ fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
     let engine = world.open();
     let syncs = || engine.statistics().syncs.load(Ordering::Relaxed);
     for count in 1..=100u64 {
-        let hold = set(&engine, ALWAYS, b"k", &count.to_be_bytes());
-        let made = engine.make_durable(hold) || engine.wait_durable(hold);
-        assert!(made && engine.durable() >= hold);
+        let dependency = set(&engine, ALWAYS, b"k", &count.to_be_bytes());
+        let made = engine.make_durable(dependency) || engine.wait_durable(dependency);
+        assert!(made && engine.durable() >= dependency);
     }
     let before = syncs();
     assert!(engine.make_durable(engine.durable()), "nothing is left to do");
