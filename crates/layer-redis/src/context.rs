@@ -93,7 +93,7 @@ impl<'c, 't> Context<'c, 't> {
     /// A dead key is told of where it was found, unless nothing may expire now.
     fn note_expired(&self, name: &[u8]) {
         let may_expire = self.layer.may_expire(self.now_ms);
-        if may_expire && self.layer.expired.note(self.client.db, name) {
+        if may_expire && self.layer.expiry.found.note(self.client.db, name) {
             self.layer.changes.note(self.client.db, name, What::Expired);
         }
     }
@@ -105,12 +105,12 @@ impl<'c, 't> Context<'c, 't> {
                 let config = &layer.config;
                 let decay_minutes = config.lfu_decay_time.load(Ordering::Relaxed) as u64;
                 let log_factor = config.lfu_log_factor.load(Ordering::Relaxed) as u64;
-                let recency = &layer.recency;
+                let recency = &layer.eviction.recency;
                 recency.note_often(db, name, self.now_ms, decay_minutes, |rarity| {
                     layer.random.below(rarity.saturating_mul(log_factor).saturating_add(1)) == 0
                 });
             } else {
-                layer.recency.note(db, name, self.now_ms);
+                layer.eviction.recency.note(db, name, self.now_ms);
             }
         }
     }

@@ -50,23 +50,31 @@ pub struct Redis {
     /// Longest reply of one command or transaction, and most that a command gathers for it: a request may ask for one value many
     /// times. DEBUG SET-REPLY-BYTES-MAX makes it small for tests.
     pub reply_bytes_max: AtomicUsize,
-    /// Where MIGRATE may send keys.
-    pub migration_targets: Targets,
     /// Where iterations of SCAN stand.
     pub cursors: Mutex<Cursors>,
     pub random: Random,
-    pub recency: Recency,
-    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
-    pub active_expiry: AtomicBool,
-    /// Keys that a reader has found to be expired.
-    pub expired: FoundExpired,
-    /// When room was last to be made, there was nothing that could be evicted.
-    pub nothing_to_evict: AtomicBool,
+    pub expiry: Expiry,
+    pub eviction: Eviction,
     pub connections: Connections,
     pub access: Access,
     pub observation: Observation,
     pub scripting: Scripting,
     pub process: Process,
+}
+
+/// How keys leave when their time is over.
+pub struct Expiry {
+    /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
+    pub is_active: AtomicBool,
+    /// Keys that a reader has found to be expired.
+    pub found: FoundExpired,
+}
+
+/// How keys leave when memory is short.
+pub struct Eviction {
+    pub recency: Recency,
+    /// When room was last to be made, there was nothing that could be evicted.
+    pub found_nothing: AtomicBool,
 }
 
 /// What is counted and noted of the commands that ran.
@@ -128,6 +136,8 @@ pub trait RdbFile: Send + Sync {
 /// What the server supplies: the layer asks no operating system and touches no file.
 pub struct Process {
     pub identity: Identity,
+    /// Where MIGRATE may send keys, and whom REPLICAOF may follow.
+    pub migration_targets: Targets,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
     /// What the process uses, for INFO and MEMORY. The server supplies it: the layer asks no operating system.
@@ -204,6 +214,15 @@ impl Identity {
     }
 }
 
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry {
+            is_active: true.into(),
+            found: FoundExpired::default(),
+        }
+    }
+}
+
 impl Redis {
     /// Keeps the parameters that CONFIG SET has changed in the configuration file. Blocks while it writes; the error is a reply.
     pub fn rewrite_config(&self) -> Result<(), String> {
@@ -259,7 +278,7 @@ impl Redis {
             false => memory.is_short(),
         };
         // As in Redis, commands go on while eviction does, though there is not room enough yet.
-        process_is_short || self.nothing_to_evict.load(Ordering::Relaxed) && self.should_evict()
+        process_is_short || self.eviction.found_nothing.load(Ordering::Relaxed) && self.should_evict()
     }
 
     /// There is more than `maxmemory` allows, which does not count on a replica, or than the process may take. One load while `maxmemory` is 0 and nothing may

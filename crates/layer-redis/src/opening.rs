@@ -9,7 +9,7 @@ use crate::acl::Users;
 use crate::commands;
 use crate::config::Config;
 use crate::facts::REPLY_BYTES_MAX;
-use crate::layer::{Access, Connections, Identity, Observation, Process, Redis, Resources, Scripting};
+use crate::layer::{Access, Connections, Eviction, Identity, Observation, Process, Redis, Resources, Scripting};
 use crate::migration::Targets;
 use crate::statistics::Statistics;
 
@@ -28,17 +28,17 @@ impl Redis {
             table: commands::table(),
             handlers: commands::handlers(),
             config,
-            nothing_to_evict: true.into(),
             changes: Default::default(),
             outbox: Default::default(),
             replication: Default::default(),
-            migration_targets: Targets::Any,
             reply_bytes_max: AtomicUsize::new(REPLY_BYTES_MAX),
             cursors: Default::default(),
             random: Default::default(),
-            recency: Default::default(),
-            active_expiry: AtomicBool::new(true),
-            expired: Default::default(),
+            expiry: Default::default(),
+            eviction: Eviction {
+                recency: Default::default(),
+                found_nothing: true.into(),
+            },
             observation: Observation {
                 statistics: Statistics::new(commands::table()),
                 slowlog: Default::default(),
@@ -70,6 +70,7 @@ impl Redis {
             },
             process: Process {
                 identity,
+                migration_targets: Targets::Any,
                 shutdown,
                 resources: Box::new(Resources::default),
                 purge: Box::new(|| {}),

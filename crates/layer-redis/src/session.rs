@@ -473,7 +473,7 @@ impl Session {
         layer.note_size(&self.client, arguments, raw.len(), reply_bytes);
         self.mute(replies_start, keeps_pushes, out);
         self.client.forget_caching_behind(&arguments[0]);
-        if layer.expired.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
+        if layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work() {
             layer.expire_found(partition);
             layer.send_outbox();
             layer.serve_blocked(partition);

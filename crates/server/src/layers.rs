@@ -171,7 +171,7 @@ impl LayerMaker {
         layer.scripting.long_scripts = self.long_scripts.clone();
         layer.connections.clients.memory = self.client_memory.clone();
         layer.access.login_guard = self.login_guard.clone();
-        layer.migration_targets = self.settings.migration_targets.clone();
+        layer.process.migration_targets = self.settings.migration_targets.clone();
         layer
     }
 

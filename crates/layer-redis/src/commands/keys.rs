@@ -72,7 +72,11 @@ fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     let mut found = 0;
     for name in arguments.iter().skip(1) {
         if context.look_at(name).is_some() {
-            context.layer.recency.note(context.client.db, name, context.now_ms);
+            context
+                .layer
+                .eviction
+                .recency
+                .note(context.client.db, name, context.now_ms);
             found += 1;
         }
     }
@@ -418,7 +422,7 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
 
 /// How long ago the key was last written or read.
 pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
-    let read_seconds = context.layer.recency.read_seconds(context.client.db, name);
+    let read_seconds = context.layer.eviction.recency.read_seconds(context.client.db, name);
     let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);
     (context.now_ms / 1000).saturating_sub(used_seconds)
 }

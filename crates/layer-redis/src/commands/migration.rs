@@ -113,6 +113,7 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     };
     context
         .layer
+        .process
         .migration_targets
         .check("MIGRATE to", &migration.host, migration.port)?;
     if migration.has_credentials {

@@ -143,7 +143,7 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         .frequency
         .filter(|_| context.layer.eviction_policy().counts_frequency())
     {
-        let recency = &context.layer.recency;
+        let recency = &context.layer.eviction.recency;
         recency.set_frequency(context.client.db, name, context.now_ms, frequency);
     }
     context.reply.ok();

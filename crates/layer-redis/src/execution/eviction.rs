@@ -46,7 +46,7 @@ impl Redis {
             }
             nothing_to_evict = !may_evict || !self.evict(partition, policy);
         }
-        self.nothing_to_evict.store(nothing_to_evict, Ordering::Relaxed);
+        self.eviction.found_nothing.store(nothing_to_evict, Ordering::Relaxed);
     }
 
     /// Evicts one key. False if none may go.
@@ -139,7 +139,7 @@ impl Redis {
             Order::LeastRecent => {
                 let entry = self.keyspace(tx, db, now_ms).find(name);
                 let written_micros = entry.map_or(0, |entry| entry.written_micros());
-                let read_micros = self.recency.read_seconds(db, name) * 1_000_000;
+                let read_micros = self.eviction.recency.read_seconds(db, name) * 1_000_000;
                 (now_ms * 1000).saturating_sub(written_micros.max(read_micros))
             }
             Order::LeastFrequent => u64::from(u8::MAX - self.frequency(db, name, now_ms)),
@@ -150,7 +150,7 @@ impl Redis {
     /// How often a key was read of late, on the scale of OBJECT FREQ.
     pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64) -> u8 {
         let decay_minutes = self.config.lfu_decay_time.load(Ordering::Relaxed) as u64;
-        self.recency.frequency(db, name, now_ms, decay_minutes)
+        self.eviction.recency.frequency(db, name, now_ms, decay_minutes)
     }
 }
 

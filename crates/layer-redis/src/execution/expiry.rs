@@ -19,8 +19,8 @@ impl Redis {
     /// Removes the keys that the command before has found to be expired. Called with the lock held, after each command.
     #[inline]
     pub fn expire_found(&self, partition: &mut PartitionGuard<'_>) {
-        if self.expired.any() {
-            self.expire_these(partition, &self.expired.take());
+        if self.expiry.found.any() {
+            self.expire_these(partition, &self.expiry.found.take());
         }
     }
 
@@ -89,7 +89,7 @@ impl Redis {
         {
             self.trim_tracking();
         }
-        if !self.may_expire(now_micros / 1000) || !self.active_expiry.load(Ordering::Relaxed) {
+        if !self.may_expire(now_micros / 1000) || !self.expiry.is_active.load(Ordering::Relaxed) {
             return;
         }
         // While somebody keeps the lock nothing expires; the next cycle comes soon.

@@ -151,7 +151,8 @@ fn set_active_expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     let on = parse::required_integer(&arguments[2])? != 0;
     context
         .layer
-        .active_expiry
+        .expiry
+        .is_active
         .store(on, std::sync::atomic::Ordering::Relaxed);
     context.reply.ok();
     Ok(())

@@ -81,7 +81,7 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let port = port.ok_or("ERR Invalid master port")?;
     let host = std::str::from_utf8(&arguments[1]).map_err(|_| "ERR Invalid master host")?;
     // Whoever may say this would otherwise make the server connect anywhere in its own network.
-    context.layer.migration_targets.check("REPLICAOF", host, port)?;
+    context.layer.process.migration_targets.check("REPLICAOF", host, port)?;
     let present = context.layer.replication.upstream();
     if present.is_some_and(|upstream| upstream.host == host && upstream.port == port) {
         context.reply.simple("OK Already connected to specified master");
