@@ -1,39 +1,79 @@
 //! What a reset ends: the version a transaction reads at, what it has read, and how its commit came out.
 //!
-//! Reads under way hold the attempt that they began in. So a reset need not wait for them: it ends the attempt, which fails
+//! Whoever reads holds the attempt that the read began in. So a reset need not wait for reads: it ends the attempt, which fails
 //! them, and the transaction goes on with a new one.
+//!
+//! Reads of keys and commits have no task. Who asked is told by a call when the reply is there, on the connection's driver,
+//! never under a lock: thousands may be under way, and a task for each would cost more than all the rest of it.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_wire_keyvalue::ErrorCode;
-use tokio::sync::{Notify, OnceCell, watch};
+use quartet_wire_keyvalue::{Commit, ErrorCode, Reply, Request};
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, oneshot};
 
-use crate::conflicts::RangeSet;
-use crate::connection::{Connection, OpenVersion, VersionReply};
+use crate::conflicts::ReadConflicts;
+use crate::connection::{Complete, Connection, Failure, OpenVersion, TakeVersion, VersionReply, code_of_read};
+use crate::{METADATA_VERSION_KEY, USER_KEYS_END, system_keys};
 
 /// How long a version that does not exist yet is waited for, and how often it is asked for.
 const FUTURE_VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 const FUTURE_VERSION_RETRY: Duration = Duration::from_millis(50);
 
+/// A value as it was read. The transaction keeps it, to answer when it is asked again.
+pub type StoredValue = Arc<[u8]>;
+/// Is told the value of a key, or that there is none.
+pub(crate) type TakeValue = Box<dyn FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send>;
+/// Is told how a commit came out.
+pub(crate) type TakeOutcome = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
+
 pub(crate) struct Attempt {
     pub connection: Arc<Connection>,
     /// The version that was asked for, if one was.
     given_version: OnceLock<u64>,
-    version: OnceCell<Arc<OpenVersion>>,
-    pub read_conflicts: Mutex<RangeSet>,
+    state: Mutex<State>,
+    /// Something changed that a task may wait for: it ended, no read is under way, the commit came out.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    version: ReadVersion,
+    read_conflicts: ReadConflicts,
     /// Stored values that were read, so that reading them again needs no server.
-    pub values: Mutex<HashMap<Vec<u8>, Option<Vec<u8>>>>,
-    reads_under_way: AtomicUsize,
+    values: FxHashMap<Box<[u8]>, Option<StoredValue>>,
+    /// Reads of keys by position; `None` when it is done. Emptied when all are.
+    gets: Vec<Option<Get>>,
+    gets_under_way: usize,
+    /// Positions from here on wait for the version.
+    first_unsent: usize,
+    /// Reads that are tasks.
+    tasks_under_way: usize,
     /// Why the first read that failed did; a commit fails for the same reason.
-    read_failed: Mutex<Option<ErrorCode>>,
-    read_ended: Notify,
+    read_failed: Option<ErrorCode>,
     /// Why everything that is under way fails.
-    ended: watch::Sender<Option<ErrorCode>>,
-    outcome: watch::Sender<Option<Outcome>>,
+    ended: Option<ErrorCode>,
+    outcome: Option<Outcome>,
+    /// Who waits for the commit.
+    commit: Option<TakeOutcome>,
+}
+
+/// The version that an attempt reads at, asked for by whoever needs it first.
+#[derive(Default)]
+enum ReadVersion {
+    #[default]
+    Unknown,
+    Asked(Vec<TakeVersion>),
+    Known(Arc<OpenVersion>),
+}
+
+/// A read of a key that is under way.
+struct Get {
+    key: Box<[u8]>,
+    system: bool,
+    take: TakeValue,
 }
 
 /// How a commit came out.
@@ -49,9 +89,53 @@ struct ReadUnderWay(Arc<Attempt>);
 
 impl Drop for ReadUnderWay {
     fn drop(&mut self) {
-        if self.0.reads_under_way.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.read_ended.notify_waiters();
+        let mut state = self.0.state.lock();
+        state.tasks_under_way -= 1;
+        let is_last = state.has_no_reads();
+        drop(state);
+        if is_last {
+            self.0.changed.notify_waiters();
         }
+    }
+}
+
+/// Ends the attempt if the task that holds it is dropped before it has done its work.
+pub(crate) struct EndOnDrop(Option<Arc<Attempt>>);
+
+impl EndOnDrop {
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if let Some(attempt) = &self.0 {
+            attempt.end(ErrorCode::BROKEN_PROMISE);
+        }
+    }
+}
+
+impl State {
+    fn has_no_reads(&self) -> bool {
+        self.gets_under_way == 0 && self.tasks_under_way == 0
+    }
+
+    fn begin_get(&mut self, get: Get) -> usize {
+        self.gets.push(Some(get));
+        self.gets_under_way += 1;
+        self.gets.len() - 1
+    }
+
+    /// The read at a position, unless it has ended before.
+    fn end_get(&mut self, position: usize) -> Option<Get> {
+        let get = self.gets.get_mut(position)?.take()?;
+        self.gets_under_way -= 1;
+        if self.gets_under_way == 0 {
+            self.gets.clear();
+            self.first_unsent = 0;
+        }
+        Some(get)
     }
 }
 
@@ -60,31 +144,78 @@ impl Attempt {
         Arc::new(Attempt {
             connection,
             given_version: OnceLock::new(),
-            version: OnceCell::new(),
-            read_conflicts: Mutex::default(),
-            values: Mutex::default(),
-            reads_under_way: AtomicUsize::new(0),
-            read_failed: Mutex::default(),
-            read_ended: Notify::new(),
-            ended: watch::Sender::new(None),
-            outcome: watch::Sender::new(None),
+            state: Mutex::default(),
+            changed: Notify::new(),
         })
     }
 
-    /// The version this attempt reads at, asked for by whoever needs it first.
-    pub async fn version(&self) -> Result<&Arc<OpenVersion>, ErrorCode> {
-        let open = || async {
-            match self.given_version.get() {
-                // It is rare, and would make the future of each read larger.
-                Some(version) => Box::pin(self.open(*version)).await,
-                None => self
-                    .connection
-                    .read_version()
-                    .await
-                    .unwrap_or(Err(ErrorCode::BROKEN_PROMISE)),
+    // ---- versions
+
+    /// The version this attempt reads at.
+    pub async fn version(self: &Arc<Attempt>) -> VersionReply {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have gone.
+        self.take_version(Box::new(move |reply| drop(sender.send(reply))));
+        receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
+    }
+
+    fn take_version(self: &Arc<Attempt>, take: TakeVersion) {
+        let mut state = self.state.lock();
+        match &mut state.version {
+            ReadVersion::Known(version) => {
+                let version = version.clone();
+                drop(state);
+                take(Ok(version));
+            }
+            ReadVersion::Asked(waiting) => waiting.push(take),
+            ReadVersion::Unknown => {
+                state.version = ReadVersion::Asked(vec![take]);
+                drop(state);
+                self.ask_version();
+            }
+        }
+    }
+
+    fn ask_version(self: &Arc<Attempt>) {
+        let attempt = self.clone();
+        match self.given_version.get().copied() {
+            None => self
+                .connection
+                .read_version(Box::new(move |reply| attempt.version_came(reply))),
+            Some(version) => {
+                let guard = self.end_on_drop();
+                self.connection.runtime.spawn(async move {
+                    let reply = attempt.open(version).await;
+                    attempt.version_came(reply);
+                    guard.disarm();
+                });
+            }
+        }
+    }
+
+    fn version_came(self: &Arc<Attempt>, reply: VersionReply) {
+        let mut state = self.state.lock();
+        let waiting = match std::mem::take(&mut state.version) {
+            ReadVersion::Asked(waiting) => waiting,
+            other => {
+                state.version = other;
+                return;
             }
         };
-        self.version.get_or_try_init(open).await
+        let unsent = state.first_unsent..state.gets.len();
+        state.first_unsent = state.gets.len();
+        let sent = match &reply {
+            Ok(version) => {
+                state.version = ReadVersion::Known(version.clone());
+                self.send_gets(&state, version, unsent.clone())
+            }
+            Err(code) => Err(*code),
+        };
+        drop(state);
+        if let Err(code) = sent {
+            unsent.for_each(|position| self.value_came(position, Err(code.into())));
+        }
+        waiting.into_iter().for_each(|take| take(reply.clone()));
     }
 
     /// A version that does not exist yet is waited for.
@@ -92,8 +223,10 @@ impl Attempt {
         let until = tokio::time::Instant::now() + FUTURE_VERSION_TIMEOUT;
         self.connection.is_up().await;
         loop {
-            let opened = self.connection.open_version(version).await;
-            let opened = opened.unwrap_or(Err(ErrorCode::BROKEN_PROMISE));
+            let (sender, receiver) = oneshot::channel();
+            let take = Box::new(move |reply| drop(sender.send(reply)));
+            self.connection.open_version(version, take);
+            let opened: VersionReply = receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE));
             let is_early = matches!(&opened, Err(ErrorCode::FUTURE_VERSION));
             if !is_early || tokio::time::Instant::now() >= until {
                 return opened;
@@ -103,7 +236,7 @@ impl Attempt {
     }
 
     /// The version by which a commit is judged, and that the user sees: the one given, or the one that was got.
-    pub async fn told_version(&self) -> Result<u64, ErrorCode> {
+    pub async fn told_version(self: &Arc<Attempt>) -> Result<u64, ErrorCode> {
         match self.given_version.get() {
             Some(version) => Ok(*version),
             None => Ok(self.version().await?.version),
@@ -112,13 +245,16 @@ impl Attempt {
 
     /// The version, if it is known already.
     pub fn known_version(&self) -> Option<u64> {
-        let got = self.version.get().map(|version| version.version);
-        self.given_version.get().copied().or(got)
+        let got = || match &self.state.lock().version {
+            ReadVersion::Known(version) => Some(version.version),
+            _ => None,
+        };
+        self.given_version.get().copied().or_else(got)
     }
 
     /// Fails if there is a version already, or somebody asked for one.
     pub fn give_version(&self, version: u64) -> Result<(), ErrorCode> {
-        if self.version.initialized() {
+        if !matches!(self.state.lock().version, ReadVersion::Unknown) {
             return Err(ErrorCode::READ_VERSION_ALREADY_SET);
         }
         self.given_version
@@ -126,23 +262,120 @@ impl Attempt {
             .map_err(|_| ErrorCode::READ_VERSION_ALREADY_SET)
     }
 
+    // ---- reads
+
+    /// Tells `take` the stored value of a key: here and now if it is known, else when the reply is there.
+    pub fn get(self: &Arc<Attempt>, key: &[u8], system: bool, conflicts: bool, take: TakeValue) {
+        let mut state = self.state.lock();
+        if let Some(code) = state.ended {
+            drop(state);
+            return take(Err(code));
+        }
+        if conflicts {
+            state.read_conflicts.add_key(key);
+        }
+        if let Some(known) = state.values.get(key).cloned() {
+            drop(state);
+            return take(Ok(known));
+        }
+        let key = Box::from(key);
+        let position = state.begin_get(Get { key, system, take });
+        match &state.version {
+            ReadVersion::Known(version) => {
+                let sent = self.send_gets(&state, version, position..position + 1);
+                state.first_unsent = state.gets.len();
+                drop(state);
+                if let Err(code) = sent {
+                    self.value_came(position, Err(code.into()));
+                }
+            }
+            ReadVersion::Asked(_) => {}
+            ReadVersion::Unknown => {
+                state.version = ReadVersion::Asked(Vec::new());
+                drop(state);
+                self.ask_version();
+            }
+        }
+    }
+
+    fn send_gets(
+        self: &Arc<Attempt>,
+        state: &State,
+        version: &OpenVersion,
+        positions: std::ops::Range<usize>,
+    ) -> Result<(), ErrorCode> {
+        let gets = positions.filter_map(|position| {
+            let get = state.gets.get(position)?.as_ref()?;
+            let request = Request::Get {
+                version: version.version,
+                system: get.system,
+                key: &get.key,
+            };
+            let attempt = self.clone();
+            let complete: Complete = Box::new(move |reply| attempt.value_came(position, reply));
+            Some((request, complete))
+        });
+        self.connection.read_all(version, gets)
+    }
+
+    fn value_came(self: &Arc<Attempt>, position: usize, reply: Result<&[u8], Failure>) {
+        let mut state = self.state.lock();
+        let Some(get) = state.end_get(position) else {
+            return;
+        };
+        let value = match reply {
+            Ok(body) => self.stored_value(&get.key, body),
+            Err(failure) => Err(code_of_read(failure)),
+        };
+        match &value {
+            Ok(value) => drop(state.values.insert(get.key, value.clone())),
+            Err(code) => drop(state.read_failed.get_or_insert(*code)),
+        }
+        let is_last = state.has_no_reads();
+        drop(state);
+        if is_last {
+            self.changed.notify_waiters();
+        }
+        (get.take)(value);
+    }
+
+    fn stored_value(&self, key: &[u8], body: &[u8]) -> Result<Option<StoredValue>, ErrorCode> {
+        let value = Reply::value(body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+        Ok(match value {
+            Some(value) => Some(value.into()),
+            // It is there from the beginning.
+            None if key == METADATA_VERSION_KEY => Some([0; 10].into()),
+            None if key.starts_with(USER_KEYS_END) => {
+                system_keys::value(&self.connection.cluster, key).map(StoredValue::from)
+            }
+            None => None,
+        })
+    }
+
+    /// What the commit is to be judged by.
+    pub fn with_read_conflicts<T>(&self, body: impl FnOnce(&mut ReadConflicts) -> T) -> T {
+        body(&mut self.state.lock().read_conflicts)
+    }
+
     fn begin_read(self: &Arc<Attempt>) -> ReadUnderWay {
-        self.reads_under_way.fetch_add(1, Ordering::SeqCst);
+        self.state.lock().tasks_under_way += 1;
         ReadUnderWay(self.clone())
+    }
+
+    /// No read is under way, and none has failed.
+    pub fn has_read_all(&self) -> bool {
+        let state = self.state.lock();
+        state.has_no_reads() && state.read_failed.is_none() && state.ended.is_none()
     }
 
     /// Completes when no read is under way; with the error of the first that failed.
     pub async fn reads_ended(&self) -> Result<(), ErrorCode> {
-        loop {
-            let ended = self.read_ended.notified();
-            if self.reads_under_way.load(Ordering::SeqCst) == 0 {
-                return self.read_failed.lock().map_or(Ok(()), Err);
-            }
-            ended.await;
-        }
+        self.until(|state| state.has_no_reads().then_some(state.read_failed))
+            .await
+            .map_or(Ok(()), Err)
     }
 
-    /// The outcome of a read, unless the attempt ends before.
+    /// The outcome of a read that is a task, unless the attempt ends before.
     pub async fn read<T>(
         self: &Arc<Attempt>,
         read: impl Future<Output = Result<T, ErrorCode>>,
@@ -150,48 +383,103 @@ impl Attempt {
         let _under_way = self.begin_read();
         let outcome = self.until_ended(read).await;
         if let Err(code) = &outcome {
-            self.read_failed.lock().get_or_insert(*code);
+            self.state.lock().read_failed.get_or_insert(*code);
         }
         outcome
     }
 
-    /// Fails everything that is under way, and what begins later.
+    // ---- the end
+
+    /// Fails everything that is under way, and what begins later. Who waits is told from the runtime: the caller may hold a lock.
     pub fn end(&self, code: ErrorCode) {
-        self.ended.send_if_modified(|ended| {
-            let is_first = ended.is_none();
-            ended.get_or_insert(code);
-            is_first
-        });
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(code);
+        state.gets_under_way = 0;
+        let gets: Vec<Get> = state.gets.drain(..).flatten().collect();
+        let commit = state.commit.take();
+        drop(state);
+        self.changed.notify_waiters();
+        if !gets.is_empty() || commit.is_some() {
+            self.connection.runtime.spawn(async move {
+                gets.into_iter().for_each(|get| (get.take)(Err(code)));
+                if let Some(take) = commit {
+                    take(Err(code));
+                }
+            });
+        }
+    }
+
+    pub fn end_on_drop(self: &Arc<Attempt>) -> EndOnDrop {
+        EndOnDrop(Some(self.clone()))
     }
 
     pub fn has_ended(&self) -> Option<ErrorCode> {
-        *self.ended.borrow()
+        self.state.lock().ended
     }
 
     /// The outcome of `work`, unless the attempt ends before.
     pub async fn until_ended<T>(&self, work: impl Future<Output = Result<T, ErrorCode>>) -> Result<T, ErrorCode> {
-        let mut ended = self.ended.subscribe();
         tokio::select! {
             biased;
             done = work => done,
-            code = ended.wait_for(Option::is_some) => Err(code.ok().and_then(|code| *code).unwrap_or(ErrorCode::TRANSACTION_CANCELLED)),
+            code = self.until(|state| state.ended) => Err(code),
         }
     }
 
+    /// Waits until the state has an answer.
+    async fn until<T>(&self, ask: impl Fn(&State) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(answer) = ask(&self.state.lock()) {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+
+    /// Who is to be told how the commit came out.
+    pub fn begin_commit(&self, take: TakeOutcome) {
+        let mut state = self.state.lock();
+        match state.ended {
+            None => state.commit = Some(take),
+            Some(code) => {
+                drop(state);
+                take(Err(code));
+            }
+        }
+    }
+
+    /// Sends a commit of what this attempt has read and `commit` says. Read conflicts are named by their positions.
+    pub fn send_commit(&self, commit: Commit<'_>, complete: Complete) -> Result<(), ErrorCode> {
+        let mut state = self.state.lock();
+        let commit = Commit {
+            read_conflicts: state.read_conflicts.ranges(),
+            ..commit
+        };
+        self.connection.send(None, &Request::Commit(commit), complete).map(drop)
+    }
+
     pub fn came_out(&self, outcome: Outcome) {
-        self.outcome.send_replace(Some(outcome));
+        let mut state = self.state.lock();
+        state.outcome = Some(outcome);
+        let take = state.commit.take();
+        drop(state);
+        self.changed.notify_waiters();
+        if let Some(take) = take {
+            take(match outcome {
+                Outcome::Committed(_) => Ok(()),
+                Outcome::Failed(code) => Err(code),
+            });
+        }
     }
 
     /// How the commit came out; an error if the attempt ended without one.
     pub async fn outcome(&self) -> Result<Outcome, ErrorCode> {
-        let mut outcome = self.outcome.subscribe();
-        let waiting = async {
-            let outcome = outcome.wait_for(Option::is_some).await;
-            outcome
-                .ok()
-                .and_then(|outcome| *outcome)
-                .ok_or(ErrorCode::TRANSACTION_CANCELLED)
-        };
-        self.until_ended(waiting).await
+        self.until_ended(async { Ok(self.until(|state| state.outcome).await) })
+            .await
     }
 }

@@ -105,6 +105,68 @@ impl RangeSet {
     }
 }
 
+/// So many keys are noted one by one before they become ranges, which takes longer but forgets what comes again.
+const KEYS_APART_MAX: usize = 1024;
+
+/// What a transaction has read: keys one by one, as most transactions do, and ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadConflicts {
+    /// Keys with a zero byte behind each, which makes the first key after it.
+    bytes: Vec<u8>,
+    /// Where each begins and ends.
+    keys: Vec<(usize, usize)>,
+    ranges: RangeSet,
+}
+
+impl ReadConflicts {
+    pub fn add_key(&mut self, key: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.push(0);
+        self.keys.push((start, self.bytes.len()));
+        self.ranges.added_bytes += 2 * key.len() + 1;
+        if self.keys.len() >= KEYS_APART_MAX {
+            self.gather();
+        }
+    }
+
+    pub fn add(&mut self, start: &[u8], end: &[u8]) {
+        self.ranges.add(start, end);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Bytes of all that was ever added.
+    pub fn added_bytes(&self) -> usize {
+        self.ranges.added_bytes
+    }
+
+    /// All of it in the order of keys, nothing twice. The same at each call, until something is added.
+    pub fn ranges(&mut self) -> Vec<(&[u8], &[u8])> {
+        if !self.ranges.is_empty() {
+            return self.gather().iter().collect();
+        }
+        let bytes = &self.bytes;
+        self.keys.sort_unstable_by_key(|&(start, end)| &bytes[start..end]);
+        self.keys.dedup_by_key(|&mut (start, end)| &bytes[start..end]);
+        let range = |&(start, end): &(usize, usize)| (&bytes[start..end - 1], &bytes[start..end]);
+        self.keys.iter().map(range).collect()
+    }
+
+    /// All of it as ranges.
+    pub fn gather(&mut self) -> &RangeSet {
+        let added_bytes = self.ranges.added_bytes;
+        for (start, end) in self.keys.drain(..) {
+            self.ranges.add(&self.bytes[start..end - 1], &self.bytes[start..end]);
+        }
+        self.bytes.clear();
+        self.ranges.added_bytes = added_bytes;
+        &self.ranges
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -112,6 +174,29 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn what_was_read_comes_back_sorted_and_once(
+            keys in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..4), 0..40),
+            ranges in proptest::collection::vec((0u8..4, 0u8..4), 0..2),
+        ) {
+            let (mut read, mut model) = (ReadConflicts::default(), RangeSet::default());
+            for key in &keys {
+                read.add_key(key);
+                model.add_key(key);
+            }
+            for (start, end) in ranges {
+                read.add(&[start], &[end]);
+                model.add(&[start], &[end]);
+            }
+            prop_assert_eq!(read.added_bytes(), model.added_bytes);
+            let mut again = RangeSet::default();
+            let found: Vec<_> = read.ranges().into_iter().map(|(start, end)| (start.to_vec(), end.to_vec())).collect();
+            prop_assert!(found.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            found.iter().for_each(|(start, end)| again.add(start, end));
+            prop_assert!(again.iter().eq(model.iter()));
+            prop_assert_eq!(read.gather(), &model);
+        }
+
         #[test]
         fn holds_what_was_added_and_not_removed(steps in proptest::collection::vec((any::<bool>(), 0u8..20, 0u8..20), 0..40)) {
             let (mut set, mut model) = (RangeSet::default(), [false; 20]);

@@ -12,13 +12,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use quartet_wire_keyvalue::{
     ErrorCode, FRAME_BYTES_MAX, Hello, Malformed, PREAMBLE, PROTOCOL_VERSION, Reply, Request, Welcome, next_frame,
 };
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -46,6 +47,15 @@ impl From<ErrorCode> for Failure {
     }
 }
 
+/// Why a read has failed.
+pub(crate) fn code_of_read(failure: Failure) -> ErrorCode {
+    match failure.code {
+        // What was being read is gone with the connection; a new attempt waits for the next one.
+        ErrorCode::CONNECTION_FAILED => ErrorCode::TRANSACTION_TOO_OLD,
+        code => code,
+    }
+}
+
 /// Takes a reply's body. Called by the driver, so it must be quick.
 pub(crate) type Complete = Box<dyn FnOnce(Result<&[u8], Failure>) + Send>;
 
@@ -63,6 +73,8 @@ impl Drop for OpenVersion {
 }
 
 pub(crate) type VersionReply = Result<Arc<OpenVersion>, ErrorCode>;
+/// Takes a version, under the same rule.
+pub(crate) type TakeVersion = Box<dyn FnOnce(VersionReply) + Send>;
 
 pub(crate) struct Connection {
     state: Mutex<State>,
@@ -72,6 +84,8 @@ pub(crate) struct Connection {
     pub cluster: Cluster,
     tls: TlsSettings,
     session: [u8; 16],
+    /// Where the driver runs, and what takes longer.
+    pub runtime: Handle,
 }
 
 #[derive(Default)]
@@ -83,10 +97,12 @@ struct State {
     /// The request for a read version among `outgoing`.
     unsent_read_version: Option<u32>,
     /// Who waits for a read version while there is no connection.
-    parked: Vec<oneshot::Sender<VersionReply>>,
+    parked: Vec<TakeVersion>,
     generation: u64,
     is_up: bool,
     is_closed: bool,
+    /// The driver waits, and looks at `outgoing` when it is woken.
+    is_driver_asleep: bool,
 }
 
 /// A request that nobody waits for once this is dropped.
@@ -105,11 +121,22 @@ impl Drop for CancelOnDrop<'_> {
 
 enum Pending {
     Reply(Complete),
-    Version(Vec<oneshot::Sender<VersionReply>>),
+    Version(Vec<TakeVersion>),
+}
+
+/// The end of the driver, however it comes: with the runtime, too. Nobody is left waiting.
+struct DriverEnds(Arc<Connection>);
+
+impl Drop for DriverEnds {
+    fn drop(&mut self) {
+        self.0.state.lock().is_closed = true;
+        self.0.went_down();
+        self.0.refuse_parked(ErrorCode::BROKEN_PROMISE);
+    }
 }
 
 impl Connection {
-    pub fn new(cluster: Cluster, tls: TlsSettings) -> Arc<Connection> {
+    pub fn new(cluster: Cluster, tls: TlsSettings, runtime: Handle) -> Arc<Connection> {
         let mut session = [0; 16];
         // Without randomness there is no session, and a lost connection may be served a moment longer.
         let _ = getrandom::fill(&mut session);
@@ -120,45 +147,37 @@ impl Connection {
             cluster,
             tls,
             session,
+            runtime,
         })
     }
 
-    /// Sends a request of the connection that `version` was given by.
-    pub fn read(&self, version: &OpenVersion, request: &Request<'_>, complete: Complete) {
-        self.send_in(Some(version.generation), request, complete);
-    }
-
-    /// Sends a request that belongs to no version. Returns its number.
-    pub fn send(&self, request: &Request<'_>, complete: Complete) -> Option<u32> {
-        self.send_in(None, request, complete)
-    }
-
-    fn send_in(&self, generation: Option<u64>, request: &Request<'_>, complete: Complete) -> Option<u32> {
+    /// Sends requests of the connection that `version` was given by: all of them, or none.
+    pub fn read_all<'r>(
+        &self,
+        version: &OpenVersion,
+        requests: impl Iterator<Item = (Request<'r>, Complete)>,
+    ) -> Result<(), ErrorCode> {
         let mut state = self.state.lock();
-        let refusal = match generation {
-            // What was promised by an earlier connection is gone.
-            Some(generation) if generation != state.generation || !state.is_up => Some(ErrorCode::TRANSACTION_TOO_OLD),
-            None if !state.is_up => Some(ErrorCode::CONNECTION_FAILED),
-            _ => None,
-        };
-        if let Some(code) = refusal {
-            drop(state);
-            complete(Err(code.into()));
-            return None;
+        state.check(Some(version.generation))?;
+        for (request, complete) in requests {
+            state.put(&request, Pending::Reply(complete));
         }
-        let id = state.new_id();
-        request.put(id, &mut state.outgoing);
-        state.pending.insert(id, Pending::Reply(complete));
-        drop(state);
-        self.wake.notify_one();
-        Some(id)
+        self.wake_driver(state);
+        Ok(())
+    }
+
+    /// Sends a request, of the connection that gave out a version if there is a generation. Returns its number.
+    pub fn send(&self, generation: Option<u64>, request: &Request<'_>, complete: Complete) -> Result<u32, ErrorCode> {
+        let mut state = self.state.lock();
+        state.check(generation)?;
+        let id = state.put(request, Pending::Reply(complete));
+        self.wake_driver(state);
+        Ok(id)
     }
 
     /// The same, as a future of the reply's body.
     pub fn ask(&self, request: &Request<'_>) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send + use<> {
-        let (sender, receiver) = oneshot::channel();
-        self.send(request, answer_to(sender));
-        received(receiver)
+        self.ask_in(None, request)
     }
 
     pub fn ask_at(
@@ -166,53 +185,60 @@ impl Connection {
         version: &OpenVersion,
         request: &Request<'_>,
     ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send + use<> {
+        self.ask_in(Some(version.generation), request)
+    }
+
+    fn ask_in(
+        &self,
+        generation: Option<u64>,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        self.read(version, request, answer_to(sender));
-        received(receiver)
+        let sent = self.send(generation, request, answer_to(sender));
+        async move {
+            sent?;
+            received(receiver).await
+        }
     }
 
     /// A version to read at, of everything that was acknowledged before this call.
-    pub fn read_version(&self) -> oneshot::Receiver<VersionReply> {
-        let (sender, receiver) = oneshot::channel();
+    pub fn read_version(&self, take: TakeVersion) {
         let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            return take(Err(ErrorCode::BROKEN_PROMISE));
+        }
         if !state.is_up {
-            state.parked.push(sender);
-            return receiver;
+            return state.parked.push(take);
         }
-        let id = match state.unsent_read_version {
-            Some(id) => id,
-            None => {
-                let id = state.new_id();
-                Request::ReadVersion.put(id, &mut state.outgoing);
-                state.unsent_read_version = Some(id);
-                state.pending.insert(id, Pending::Version(Vec::new()));
-                id
-            }
-        };
-        if let Some(Pending::Version(waiting)) = state.pending.get_mut(&id) {
-            waiting.push(sender);
+        let unsent = state.unsent_read_version;
+        if let Some(Pending::Version(waiting)) = unsent.and_then(|id| state.pending.get_mut(&id)) {
+            return waiting.push(take);
         }
-        drop(state);
-        self.wake.notify_one();
-        receiver
+        let id = state.put(&Request::ReadVersion, Pending::Version(vec![take]));
+        state.unsent_read_version = Some(id);
+        self.wake_driver(state);
     }
 
     /// The version itself, or the first one after it that the server has kept.
-    pub fn open_version(&self, version: u64) -> oneshot::Receiver<VersionReply> {
-        let (sender, receiver) = oneshot::channel();
+    pub fn open_version(&self, version: u64, take: TakeVersion) {
         let mut state = self.state.lock();
         if !state.is_up {
             // The next connection's server may be another one, but it will know by itself.
             drop(state);
-            let _ = sender.send(Err(ErrorCode::TRANSACTION_TOO_OLD));
-            return receiver;
+            return take(Err(ErrorCode::TRANSACTION_TOO_OLD));
         }
-        let id = state.new_id();
-        Request::OpenVersion { version }.put(id, &mut state.outgoing);
-        state.pending.insert(id, Pending::Version(vec![sender]));
+        state.put(&Request::OpenVersion { version }, Pending::Version(vec![take]));
+        self.wake_driver(state);
+    }
+
+    /// A driver that is awake looks at what is to be sent before it sleeps.
+    fn wake_driver(&self, mut state: MutexGuard<'_, State>) {
+        let is_asleep = std::mem::take(&mut state.is_driver_asleep);
         drop(state);
-        self.wake.notify_one();
-        receiver
+        if is_asleep {
+            self.wake.notify_one();
+        }
     }
 
     /// It leaves with what is sent next: the server lets go by itself in the end.
@@ -227,12 +253,12 @@ impl Connection {
     /// Forgets a request whose reply nobody waits for any more.
     pub fn cancel(&self, id: u32) {
         let mut state = self.state.lock();
-        if state.pending.remove(&id).is_some() {
+        let forgotten = state.pending.remove(&id);
+        if forgotten.is_some() {
             let own_id = state.new_id();
             Request::Cancel { id }.put(own_id, &mut state.outgoing);
         }
-        drop(state);
-        self.wake.notify_one();
+        self.wake_driver(state);
     }
 
     /// Completes once the value of `key` is not `value`. Dropped before that, it is cancelled.
@@ -244,8 +270,11 @@ impl Connection {
             key,
             value,
         };
-        let id = self.send(&request, answer_to(sender));
-        let mut cancelled = CancelOnDrop { connection: self, id };
+        let id = self.send(None, &request, answer_to(sender))?;
+        let mut cancelled = CancelOnDrop {
+            connection: self,
+            id: Some(id),
+        };
         let fired = received(receiver).await;
         cancelled.id = None;
         fired.map(|_| ()).map_err(|failure| failure.code)
@@ -269,6 +298,7 @@ impl Connection {
 
     /// Connects, serves, and connects again, until closed.
     pub async fn drive(self: Arc<Connection>) {
+        let _ends = DriverEnds(self.clone());
         let mut pause = RETRY_MIN;
         let mut turn = 0;
         let connector = match self.cluster.tls {
@@ -311,7 +341,6 @@ impl Connection {
                 Ok(Err(NoConnection::Lost)) | Err(_) => self.pause(&mut pause).await,
             }
         }
-        self.refuse_parked(ErrorCode::BROKEN_PROMISE);
     }
 
     async fn pause(&self, pause: &mut Duration) {
@@ -330,13 +359,12 @@ impl Connection {
         let mut state = self.state.lock();
         state.generation += 1;
         state.is_up = true;
+        state.is_driver_asleep = false;
         state.outgoing.clear();
         state.unsent_read_version = None;
         let parked = std::mem::take(&mut state.parked);
         if !parked.is_empty() {
-            let id = state.new_id();
-            Request::ReadVersion.put(id, &mut state.outgoing);
-            state.pending.insert(id, Pending::Version(parked));
+            state.put(&Request::ReadVersion, Pending::Version(parked));
         }
         let generation = state.generation;
         drop(state);
@@ -352,9 +380,13 @@ impl Connection {
         let (generation, is_closed) = (state.generation, state.is_closed);
         drop(state);
         self.up.send_replace((generation, false));
+        let code = match is_closed {
+            true => ErrorCode::BROKEN_PROMISE,
+            false => ErrorCode::CONNECTION_FAILED,
+        };
         for (_, pending) in pending {
             match pending {
-                Pending::Reply(complete) => complete(Err(ErrorCode::CONNECTION_FAILED.into())),
+                Pending::Reply(complete) => complete(Err(code.into())),
                 Pending::Version(waiting) if is_closed => refuse_all(waiting, ErrorCode::BROKEN_PROMISE),
                 Pending::Version(waiting) => self.state.lock().parked.extend(waiting),
             }
@@ -387,6 +419,7 @@ impl Connection {
                 }
                 std::mem::swap(&mut state.outgoing, &mut sending);
                 state.unsent_read_version = None;
+                state.is_driver_asleep = sending.is_empty();
             }
             if input.capacity() - input.len() < BUFFER_BYTES / 4 {
                 input.reserve(BUFFER_BYTES.max(input.len()));
@@ -417,50 +450,74 @@ impl Connection {
 
     /// Gives replies to those who wait for them. Returns how many bytes of `input` are done with.
     fn hand_out(self: &Arc<Connection>, input: &[u8]) -> Result<usize, Malformed> {
+        let mut arrived = Vec::new();
+        let consumed = self.state.lock().take_arrived(input, &mut arrived);
+        for (pending, reply) in arrived {
+            match pending {
+                Pending::Reply(complete) => complete(reply),
+                Pending::Version(waiting) => self.give_version(reply, waiting),
+            }
+        }
+        consumed
+    }
+
+    fn give_version(self: &Arc<Connection>, reply: Result<&[u8], Failure>, waiting: Vec<TakeVersion>) {
+        let version = reply
+            .map_err(|failure| failure.code)
+            .and_then(|body| Reply::number(body).map_err(|_| ErrorCode::INTERNAL_ERROR));
+        let generation = self.state.lock().generation;
+        let opened = version.map(|version| {
+            Arc::new(OpenVersion {
+                version,
+                generation,
+                connection: self.clone(),
+            })
+        });
+        waiting.into_iter().for_each(|take| take(opened.clone()));
+    }
+}
+
+impl State {
+    /// Why nothing can be sent, or nothing that belongs to an earlier connection.
+    fn check(&self, generation: Option<u64>) -> Result<(), ErrorCode> {
+        match generation {
+            // What was promised by an earlier connection is gone.
+            Some(generation) if generation != self.generation || !self.is_up => Err(ErrorCode::TRANSACTION_TOO_OLD),
+            None if !self.is_up => Err(ErrorCode::CONNECTION_FAILED),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves to `arrived` whose replies lie in `input`, as far as it is what a server sends.
+    fn take_arrived<'i>(
+        &mut self,
+        input: &'i [u8],
+        arrived: &mut Vec<(Pending, Result<&'i [u8], Failure>)>,
+    ) -> Result<usize, Malformed> {
+        self.is_driver_asleep = false;
         let mut consumed = 0;
         while let Some(frame) = next_frame(&input[consumed..], FRAME_BYTES_MAX)? {
-            consumed += frame.bytes;
-            let reply = Reply::parse(&frame)?;
-            let body = match reply {
+            let reply = match Reply::parse(&frame)? {
                 Reply::Done(body) => Ok(body),
                 Reply::Failed { code, detail } => Err(Failure {
                     code,
                     detail: detail.to_vec(),
                 }),
             };
+            consumed += frame.bytes;
             // Nobody waits for what was cancelled.
-            let pending = self.state.lock().pending.remove(&frame.id);
-            match pending {
-                Some(Pending::Reply(complete)) => complete(body),
-                Some(Pending::Version(waiting)) => self.give_version(body, waiting)?,
-                None => {}
-            }
+            arrived.extend(self.pending.remove(&frame.id).map(|pending| (pending, reply)));
         }
         Ok(consumed)
     }
 
-    fn give_version(
-        self: &Arc<Connection>,
-        body: Result<&[u8], Failure>,
-        waiting: Vec<oneshot::Sender<VersionReply>>,
-    ) -> Result<(), Malformed> {
-        let reply = match body {
-            Ok(body) => Ok(Arc::new(OpenVersion {
-                version: Reply::number(body)?,
-                generation: self.state.lock().generation,
-                connection: self.clone(),
-            })),
-            Err(failure) => Err(failure.code),
-        };
-        for sender in waiting {
-            // Whoever asked may have gone.
-            let _ = sender.send(reply.clone());
-        }
-        Ok(())
+    fn put(&mut self, request: &Request<'_>, pending: Pending) -> u32 {
+        let id = self.new_id();
+        request.put(id, &mut self.outgoing);
+        self.pending.insert(id, pending);
+        id
     }
-}
 
-impl State {
     fn new_id(&mut self) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);
         self.next_id
@@ -478,11 +535,8 @@ async fn received(receiver: oneshot::Receiver<Result<Vec<u8>, Failure>>) -> Resu
     receiver.await.unwrap_or_else(|_| Err(ErrorCode::BROKEN_PROMISE.into()))
 }
 
-fn refuse_all(waiting: Vec<oneshot::Sender<VersionReply>>, code: ErrorCode) {
-    for sender in waiting {
-        // Whoever asked may have gone.
-        let _ = sender.send(Err(code));
-    }
+fn refuse_all(waiting: Vec<TakeVersion>, code: ErrorCode) {
+    waiting.into_iter().for_each(|take| take(Err(code)));
 }
 
 enum NoConnection {

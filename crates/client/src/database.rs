@@ -42,7 +42,7 @@ impl Database {
 
     /// The same on a given runtime, with settings for TLS; the environment may add to them.
     pub fn open_on(cluster: Cluster, tls: TlsSettings, runtime: Handle) -> Database {
-        let connection = Connection::new(cluster, tls);
+        let connection = Connection::new(cluster, tls, runtime.clone());
         runtime.spawn(connection.clone().drive());
         Database {
             inner: Arc::new(Inner {

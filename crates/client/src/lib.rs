@@ -27,12 +27,14 @@
 //! | `connection`  | one TCP connection, shared by all transactions, made anew when lost    |
 //! | `database`    | read versions in batches, defaults of transactions, the retry loop     |
 //! | `transaction` | the operations of one transaction, and its life from begin to commit   |
+//! | `mutations`   | its writes in the order of the calls, as they are sent                 |
 //! | `attempt`     | what a reset ends: the read version, what was read, what waits          |
 //! | `reading`     | reads that merge what is stored with what the transaction has written   |
 //! | `writes`      | what the transaction has written, as reads must see it                 |
 //! | `conflicts`   | sets of key ranges                                                     |
 //! | `options`     | what can be set on a transaction                                       |
 //! | `special`     | keys that are computed here                                            |
+//! | `system_keys` | system keys that tell of a cluster                                     |
 //! | `tls`         | TLS towards the server                                                 |
 
 mod attempt;
@@ -40,13 +42,16 @@ mod cluster;
 mod conflicts;
 mod connection;
 mod database;
+mod mutations;
 mod options;
 mod reading;
 mod special;
+mod system_keys;
 mod tls;
 mod transaction;
 mod writes;
 
+pub use attempt::StoredValue;
 pub use cluster::Cluster;
 pub use database::Database;
 pub use options::{DatabaseOption, TransactionOption};

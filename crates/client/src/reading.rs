@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use quartet_wire_keyvalue::{ErrorCode, RangeReply, RangeRequest, Reply, Request, Selector as WireSelector};
+use quartet_wire_keyvalue::{ErrorCode, RangeReply, RangeRequest, Request, Selector as WireSelector};
+use tokio::sync::oneshot;
 
-use crate::attempt::Attempt;
-use crate::connection::Failure;
+use crate::attempt::{Attempt, StoredValue, TakeValue};
+use crate::connection::code_of_read;
 use crate::writes::{Writes, Written};
-use crate::{METADATA_VERSION_KEY, SYSTEM_KEYS_END, USER_KEYS_END, key_after, special};
+use crate::{SYSTEM_KEYS_END, key_after};
 
 /// Names a key by its place: the last key before `key` (or at it, if `or_equal`), and then `offset` keys on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,49 +101,35 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The stored value of a key.
-    pub async fn stored(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
-        if let Some(known) = self.attempt.values.lock().get(key) {
-            return Ok(known.clone());
-        }
-        let version = self.attempt.version().await?;
-        let request = Request::Get {
-            version: version.version,
-            system: self.end == SYSTEM_KEYS_END,
-            key,
-        };
-        let body = self
-            .attempt
-            .connection
-            .ask_at(version, &request)
-            .await
-            .map_err(code_of)?;
-        let value = Reply::value(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
-        let value = match value {
-            // It is there from the beginning.
-            None if key == METADATA_VERSION_KEY => Some(vec![0; 10]),
-            None if key.starts_with(USER_KEYS_END) => special::system_value(&self.attempt.connection.cluster, key),
-            value => value.map(<[u8]>::to_vec),
-        };
-        self.attempt.values.lock().insert(key.to_vec(), value.clone());
-        Ok(value)
+    /// What a read of a key needs nothing of its own writes for: there are none.
+    pub fn is_stored(&self) -> bool {
+        self.writes.is_empty()
     }
 
-    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
+    /// Tells `take` the stored value of a key.
+    pub fn take_stored(&self, key: &[u8], take: TakeValue) {
+        let system = self.end == SYSTEM_KEYS_END;
+        self.attempt.get(key, system, self.conflicts, take);
+    }
+
+    async fn stored(&self, key: &[u8]) -> Result<Option<StoredValue>, ErrorCode> {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have gone.
+        self.take_stored(key, Box::new(move |value| drop(sender.send(value))));
+        receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
+    }
+
+    /// The value of a key that the transaction may have written.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<StoredValue>, ErrorCode> {
         self.check_readable(key, &key_after(key))?;
         match self.writes.of_key(key) {
             Some(Written::Unreadable(_)) if !self.bypass_unreadable => Err(ErrorCode::ACCESSED_UNREADABLE),
-            Some(written) if !written.needs_stored() => Ok(written.value(None)),
-            written => {
-                if self.conflicts {
-                    self.attempt.read_conflicts.lock().add_key(key);
-                }
+            Some(written) if !written.needs_stored() => Ok(written.value(None).map(StoredValue::from)),
+            Some(written) => {
                 let stored = self.stored(key).await?;
-                Ok(match written {
-                    Some(written) => written.value(stored.as_deref()),
-                    None => stored,
-                })
+                Ok(written.value(stored.as_deref()).map(StoredValue::from))
             }
+            None => self.stored(key).await,
         }
     }
 
@@ -167,7 +154,12 @@ impl View {
                 selector: selector.wire(),
                 system: self.end == SYSTEM_KEYS_END,
             };
-            return self.attempt.connection.ask_at(version, &request).await.map_err(code_of);
+            return self
+                .attempt
+                .connection
+                .ask_at(&version, &request)
+                .await
+                .map_err(code_of_read);
         }
         let base = selector.base();
         let reverse = selector.offset < 1;
@@ -293,9 +285,9 @@ impl View {
         let body = self
             .attempt
             .connection
-            .ask_at(version, &Request::GetRange(request))
+            .ask_at(&version, &Request::GetRange(request))
             .await;
-        let body = body.map_err(code_of)?;
+        let body = body.map_err(code_of_read)?;
         let reply = RangeReply::parse(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
         let rows: Vec<_> = reply
             .rows()
@@ -375,21 +367,14 @@ impl View {
 
     /// The commit is to be judged by what is stored in `start..end`, but for what the transaction itself decided before.
     fn depend_on(&self, start: &[u8], end: &[u8]) {
-        let mut conflicts = self.attempt.read_conflicts.lock();
-        if self.writes.is_empty() {
-            return conflicts.add(start, end);
-        }
-        for (start, end) in self.writes.depended_on(start, end) {
-            conflicts.add(&start, &end);
-        }
-    }
-}
-
-pub(crate) fn code_of(failure: Failure) -> ErrorCode {
-    match failure.code {
-        // What was being read is gone with the connection; a new attempt waits for the next one.
-        ErrorCode::CONNECTION_FAILED => ErrorCode::TRANSACTION_TOO_OLD,
-        code => code,
+        self.attempt.with_read_conflicts(|conflicts| {
+            if self.writes.is_empty() {
+                return conflicts.add(start, end);
+            }
+            for (start, end) in self.writes.depended_on(start, end) {
+                conflicts.add(&start, &end);
+            }
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys that are computed here: those that begin with 0xff 0xff, and system keys that tell of a cluster, which is one server.
+//! Keys that are computed here: those that begin with 0xff 0xff, and ranges of system keys that tell of a cluster, which is one server.
 //!
 //! What one server has nothing of (excluded processes, maintenance, a lock) is absent, as in a cluster that has none. Nothing is invented.
 
@@ -6,8 +6,9 @@ use quartet_wire_keyvalue::{ErrorCode, Reply, Request};
 
 use crate::attempt::Attempt;
 use crate::conflicts::RangeSet;
-use crate::reading::{RangeOptions, Rows, Selector, code_of};
-use crate::{Cluster, SYSTEM_KEYS_END};
+use crate::connection::code_of_read;
+use crate::reading::{RangeOptions, Rows, Selector};
+use crate::{Cluster, SYSTEM_KEYS_END, system_keys};
 
 const PREFIX: &[u8] = b"\xff\xff";
 const STATUS: &[u8] = b"\xff\xff/status/json";
@@ -23,11 +24,6 @@ const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
 /// The map of tenants, of which there are none.
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
-/// Where the one shard begins.
-const SHARDS: &[u8] = b"\xff/keyServers/";
-/// How a cluster is configured.
-const CLUSTER_CONFIGURATION: &[u8] = b"\xff/conf/";
-
 /// What the computed keys tell of the transaction.
 pub(crate) struct Told {
     pub conflicting: RangeSet,
@@ -121,30 +117,12 @@ fn within(mut rows: Vec<(Vec<u8>, Vec<u8>)>, (begin, end): (&[u8], &[u8]), range
     Rows { rows, more }
 }
 
-/// What a system key tells of the cluster, if it does and nobody has written it.
-pub(crate) fn system_value(cluster: &Cluster, key: &[u8]) -> Option<Vec<u8>> {
-    let mut rows = system_rows(cluster).into_iter();
-    rows.find(|(row_key, _)| row_key == key).map(|(_, value)| value)
-}
-
 /// The rows between two keys of the map of shards or of the configuration, if it is one of these that is read.
 pub(crate) fn system_range(cluster: &Cluster, begin: &Selector, end: &Selector, range: RangeOptions) -> Option<Rows> {
     let (begin, end) = (bound(begin), bound(end));
-    let is_computed = begin.starts_with(SHARDS) || begin.starts_with(CLUSTER_CONFIGURATION);
+    let is_computed = begin.starts_with(system_keys::SHARDS) || begin.starts_with(system_keys::CONFIGURATION);
     let end = end.as_slice().min(SYSTEM_KEYS_END);
-    is_computed.then(|| within(system_rows(cluster), (&begin, end), range))
-}
-
-fn system_rows(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let configured = |name: &str| ([CLUSTER_CONFIGURATION, name.as_bytes()].concat(), b"1".to_vec());
-    let names = ["initialized", "log_replicas", "storage_replicas", "usable_regions"];
-    let mut rows: Vec<_> = names.into_iter().map(configured).collect();
-    rows.push((
-        b"\xff/coordinators".to_vec(),
-        cluster.connection_string.clone().into_bytes(),
-    ));
-    rows.push((SHARDS.to_vec(), b"quartet".to_vec()));
-    rows
+    is_computed.then(|| within(system_keys::rows(cluster), (&begin, end), range))
 }
 
 fn bound(selector: &Selector) -> Vec<u8> {
@@ -162,7 +140,7 @@ async fn rows_of(attempt: &Attempt, told: &Told, module: usize) -> Result<Vec<(V
     let cluster = &attempt.connection.cluster;
     let start = MODULES[module].0;
     let value = match start {
-        STATUS => attempt.connection.ask(&Request::Status).await.map_err(code_of)?,
+        STATUS => attempt.connection.ask(&Request::Status).await.map_err(code_of_read)?,
         CLUSTER_FILE => {
             let path = cluster.path.as_ref().map(|path| path.display().to_string());
             path.unwrap_or_default().into_bytes()
@@ -207,7 +185,7 @@ async fn metrics(attempt: &Attempt) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode
         begin: b"",
         end: SYSTEM_KEYS_END,
     };
-    let body = attempt.connection.ask(&request).await.map_err(code_of)?;
+    let body = attempt.connection.ask(&request).await.map_err(code_of_read)?;
     let bytes = Reply::number(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
     let health =
         r#"{"batch_limited":false,"worst_log_queue":0,"worst_storage_durability_lag":0,"worst_storage_queue":0}"#;

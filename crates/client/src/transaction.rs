@@ -8,19 +8,23 @@
 //! Every operation takes effect when it is called, in the order of the calls; a future only waits for the outcome. Writes have
 //! no outcome: the first that could not be done is kept, and what is asked later, the commit too, answers with it.
 
+mod commit;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use quartet_wire_keyvalue::{Commit, ErrorCode, Mutation, MutationKind, Reply, Request};
+use quartet_wire_keyvalue::{ErrorCode, MutationKind, Reply, Request};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::attempt::{Attempt, Outcome};
+use crate::attempt::{Attempt, Outcome, StoredValue};
 use crate::conflicts::RangeSet;
-use crate::connection::Failure;
+use crate::connection::code_of_read;
 use crate::database::CountedWatch;
+use crate::mutations::Mutations;
 use crate::options::Options;
-use crate::reading::{RangeOptions, Rows, Selector, View, code_of};
+use crate::reading::{RangeOptions, Rows, Selector, View};
 use crate::special::{self, Told};
 use crate::writes::Writes;
 use crate::{
@@ -52,8 +56,10 @@ struct State {
     attempt: Arc<Attempt>,
     options: Options,
     phase: Phase,
+    /// What reads see of the first mutations: of so many.
     writes: Arc<Writes>,
-    mutations: Vec<(MutationKind, Vec<u8>, Vec<u8>)>,
+    shown: usize,
+    mutations: Mutations,
     /// What was declared, beyond what the mutations write.
     write_conflicts: RangeSet,
     bytes: usize,
@@ -207,23 +213,50 @@ impl Transaction {
         key: &[u8],
         snapshot: bool,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
-        let key = key.to_vec();
-        let begun = self.begin_read(snapshot, &key, |state| state.check_readable_key(&key));
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have gone.
+        self.take_value(key, snapshot, move |value| drop(sender.send(value)));
         async move {
-            let (view, told) = begun?;
+            let value = receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))?;
+            Ok(value.map(|value| value.to_vec()))
+        }
+    }
+
+    /// The same for callers without tasks: `take` is called with the value, before this returns or later on the runtime. It must
+    /// be quick, and is dropped without a call when the runtime goes.
+    pub fn take_value(
+        &self,
+        key: &[u8],
+        snapshot: bool,
+        take: impl FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send + 'static,
+    ) {
+        let begun = self.begin_read(snapshot, key, |state| state.check_readable_key(key));
+        let (view, told) = match begun {
+            Ok(begun) => begun,
+            Err(code) => return take(Err(code)),
+        };
+        let is_too_long =
+            key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END);
+        if told.is_none() && is_too_long {
+            return take(Ok(None));
+        }
+        if told.is_none() && view.is_stored() {
+            return view.take_stored(key, Box::new(take));
+        }
+        let key = key.to_vec();
+        self.inner.database.inner.runtime.spawn(async move {
             let attempt = view.attempt.clone();
             let value = async {
-                if let Some(told) = told {
-                    return Box::pin(special::get(&view.attempt, &told, &key)).await;
+                match told {
+                    Some(told) => {
+                        let value = special::get(&view.attempt, &told, &key).await?;
+                        Ok(value.map(StoredValue::from))
+                    }
+                    None => view.get(&key).await,
                 }
-                if key.len() > SYSTEM_KEY_BYTES_MAX || key.len() > KEY_BYTES_MAX && !key.starts_with(USER_KEYS_END) {
-                    return Ok(None);
-                }
-                view.get(&key).await
             };
-            // Each function that takes a future by value holds room for it twice.
-            attempt.read(Box::pin(value)).await
-        }
+            take(attempt.read(value).await);
+        });
     }
 
     pub fn get_key(
@@ -289,7 +322,11 @@ impl Transaction {
         let told = special::is_special(key).then(|| Box::new(state.told()));
         let view = View {
             attempt: state.attempt.clone(),
-            writes: if sees_own { state.writes.clone() } else { Arc::default() },
+            writes: if sees_own {
+                state.shown_writes().clone()
+            } else {
+                Arc::default()
+            },
             end: state.options.end_of_readable(),
             bypass_unreadable: state.options.bypass_unreadable,
             conflicts: !snapshot,
@@ -303,7 +340,6 @@ impl Transaction {
         self.write(|state| {
             state.check_writable_key(key)?;
             check_value(value)?;
-            Arc::make_mut(&mut state.writes).set(key, value);
             state.push(MutationKind::Set, key, value);
             Ok(())
         });
@@ -315,7 +351,6 @@ impl Transaction {
                 return Ok(());
             }
             state.check_writable_key(key)?;
-            Arc::make_mut(&mut state.writes).clear(key);
             state.push(MutationKind::Clear, key, b"");
             Ok(())
         });
@@ -335,7 +370,6 @@ impl Transaction {
             }
             let (begin, end) = (cut_bound(begin), cut_bound(end));
             if begin < end {
-                Arc::make_mut(&mut state.writes).clear_range(begin, end);
                 state.push(MutationKind::ClearRange, begin, end);
             }
             Ok(())
@@ -355,14 +389,12 @@ impl Transaction {
             }
             check_value(operand)?;
             match kind {
-                MutationKind::Atomic(operation) => Arc::make_mut(&mut state.writes).atomic(operation, key, operand),
-                MutationKind::SetVersionstampedValue => {
-                    split_stamp(operand)?;
-                    Arc::make_mut(&mut state.writes).versionstamped_value(key, operand);
-                }
+                MutationKind::Atomic(_) => {}
+                MutationKind::SetVersionstampedValue => drop(split_stamp(operand)?),
                 MutationKind::SetVersionstampedKey => {
+                    // What it hides depends on the version that is known now.
                     let (first, last) = state.stamped_bounds(key)?;
-                    Arc::make_mut(&mut state.writes).versionstamped_key(&first, &last);
+                    Arc::make_mut(state.shown_writes()).versionstamped_key(&first, &last);
                 }
                 _ => return Err(ErrorCode::INVALID_MUTATION_TYPE),
             }
@@ -473,7 +505,7 @@ impl Transaction {
                 let frame = quartet_wire_keyvalue::next_frame(&owned, usize::MAX);
                 let frame = frame.ok().flatten().ok_or(ErrorCode::INTERNAL_ERROR)?;
                 let request = Request::parse(&frame).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
-                attempt.connection.ask(&request).await.map_err(code_of)
+                attempt.connection.ask(&request).await.map_err(code_of_read)
             };
             attempt.until_ended(asked).await
         }
@@ -498,15 +530,19 @@ impl Transaction {
     pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let is_disabled = self.state().options.read_your_writes_disabled;
         let counted = self.inner.database.begin_watch();
-        let reading = self.get(key, false);
+        let refused = match &counted {
+            _ if is_disabled => Some(ErrorCode::WATCHES_DISABLED),
+            counted => counted.as_ref().err().copied(),
+        };
+        let reading = match refused {
+            None => Ok(self.get(key, false)),
+            Some(code) => Err(code),
+        };
         let attempt = self.state().attempt.clone();
         let key = key.to_vec();
         async move {
-            if is_disabled {
-                return Err(ErrorCode::WATCHES_DISABLED);
-            }
+            let seen = reading?.await?;
             let _counted: CountedWatch = counted?;
-            let seen = reading.await?;
             match attempt.outcome().await? {
                 Outcome::Failed(code) => Err(code),
                 Outcome::Committed(_) => changed(&attempt, &key, seen.as_deref()).await,
@@ -515,143 +551,6 @@ impl Transaction {
     }
 
     // ---- the end
-
-    pub fn commit(&self) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
-        let mut state = self.state();
-        let begun = state.check().and_then(|()| state.begin_commit());
-        if let Err(code) = begun {
-            state_poisoned(&mut state, code);
-        }
-        let attempt = state.attempt.clone();
-        drop(state);
-        let work = begun.map(|()| {
-            let transaction = self.clone();
-            let attempt = attempt.clone();
-            // It runs to its end, whatever becomes of who waits for it.
-            self.inner
-                .database
-                .inner
-                .runtime
-                .spawn(async move { transaction.commit_attempt(attempt).await })
-        });
-        async move {
-            let work = work?;
-            let ended = attempt
-                .until_ended(async { work.await.unwrap_or(Err(ErrorCode::OPERATION_CANCELLED)) })
-                .await;
-            match attempt.has_ended() {
-                Some(code) if ended.is_err() || code == ErrorCode::USED_DURING_COMMIT => Err(code),
-                _ => ended,
-            }
-        }
-    }
-
-    async fn commit_attempt(&self, attempt: Arc<Attempt>) -> Result<(), ErrorCode> {
-        let reads = attempt.reads_ended().await;
-        let done = match attempt.has_ended().map_or(reads, Err) {
-            Ok(()) => self.send_commit(&attempt).await,
-            Err(code) => Err(code),
-        };
-        let mut state = self.state();
-        let outcome = match done {
-            Ok(version) => Outcome::Committed(version),
-            Err(code) => Outcome::Failed(code),
-        };
-        if Arc::ptr_eq(&state.attempt, &attempt) {
-            state.phase = match done {
-                Ok(version) => Phase::Committed(version),
-                Err(_) => Phase::Failed,
-            };
-            if done.is_ok() {
-                state.stop_timer();
-            }
-        }
-        drop(state);
-        attempt.came_out(outcome);
-        done.map(|_| ())
-    }
-
-    async fn send_commit(&self, attempt: &Arc<Attempt>) -> Result<Option<u64>, ErrorCode> {
-        let read_conflicts: Vec<(Vec<u8>, Vec<u8>)> = {
-            let conflicts = attempt.read_conflicts.lock();
-            conflicts
-                .iter()
-                .map(|(start, end)| (start.to_vec(), end.to_vec()))
-                .collect()
-        };
-        let (mutations, write_conflicts, options, size) = {
-            let mut state = self.state();
-            if !Arc::ptr_eq(&state.attempt, attempt) {
-                // It was reset while the commit waited for reads.
-                return Err(ErrorCode::TRANSACTION_CANCELLED);
-            }
-            if let Some(code) = state.failed {
-                return Err(code);
-            }
-            let write_conflicts: Vec<_> = state
-                .write_conflicts
-                .iter()
-                .map(|(a, b)| (a.to_vec(), b.to_vec()))
-                .collect();
-            let size = state.size();
-            (
-                std::mem::take(&mut state.mutations),
-                write_conflicts,
-                state.options.clone(),
-                size,
-            )
-        };
-        if mutations.is_empty() && write_conflicts.is_empty() {
-            return Ok(None);
-        }
-        if options.is_read_only {
-            return Err(ErrorCode::TRANSACTION_READ_ONLY);
-        }
-        if size > options.size_limit {
-            return Err(ErrorCode::TRANSACTION_TOO_LARGE);
-        }
-        // A commit that depends on nothing still needs a connection, and a version waits for one.
-        let version = attempt.told_version_if(!read_conflicts.is_empty()).await?;
-        let request = Commit {
-            read_version: version,
-            report_conflicts: options.report_conflicting_keys,
-            system: options.writes_system_keys,
-            read_conflicts: borrowed(&read_conflicts),
-            write_conflicts: borrowed(&write_conflicts),
-            mutations: mutations
-                .iter()
-                .map(|(kind, key, value)| Mutation {
-                    kind: *kind,
-                    key,
-                    value,
-                })
-                .collect(),
-        };
-        match attempt.connection.ask(&Request::Commit(request)).await {
-            Ok(body) => Ok(Some(
-                Reply::number(&body).map_err(|_| ErrorCode::COMMIT_UNKNOWN_RESULT)?,
-            )),
-            Err(failure) => Err(self.refused(failure, &read_conflicts).await),
-        }
-    }
-
-    async fn refused(&self, failure: Failure, read_conflicts: &[(Vec<u8>, Vec<u8>)]) -> ErrorCode {
-        if failure.code == ErrorCode::CONNECTION_FAILED {
-            // Once there is a connection again it is decided, and whoever asks finds out how.
-            self.inner.database.inner.connection.is_up().await;
-            return ErrorCode::COMMIT_UNKNOWN_RESULT;
-        }
-        if failure.code == ErrorCode::NOT_COMMITTED {
-            let mut state = self.state();
-            state.conflicting = RangeSet::default();
-            for position in Reply::conflict_positions(&failure.detail) {
-                if let Some((start, end)) = read_conflicts.get(position) {
-                    state.conflicting.add(start, end);
-                }
-            }
-        }
-        failure.code
-    }
 
     /// Waits as long as `code` asks for and makes the transaction ready for another attempt; or fails with `code` if trying
     /// again is no use.
@@ -754,7 +653,8 @@ impl State {
             options,
             phase: Phase::Active,
             writes: Arc::default(),
-            mutations: Vec::new(),
+            shown: 0,
+            mutations: Mutations::default(),
             write_conflicts: RangeSet::default(),
             bytes: 0,
             failed: None,
@@ -832,7 +732,19 @@ impl State {
     fn push(&mut self, kind: MutationKind, key: &[u8], value: &[u8]) {
         self.options.next_write_no_write_conflict = false;
         self.bytes += key.len() + value.len() + MUTATION_BYTES;
-        self.mutations.push((kind, key.to_vec(), value.to_vec()));
+        self.mutations.push(kind, key, value);
+    }
+
+    /// What the transaction has written until now, as its reads see it. Whoever only writes never asks.
+    fn shown_writes(&mut self) -> &mut Arc<Writes> {
+        if self.shown < self.mutations.len() {
+            let writes = Arc::make_mut(&mut self.writes);
+            self.mutations
+                .since(self.shown)
+                .for_each(|mutation| writes.apply(&mutation));
+            self.shown = self.mutations.len();
+        }
+        &mut self.writes
     }
 
     fn add_conflict_range(&mut self, begin: &[u8], end: &[u8], kind: ConflictKind) {
@@ -842,23 +754,25 @@ impl State {
             ConflictKind::Read => {
                 let parts = match self.options.read_your_writes_disabled {
                     true => vec![(begin.to_vec(), end.to_vec())],
-                    false => self.writes.depended_on(begin, end),
+                    false => self.shown_writes().depended_on(begin, end),
                 };
-                let mut conflicts = self.attempt.read_conflicts.lock();
-                parts.iter().for_each(|(begin, end)| conflicts.add(begin, end));
+                self.attempt
+                    .with_read_conflicts(|conflicts| parts.iter().for_each(|(begin, end)| conflicts.add(begin, end)));
             }
         }
     }
 
     fn size(&self) -> usize {
-        let read = self.attempt.read_conflicts.lock();
-        self.bytes + read.added_bytes + CONFLICT_BYTES * read.iter().count()
+        self.attempt.with_read_conflicts(|read| {
+            let count = read.ranges().len();
+            self.bytes + read.added_bytes() + CONFLICT_BYTES * count
+        })
     }
 
     fn told(&self) -> Told {
         Told {
             conflicting: self.conflicting.clone(),
-            read_conflicts: self.attempt.read_conflicts.lock().clone(),
+            read_conflicts: self.attempt.with_read_conflicts(|read| read.gather().clone()),
             write_conflicts: self.all_write_conflicts(),
             relaxed: self.options.special_keys_relaxed,
         }
@@ -867,11 +781,11 @@ impl State {
     /// What others must take as written by this transaction.
     fn all_write_conflicts(&self) -> RangeSet {
         let mut all = self.write_conflicts.clone();
-        for (kind, key, value) in &self.mutations {
-            match kind {
-                MutationKind::ClearRange => all.add(key, value),
+        for mutation in self.mutations.since(0) {
+            match mutation.kind {
+                MutationKind::ClearRange => all.add(mutation.key, mutation.value),
                 MutationKind::SetVersionstampedKey => {}
-                _ => all.add_key(key),
+                _ => all.add_key(mutation.key),
             }
         }
         all
@@ -928,19 +842,6 @@ impl State {
     }
 }
 
-impl Attempt {
-    /// The version that a commit is judged by; 0 if nothing was read, once there is a connection.
-    async fn told_version_if(&self, has_read: bool) -> Result<u64, ErrorCode> {
-        if has_read || self.known_version().is_some() {
-            return self.told_version().await;
-        }
-        match self.connection.is_up().await {
-            true => Ok(0),
-            false => Err(ErrorCode::BROKEN_PROMISE),
-        }
-    }
-}
-
 /// Using a transaction while it commits fails the commit, as far as its caller is told, unless the options say otherwise.
 fn state_poisoned(state: &mut State, code: ErrorCode) {
     let is_used = code == ErrorCode::USED_DURING_COMMIT && state.phase == Phase::Committing;
@@ -978,13 +879,6 @@ fn cut_bound(bound: &[u8]) -> &[u8] {
         false => KEY_BYTES_MAX,
     };
     &bound[..bound.len().min(bytes_max + 1)]
-}
-
-fn borrowed(ranges: &[(Vec<u8>, Vec<u8>)]) -> Vec<(&[u8], &[u8])> {
-    ranges
-        .iter()
-        .map(|(start, end)| (start.as_slice(), end.as_slice()))
-        .collect()
 }
 
 /// Completes once the stored value of `key` is not `seen`.

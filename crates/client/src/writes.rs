@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use quartet_model::AtomicOperation;
+use quartet_wire_keyvalue::{Mutation, MutationKind};
 
 use crate::conflicts::RangeSet;
 use crate::key_after;
@@ -34,6 +35,19 @@ pub(crate) enum Written {
 impl Writes {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.cleared.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// Shows one of the transaction's mutations. A key with a stamp is shown by `versionstamped_key`.
+    pub fn apply(&mut self, mutation: &Mutation<'_>) {
+        let Mutation { kind, key, value } = *mutation;
+        match kind {
+            MutationKind::Set => self.set(key, value),
+            MutationKind::Clear => self.clear(key),
+            MutationKind::ClearRange => self.clear_range(key, value),
+            MutationKind::Atomic(operation) => self.atomic(operation, key, value),
+            MutationKind::SetVersionstampedValue => self.versionstamped_value(key, value),
+            MutationKind::SetVersionstampedKey => {}
+        }
     }
 
     /// A value that depended on the versionstamp stays out of reach, though this one does not depend on it.

@@ -8,7 +8,7 @@ use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use quartet_client::ErrorCode;
+use quartet_client::{ErrorCode, StoredValue};
 use tokio::task::AbortHandle;
 
 use crate::network;
@@ -46,7 +46,7 @@ pub(crate) enum Value {
     Uint64(u64),
     Double(f64),
     Key(Vec<u8>),
-    Optional(Option<Vec<u8>>),
+    Optional(Option<StoredValue>),
     KeyValues(KeyValues),
     Keys(Keys),
     Strings(Strings),
@@ -133,12 +133,22 @@ fn length_of(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
 
-/// Completes a future even if the task that was to do it is dropped.
-struct Completion(Arc<FDBFuture>);
+/// Completes a future even if what was to do it is dropped.
+pub(crate) struct Completion(Option<Arc<FDBFuture>>);
+
+impl Completion {
+    pub fn complete(mut self, result: Result<Value, ErrorCode>) {
+        if let Some(future) = self.0.take() {
+            future.complete(result);
+        }
+    }
+}
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        self.0.complete(Err(ErrorCode::BROKEN_PROMISE));
+        if let Some(future) = &self.0 {
+            future.complete(Err(ErrorCode::BROKEN_PROMISE));
+        }
     }
 }
 
@@ -169,12 +179,22 @@ impl FDBFuture {
             return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
         };
         let future = FDBFuture::new();
-        let completion = Completion(future.clone());
+        let completion = Completion(Some(future.clone()));
         let task = runtime.spawn(async move {
             let result = work.await;
-            completion.0.complete(result);
+            completion.complete(result);
         });
         future.state.lock().task = Some(task.abort_handle());
+        into_handle(future)
+    }
+
+    /// A future that whoever gets the completion makes ready.
+    pub fn completed_by(begin: impl FnOnce(Completion)) -> *mut FDBFuture {
+        if network::runtime().is_none() {
+            return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
+        }
+        let future = FDBFuture::new();
+        begin(Completion(Some(future.clone())));
         into_handle(future)
     }
 

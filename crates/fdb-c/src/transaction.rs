@@ -136,8 +136,12 @@ pub unsafe extern "C" fn fdb_transaction_get(
     snapshot: c_int,
 ) -> *mut FDBFuture {
     let key = unsafe { bytes(key, key_length) };
-    let value = unsafe { shared(transaction) }.transaction.get(key, snapshot != 0);
-    FDBFuture::of(async move { Ok(Value::Optional(value.await?)) })
+    FDBFuture::completed_by(|completion| {
+        let take = move |value: Result<_, _>| completion.complete(value.map(Value::Optional));
+        unsafe { shared(transaction) }
+            .transaction
+            .take_value(key, snapshot != 0, take);
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -326,8 +330,10 @@ pub unsafe extern "C" fn fdb_transaction_add_conflict_range(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_transaction_commit(transaction: *mut FDBTransaction) -> *mut FDBFuture {
-    let committed = unsafe { shared(transaction) }.transaction.commit();
-    FDBFuture::of(async move { committed.await.map(|()| Value::Nothing) })
+    FDBFuture::completed_by(|completion| {
+        let take = move |done: Result<(), _>| completion.complete(done.map(|()| Value::Nothing));
+        unsafe { shared(transaction) }.transaction.commit_and_tell(take);
+    })
 }
 
 #[unsafe(no_mangle)]

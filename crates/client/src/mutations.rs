@@ -1,0 +1,89 @@
+//! The writes of a transaction in the order of the calls, as they will be sent.
+//!
+//! All keys and values lie in one buffer: a transaction that only writes allocates for a write no more than its bytes.
+
+use quartet_wire_keyvalue::{Mutation, MutationKind};
+
+/// Room for the first writes.
+const BYTES_BEFORE: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutations {
+    bytes: Vec<u8>,
+    parts: Vec<Part>,
+}
+
+/// Where a key and a value end. They begin where the one before ends.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    kind: MutationKind,
+    key_end: usize,
+    value_end: usize,
+}
+
+impl Mutations {
+    pub fn push(&mut self, kind: MutationKind, key: &[u8], value: &[u8]) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(BYTES_BEFORE.max(key.len() + value.len()));
+        }
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.parts.push(Part {
+            kind,
+            key_end,
+            value_end: self.bytes.len(),
+        });
+    }
+
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// All from position `first` on.
+    pub fn since(&self, first: usize) -> impl Iterator<Item = Mutation<'_>> {
+        let mut start = match first {
+            0 => 0,
+            _ => self.parts[first - 1].value_end,
+        };
+        self.parts[first..].iter().map(move |part| {
+            let mutation = Mutation {
+                kind: part.kind,
+                key: &self.bytes[start..part.key_end],
+                value: &self.bytes[part.key_end..part.value_end],
+            };
+            start = part.value_end;
+            mutation
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mutations_come_back_as_they_were_given() {
+        let mut mutations = Mutations::default();
+        let given: [(MutationKind, &[u8], &[u8]); 4] = [
+            (MutationKind::Set, b"k", b"value"),
+            (MutationKind::Clear, b"", b""),
+            (MutationKind::ClearRange, b"a", b"b"),
+            (MutationKind::Set, b"kk", b""),
+        ];
+        for (kind, key, value) in given {
+            mutations.push(kind, key, value);
+        }
+        for first in 0..=given.len() {
+            let found: Vec<_> = mutations
+                .since(first)
+                .map(|one| (one.kind, one.key, one.value))
+                .collect();
+            assert_eq!(found, given[first..]);
+        }
+    }
+}
