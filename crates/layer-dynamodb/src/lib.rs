@@ -15,7 +15,6 @@ mod attributes;
 mod backups;
 mod batch;
 mod buckets;
-pub mod calendar;
 mod capacity;
 mod catalog;
 mod changes;

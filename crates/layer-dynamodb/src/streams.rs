@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use quartet_engine::Transaction;
 use quartet_model::KeyRange;
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::macros::format_description;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::failure::{Exception, Failure};
@@ -137,15 +139,11 @@ pub fn all(transaction: &mut Transaction<'_>) -> Vec<Stream> {
 
 /// A time as a stream's label and as a manifest has it: ISO 8601 with milliseconds.
 pub fn label(micros: u64) -> String {
-    let (days, rest) = (micros / 86_400_000_000, micros / 1000 % 86_400_000);
-    let (year, month, day) = crate::calendar::civil_date(days as i64);
-    let (seconds, milliseconds) = (rest / 1000, rest % 1000);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{milliseconds:03}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]");
+    let nanoseconds = i128::from(micros) * 1000;
+    // Clocks beyond the year 9999 have no label.
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    time.format(format).expect("a format of digits")
 }
 
 /// The shard of a partition, whose place begins with its hash, of so many.
