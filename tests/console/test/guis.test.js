@@ -71,13 +71,18 @@ test("redis-commander shows keys and what they hold", async (t) => {
     const node = await page.waitForFunction((name) => [...document.querySelectorAll("#keyTree a")].find((link) => link.innerText.trim().split(" ")[0] === name), {}, name);
     await node.asElement().evaluate((link) => link.click());
   };
-  for (const name of ["127.0.0.1:" + port, "gui:*"]) {
-    await page.waitForFunction((name) => document.querySelector("#keyTree").innerText.includes(name), {}, name);
-    await page.evaluate((name) => {
-      const item = [...document.querySelectorAll("#keyTree li.jstree-closed")].find((item) => item.innerText.includes(name));
-      item?.querySelector("i.jstree-ocl").click();
-    }, name);
-  }
+  // A click that comes while the tree is being drawn anew is lost, so it is repeated until the branch is open.
+  const unfold = (name) =>
+    page.waitForFunction(
+      (name) => {
+        const branch = [...document.querySelectorAll("#keyTree li")].find((item) => item.querySelector(":scope > a")?.innerText.includes(name));
+        if (branch?.matches(".jstree-closed:not(.jstree-loading)")) branch.querySelector("i.jstree-ocl").click();
+        return branch?.matches(".jstree-open:not(.jstree-loading)");
+      },
+      { polling: 500 },
+      name,
+    );
+  for (const name of ["127.0.0.1:" + port, "gui:*"]) await unfold(name);
   await open("string");
   await waitForText(page, "gui:string", "#body");
   await page.waitForFunction(() => [...document.querySelectorAll("#body textarea")].some((field) => field.value.includes("seen")));
