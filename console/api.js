@@ -187,6 +187,22 @@ export async function follow(path, options, tell, signal) {
   }
 }
 
+/** What each transaction did to names that begin with `prefix` (an encoded one), from version `from` on, or from now on. */
+export function followChanges(database, { layer, prefix = "", from }, tell, signal) {
+  let rest = "";
+  const since = from === undefined ? "" : `&from=${from}`;
+  const read = (text) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop();
+    for (const line of lines.filter(Boolean)) {
+      const told = parsed(line);
+      if (told.error) throw new Refused(200, told.error, told);
+      tell(told);
+    }
+  };
+  return follow(`changes/${encodeURIComponent(database)}?layer=${layer}&prefix=${prefix}${since}`, { method: "GET" }, read, signal);
+}
+
 /** Messages of channels that fit the patterns, as `[pattern, channel, payload]`. */
 export function followRedis(database, pattern, tell, signal) {
   let rest = "";

@@ -4,6 +4,7 @@ import { html, render, useEffect, useLayoutEffect, useState } from "./html.js";
 import * as api from "./api.js";
 import { Problem, link, useAct } from "./ui.js";
 import { Tree } from "./tree.js";
+import { Backups } from "./backups.js";
 import { Connect } from "./connect.js";
 import { Databases } from "./databases.js";
 import { DynamoDb } from "./dynamodb.js";
@@ -22,6 +23,7 @@ const VIEWS = {
   pad: Pad,
   tail: Tail,
   operations: Operations,
+  backups: Backups,
   connect: Connect,
   databases: Databases,
 };
@@ -86,7 +88,7 @@ function Shell({ session, reload, onLogout }) {
     return html`<${Login} isMore onDone=${() => { reload(); location.hash = "#/"; }} />`;
   }
   const View = VIEWS[name] ?? VIEWS.redis;
-  const places = [["pad", "Pad"], ["tail", "Tail"], ["operations", "Operations"], ["connect", "Connect"], ...(session.operator ? [["databases", "Databases"]] : [])];
+  const places = [["pad", "Pad"], ["tail", "Tail"], ["operations", "Operations"], ["backups", "Backups"], ["connect", "Connect"], ...(session.operator ? [["databases", "Databases"]] : [])];
   return html`<div class="shell">
     <a class="skip" href="#view" onClick=${(event) => { event.preventDefault(); document.getElementById("view").focus(); }}>To the content</a>
     <header>

@@ -3,6 +3,7 @@
 import { shown } from "./bytes.js";
 import { parse, toWire } from "./fql.js";
 import { operation, statements } from "./pad_dynamodb.js";
+import { requests } from "./pad_keyvalue.js";
 import { commands } from "./pad_redis.js";
 
 const text = (word) => JSON.stringify(shown(word));
@@ -147,7 +148,72 @@ function ofDynamoDb({ session, text: given }) {
 
 const ofPartiql = ({ session, text: given }) => ofOperations(session, statements(given).map((Statement) => ({ name: "ExecuteStatement", input: { Statement } })));
 
-const MAKERS = { Redis: ofRedis, FQL: ofFql, DynamoDB: ofDynamoDb, PartiQL: ofPartiql };
+// ---- the key-value layer: FoundationDB's bindings
+
+const hexOf = (byte) => "\\x" + byte.toString(16).padStart(2, "0");
+const isPlain = (byte) => byte >= 32 && byte < 127 && byte !== 34 && byte !== 92;
+/** Bytes between quotation marks: as they are where that is possible. */
+const literal = (bytes) => `"${Array.from(bytes, (byte) => (isPlain(byte) ? String.fromCharCode(byte) : hexOf(byte))).join("")}"`;
+
+const KEY_VALUE = {
+  Python: {
+    bytes: (bytes) => "b" + literal(bytes),
+    begin: ["import fdb", "", "fdb.api_version(710)", 'db = fdb.open("fdb.cluster")', ""],
+    read: (b, { name, key, end, limit }) => (name === "get" ? [`print(db[${b(key)}])`] : [`for key, value in db.get_range(${b(key)}, ${b(end)}, limit=${limit}):`, `    print(key${name === "getrange" ? ", value" : ""})`]),
+    write: (lines) => ["@fdb.transactional", "def write(tr):", ...lines.map((line) => "    " + line), "", "write(db)"],
+    set: (b, { key, value }) => `tr[${b(key)}] = ${b(value)}`,
+    clear: (b, { key }) => `del tr[${b(key)}]`,
+    clearrange: (b, { key, end }) => `tr.clear_range(${b(key)}, ${b(end)})`,
+    end: [],
+  },
+  JavaScript: {
+    bytes: (bytes) => `Buffer.from(${literal(bytes)}, "latin1")`,
+    begin: ['import fdb from "foundationdb";', "", "fdb.setAPIVersion(710);", 'const db = fdb.open("fdb.cluster");'],
+    read: (b, { name, key, end, limit }) => (name === "get" ? [`console.log(await db.get(${b(key)}));`] : [`for (const [key${name === "getrange" ? ", value" : ""}] of await db.getRangeAll(${b(key)}, ${b(end)}, { limit: ${limit} })) console.log(key${name === "getrange" ? ", value" : ""});`]),
+    write: (lines) => ["await db.doTn(async (tn) => {", ...lines.map((line) => `  ${line};`), "});"],
+    set: (b, { key, value }) => `tn.set(${b(key)}, ${b(value)})`,
+    clear: (b, { key }) => `tn.clear(${b(key)})`,
+    clearrange: (b, { key, end }) => `tn.clearRange(${b(key)}, ${b(end)})`,
+    end: ["db.close();"],
+  },
+  Go: {
+    bytes: (bytes) => `fdb.Key(${literal(bytes)})`,
+    begin: ["package main", "", "import (", '\t"fmt"', "", '\t"github.com/apple/foundationdb/bindings/go/src/fdb"', ")", "", "func main() {", "\tfdb.MustAPIVersion(710)", '\tdb := fdb.MustOpenDatabase("fdb.cluster")'],
+    read: (b, { name, key, end, limit }) => ["\tfmt.Println(db.ReadTransact(func(tr fdb.ReadTransaction) (interface{}, error) {", name === "get" ? `\t\treturn tr.Get(${b(key)}).Get()` : `\t\treturn tr.GetRange(fdb.KeyRange{Begin: ${b(key)}, End: ${b(end)}}, fdb.RangeOptions{Limit: ${limit}}).GetSliceWithError()`, "\t}))"],
+    write: (lines) => ["\tfmt.Println(db.Transact(func(tr fdb.Transaction) (interface{}, error) {", ...lines.map((line) => "\t\t" + line), "\t\treturn nil, nil", "\t}))"],
+    set: (b, { key, value }) => `tr.Set(${b(key)}, []byte(${literal(value)}))`,
+    clear: (b, { key }) => `tr.Clear(${b(key)})`,
+    clearrange: (b, { key, end }) => `tr.ClearRange(fdb.KeyRange{Begin: ${b(key)}, End: ${b(end)}})`,
+    end: ["}"],
+  },
+  Java: {
+    bytes: (bytes) => `new byte[] {${Array.from(bytes, (byte) => (byte > 127 ? byte - 256 : byte)).join(", ")}}`,
+    begin: ["import com.apple.foundationdb.*;", "", "class Main {", "  public static void main(String[] arguments) {", '    try (var db = FDB.selectAPIVersion(710).open("fdb.cluster")) {'],
+    read: (b, { name, key, end, limit }) => ["      System.out.println(db.read(tr -> " + (name === "get" ? `tr.get(${b(key)}).join()` : `tr.getRange(${b(key)}, ${b(end)}, ${limit}).asList().join()`) + "));"],
+    write: (lines) => ["      db.run(tr -> {", ...lines.map((line) => `        ${line};`), "        return null;", "      });"],
+    set: (b, { key, value }) => `tr.set(${b(key)}, ${b(value)})`,
+    clear: (b, { key }) => `tr.clear(${b(key)})`,
+    clearrange: (b, { key, end }) => `tr.clear(${b(key)}, ${b(end)})`,
+    end: ["    }", "  }", "}"],
+  },
+};
+
+function ofKeyValue({ text: given }) {
+  let list;
+  try {
+    list = requests(given);
+  } catch (error) {
+    return { Python: `# ${error.message}` };
+  }
+  const program = (language) => {
+    const { bytes, begin, end, read, write } = language;
+    const lines = list.flatMap((request) => (request.name === "write" ? write(request.writes.map((one) => language[one.name](bytes, one))) : read(bytes, request)));
+    return [...begin, ...lines, ...end].join("\n");
+  };
+  return Object.fromEntries(Object.entries(KEY_VALUE).map(([name, language]) => [name, program(language)]));
+}
+
+const MAKERS = { Redis: ofRedis, FQL: ofFql, DynamoDB: ofDynamoDb, PartiQL: ofPartiql, "Key-value": ofKeyValue };
 
 /** Programs by the names of their languages. */
 export const code = (language, given) => MAKERS[language](given);

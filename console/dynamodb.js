@@ -2,12 +2,14 @@
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
-import { count, size } from "./bytes.js";
+import { count, percentEncoded, size } from "./bytes.js";
 import { Digits, parsed } from "./exact.js";
 import { Busy, Copy, Problem, Text, go, link, useAct, useLoaded } from "./ui.js";
 import { Grid } from "./grid.js";
+import { History } from "./history.js";
 
 const PAGE = 50;
+const EXPORT_PAGE = 1000;
 
 /** Names of all tables, up to a thousand. */
 export async function tables(database) {
@@ -164,6 +166,16 @@ function Items({ database, table, index, openKey }) {
       return !isOver();
     });
   };
+  /** What the table holds, or what the query finds. */
+  const exportAll = async (each) => {
+    let start;
+    do {
+      const input = { ...(partition === "" ? base : query()), Limit: EXPORT_PAGE, ...(start ? { ExclusiveStartKey: start } : {}) };
+      const answer = await api.dynamodb(database, partition === "" ? "Scan" : "Query", input);
+      if (each(answer.Items.map((item) => plainItem(item) ?? item)) === false) return;
+      start = answer.LastEvaluatedKey;
+    } while (start);
+  };
   const others = [...new Set(found.items.flatMap((item) => Object.keys(item)))].filter((key) => !names.includes(key)).slice(0, 5);
   const idOf = (item) => JSON.stringify(keyOf(item, names));
   const rows = found.items.map((item) => ({
@@ -173,6 +185,12 @@ function Items({ database, table, index, openKey }) {
     href: link("dynamodb", database, name, index ?? "", idOf(item)),
     cells: [...names, ...others].map((key) => shownAttribute(item[key])),
   }));
+  /** What a change made of the open item. */
+  const changeOf = (change) => {
+    const own = change.item ?? change.key;
+    if (change.table !== name || !own || idOf(own) !== openKey) return change.op === "clear" && change.table === name ? "(deleted)" : null;
+    return change.item ? JSON.stringify(plainItem(change.item) ?? change.item, null, 2) : "(deleted)";
+  };
   const opened = openKey === undefined || openKey === "new" ? null : found.items.find((item) => idOf(item) === openKey);
   const fetched = useLoaded(async () => (openKey && openKey !== "new" ? ((await api.dynamodb(database, "GetItem", { TableName: name, Key: JSON.parse(openKey), ConsistentRead: true })).Item ?? null) : undefined), [database, name, openKey]);
   const item = fetched.value ?? opened;
@@ -191,10 +209,11 @@ function Items({ database, table, index, openKey }) {
         <button class="main" disabled=${busy}>${partition === "" ? "Scan" : "Query"}</button>
         <a class="button" id="new-item" href=${link("dynamodb", database, name, index ?? "", "new")}>New item</a>
         <a class="button" href=${link("dynamodb", database, name, "?definition")}>Definition</a>
+        <a class="button" href=${link("tail", database, "dynamodb", name)}>Watch</a>
       </form>
       ${cost && html`<p class="dim" id="cost">${cost}</p>`}
       <${Grid} id="items" columns=${[...names, ...others]} rows=${rows} openId=${openKey} hasMore=${found.next !== null} busy=${busy} error=${error} onMore=${() => load(found.next, found.items)}
-        what="items" exportName=${name} removeRows=${removeRows} countAll=${countAll} removeAll=${removeAll} onRemoved=${reload} />
+        what="items" exportName=${name} exportAll=${exportAll} removeRows=${removeRows} countAll=${countAll} removeAll=${removeAll} onRemoved=${reload} />
     </section>
     ${openKey &&
     html`<section class="panel" aria-label="Item">${openKey === "new"
@@ -203,7 +222,8 @@ function Items({ database, table, index, openKey }) {
           ? html`<${Item} key=${JSON.stringify(item)} database=${database} table=${name} item=${item} names=${names} onChanged=${changed} />`
           : fetched.loading
             ? html`<${Busy} />`
-            : html`<p>There is no such item.</p>`}<${Problem} error=${fetched.error} /></section>`}
+            : html`<p>There is no such item.</p>`}<${Problem} error=${fetched.error} />
+      ${openKey !== "new" && html`<${History} key=${openKey} database=${database} layer="dynamodb" prefix=${percentEncoded(name)} read=${changeOf} />`}</section>`}
   </div>`;
 }
 

@@ -4,8 +4,11 @@ import { html, useRef, useState } from "./html.js";
 import { count } from "./bytes.js";
 import { Busy, Confirm, Problem, download, useAct } from "./ui.js";
 
-/** `rows` are `{id, cells, href, value}`; `removeRows(rows)` deletes some, `removeAll(tell, isOver)` all, after `countAll`. */
-export function Grid({ id, columns, rows, openId, hasMore, busy, error, onMore, what, exportName, removeRows, countAll, removeAll, onRemoved }) {
+/**
+ * `rows` are `{id, cells, href, value}`; `removeRows(rows)` deletes some, `removeAll(tell, isOver)` all, after `countAll`. `exportAll(each)` gives `each` the values of
+ * all, page by page, until that answers `false`.
+ */
+export function Grid({ id, columns, rows, openId, hasMore, busy, error, onMore, what, exportName, removeRows, countAll, removeAll, exportAll, onRemoved }) {
   const [chosen, choose] = useState(new Set());
   const [ask, setAsk] = useState(null);
   const [progress, tell] = useState(null);
@@ -35,13 +38,32 @@ export function Grid({ id, columns, rows, openId, hasMore, busy, error, onMore, 
         act: () => removeAll((deleted) => tell(`${count(deleted)} deleted`), () => isOver.current).finally(() => tell(null)).then(done),
       });
     });
-  const save = () => download(`${exportName}.jsonl`, rows.map((row) => JSON.stringify(row.value)).join("\n") + "\n");
+  const lines = (values) => values.map((value) => JSON.stringify(value) + "\n").join("");
+  const save = () => download(`${exportName}.jsonl`, lines(rows.map((row) => row.value)));
+  const saveAll = () =>
+    act(async () => {
+      // The browser keeps what a file is made of outside of the page's memory.
+      const pieces = [];
+      let number = 0;
+      isOver.current = false;
+      try {
+        await exportAll((values) => {
+          pieces.push(new Blob([lines(values)]));
+          tell(`${count((number += values.length))} read`);
+          return !isOver.current;
+        });
+      } finally {
+        tell(null);
+      }
+      if (!isOver.current) download(`${exportName}.jsonl`, new Blob(pieces));
+    });
   return html`<div class="row">
       <span class="dim" id="shown-count" role="status">${count(rows.length)} shown${hasMore ? ", more to come" : ""}</span>
       ${removeRows && (picked.length > 0
         ? html`<button class="danger" onClick=${askForChosen}>Delete ${count(picked.length)} chosen</button>`
         : countAll && html`<button class="danger" id="delete-matching" disabled=${counting} onClick=${askForAll}>Delete all…</button>`)}
       <button disabled=${rows.length === 0} onClick=${save}>Export shown</button>
+      ${exportAll && html`<button id="export-all" disabled=${counting || rows.length === 0} onClick=${saveAll}>Export all</button>`}
       ${progress && html`<span role="status">${progress} <button class="small" onClick=${() => (isOver.current = true)}>Stop</button></span>`}
     </div>
     <${Problem} error=${error ?? problem} />

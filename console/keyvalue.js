@@ -3,8 +3,9 @@
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
-import { count } from "./bytes.js";
+import { count, percentEncoded } from "./bytes.js";
 import { Grid } from "./grid.js";
+import { History, bytesOf } from "./history.js";
 import { Busy, Confirm, Copy, Problem, Text, go, link, noteChange, useAct, useLoaded } from "./ui.js";
 import { asTuple, behind, concat, elements, fromBase64, fromHex, fromPrintable, packBytes, printable, toBase64, toHex } from "./tuples.js";
 
@@ -24,6 +25,19 @@ async function read(database, begin, end, rows) {
 const write = (database, ...writes) => api.keyvalue(database, { write: writes });
 
 const next = (key) => concat(key, [0]);
+
+const isBelow = (left, right) => toHex(left) < toHex(right);
+
+/** What a change made of a row, as a text; `null`: it is another's. */
+const changeOf = (key) => (change) => {
+  if (change.op === "clear_range") {
+    const [start, end] = [bytesOf(change, "start"), bytesOf(change, "end")];
+    return !isBelow(key, start) && isBelow(key, end) ? "(cleared)" : null;
+  }
+  if (toHex(bytesOf(change, "key")) !== toHex(key)) return null;
+  if (change.op === "clear") return "(cleared)";
+  return change.value_bytes === undefined ? printable(bytesOf(change, "value")) : `(${change.value_bytes} bytes)`;
+};
 
 /** Directories below the one whose rows begin with `prefix`; the root's is empty. */
 export async function directories(database, prefix) {
@@ -69,8 +83,11 @@ function Row({ database, prefix, hex, onChanged }) {
       ${!isNew && html`<button class="danger" id="delete" onClick=${remove}>Delete</button>`}
     </div>
     <${Problem} error=${error} />
+    ${!isNew && html`<${History} database=${database} layer="keyvalue" prefix=${percentEncoded(key)} read=${changeOf(key)} />`}
     <${Confirm} ask=${ask} onEnd=${() => setAsk(null)} />`;
 }
+
+const valueOf = ({ key, value }) => ({ key: printable(key), value: printable(value) });
 
 function Rows({ database, prefix, open }) {
   const [search, setSearch] = useState("");
@@ -93,15 +110,21 @@ function Rows({ database, prefix, open }) {
   const reload = () => load(null, []);
   const hex = toHex(prefix);
   useEffect(() => void reload(), [database, hex]);
-  const countAll = async () => {
+  /** Gives `each` every page of the range, until that says `false`. */
+  const pages = async (each) => {
     let [begin, end] = range();
-    for (let number = 0; ; ) {
+    while (true) {
       const page = await read(database, begin, end, WALK);
-      number += page.rows.length;
-      if (!page.more) return number;
+      if ((await each(page.rows)) === false || !page.more) return;
       begin = next(page.rows.at(-1).key);
     }
   };
+  const countAll = async () => {
+    let number = 0;
+    await pages((rows) => void (number += rows.length));
+    return number;
+  };
+  const exportAll = (each) => pages((rows) => each(rows.map(valueOf)));
   const removeRows = async (rows) => {
     for (let index = 0; index < rows.length; index += WALK) await write(database, ...rows.slice(index, index + WALK).map(({ id }) => ({ clear: toBase64(fromHex(id)) })));
   };
@@ -112,7 +135,7 @@ function Rows({ database, prefix, open }) {
   const rows = found.rows.map(({ key, value }) => ({
     id: toHex(key),
     href: link("keyvalue", database, hex, toHex(key)),
-    value: { key: printable(key), value: printable(value) },
+    value: valueOf({ key, value }),
     cells: [asTuple(key.slice(prefix.length)) ?? printable(key.slice(prefix.length)), printable(value.slice(0, CUT)), count(value.length)],
   }));
   const changed = (key) => {
@@ -127,9 +150,10 @@ function Rows({ database, prefix, open }) {
         <input class="grow mono" id="search" aria-label="Begin with" placeholder="begin with … (\\xNN for bytes)" value=${search} onInput=${(event) => setSearch(event.target.value)} />
         <button class="main" disabled=${busy}>Read</button>
         <a class="button" id="new-row" href=${link("keyvalue", database, hex, "new")}>New key</a>
+        <a class="button" href=${link("tail", database, "keyvalue", printable(prefix))}>Watch</a>
       </form>
       <${Grid} id="rows" columns=${["key", "value", "bytes"]} rows=${rows} openId=${open} hasMore=${found.begin !== null} busy=${busy} error=${error} onMore=${() => load(found.begin, found.rows)}
-        what="keys" exportName="rows" removeRows=${removeRows} countAll=${countAll} removeAll=${removeAll} onRemoved=${() => changed(null)} />
+        what="keys" exportName="rows" exportAll=${exportAll} removeRows=${removeRows} countAll=${countAll} removeAll=${removeAll} onRemoved=${() => changed(null)} />
     </section>
     ${open && html`<section class="panel" aria-label="Row"><${Row} key=${open} database=${database} prefix=${prefix} hex=${open} onChanged=${changed} /></section>`}
   </div>`;

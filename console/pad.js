@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { Copy, Problem, Tabs, Text, noteChange, useAct } from "./ui.js";
 import * as dynamodb from "./pad_dynamodb.js";
 import * as fauna from "./pad_fauna.js";
+import * as keyvalue from "./pad_keyvalue.js";
 import * as redis from "./pad_redis.js";
 import { code } from "./code.js";
 
@@ -12,6 +13,7 @@ const LANGUAGES = {
   FQL: { layer: "fauna", run: fauna.run, names: fauna.names, first: "Paginate(Collections())", wordBefore: /([A-Za-z]+)$/, takesRole: true },
   DynamoDB: { layer: "dynamodb", run: dynamodb.run, names: dynamodb.names, first: "ListTables {}", wordBefore: /^\s*([A-Za-z]+)$/ },
   PartiQL: { layer: "dynamodb", run: dynamodb.runPartiql, names: dynamodb.wordsOfPartiql, first: 'SELECT * FROM "things"', wordBefore: /([A-Za-z_]+)$/ },
+  "Key-value": { layer: "keyvalue", run: keyvalue.run, names: keyvalue.names, first: 'getrange "" \\xff', wordBefore: /(?:^|\n|;)\s*([a-z]+)$/ },
 };
 
 const HISTORY = "quartet-history";

@@ -2,7 +2,8 @@
 
 import { html, useState } from "./html.js";
 import * as api from "./api.js";
-import { count, quoted, shown, size, splitLine } from "./bytes.js";
+import { count, fromBytes, identity, percentEncoded, quoted, shown, size, splitLine } from "./bytes.js";
+import { History, bytesOf } from "./history.js";
 import { Busy, Confirm, Copy, Problem, Text, link, useAct, useLoaded } from "./ui.js";
 
 /** A string beyond this is shown in part, and not edited. */
@@ -291,14 +292,34 @@ export function OneKey({ database, name: written, onChanged, onGone, onRenamed }
   }, [database, written]);
   if (error) return html`<${Problem} error=${error} />`;
   if (!about) return loading ? html`<${Busy} />` : null;
-  if (about.type === "none") return html`<h2>${shown(name)}</h2><p>There is no such key.</p>`;
+  const history = html`<${History} key=${written} database=${database} layer="redis" prefix=${percentEncoded(name)} read=${changeOf(name)} />`;
+  if (about.type === "none") return html`<h2>${shown(name)}</h2><p>There is no such key.</p>${history}`;
   const changed = () => {
     setTurn(turn + 1);
     reload();
     onChanged();
   };
   return html`<${Heading} database=${database} name=${name} about=${about} onChanged=${changed} onGone=${onGone} onRenamed=${onRenamed} />
-    <${Editor} key=${about.type + turn} type=${about.type} database=${database} name=${name} onChanged=${changed} />`;
+    <${Editor} key=${about.type + turn} type=${about.type} database=${database} name=${name} onChanged=${changed} />
+    ${history}`;
+}
+
+/** What a change made of a key of the first numbered database, as a text; `null`: it is another's. */
+const changeOf = (name) => (change) => {
+  if (change.op === "clear") return (change.db ?? 0) === 0 ? "(deleted)" : null;
+  if (change.db !== 0 || identity(memberOf(change, "key")) !== identity(name)) return null;
+  if (change.op === "delete") return "(deleted)";
+  const { layer, op, db, key, key_base64, type, ...rest } = change;
+  if (op !== "put") return `${op.replace("_", " ")} ${JSON.stringify(rest, null, 2)}`;
+  const expiry = rest.expires_ms ? `\n(until ${new Date(Number(rest.expires_ms)).toISOString()})` : "";
+  const { expires_ms, ...content } = rest;
+  return (typeof content.value === "string" ? content.value : JSON.stringify(content.value ?? content, null, 2)) + expiry;
+};
+
+/** A word of a change, as the rest of the page has it. */
+function memberOf(change, member) {
+  const bytes = bytesOf(change, member);
+  return bytes === null ? "" : fromBytes(bytes);
 }
 
 /** What a new key of each type begins with. */

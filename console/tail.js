@@ -1,9 +1,12 @@
-// What happens now: keyspace events and messages of Redis, streams of FaunaDB.
+// What happens now: keyspace events and messages of Redis, streams of FaunaDB, rows of the key-value layer, items of DynamoDB.
 
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
 import { shownValue, toWire } from "./fql.js";
 import { roleOf } from "./fauna.js";
+import { bytesOf } from "./history.js";
+import { fromPrintable, printable } from "./tuples.js";
+import { percentEncoded } from "./bytes.js";
 import { Problem, Tabs, useAct, useLoaded } from "./ui.js";
 
 const EVENTS_MAX = 500;
@@ -84,11 +87,52 @@ function FaunaTail({ database, path, source }) {
     ${settled !== "" && html`<${Live} id="events" open=${open} inputs=${[database, path, settled]} />`}</section>`;
 }
 
+const own = (change, member) => printable(bytesOf(change, member) ?? new Uint8Array());
+
+/** A change of the key-value layer as a line, and one of DynamoDB. */
+function shownRow(change) {
+  if (change.op === "clear_range") return `clearrange ${own(change, "start")} ${own(change, "end")}`;
+  if (change.op === "clear") return `clear ${own(change, "key")}`;
+  const value = change.value_bytes === undefined ? own(change, "value") : `(${change.value_bytes} bytes)`;
+  return `set ${own(change, "key")} ${value}`;
+}
+
+const shownItem = ({ op, table, item, key }) => `${op} ${table} ${JSON.stringify(item ?? key ?? null)}`;
+
+/** What transactions do, of the change feed; a prefix is that of a key or of a table. */
+function ChangesTail({ database, layer, title, prefix = "", read, show, hint }) {
+  const [text, setText] = useState(prefix);
+  const [settled, settle] = useState(prefix);
+  const open = async (tell, signal) => {
+    const encoded = percentEncoded(read(settled));
+    await api.followChanges(database, { layer, prefix: encoded }, ({ changes = [] }) => changes.forEach((change) => tell(show(change))), signal);
+  };
+  return html`<section><h2>${title}, as it happens</h2>
+    <form class="row" onSubmit=${(event) => { event.preventDefault(); settle(text); }}>
+      <input class="grow mono" id="prefix" aria-label=${hint} placeholder=${hint} value=${text} onInput=${(event) => setText(event.target.value)} /><button>Listen</button>
+    </form>
+    <${Live} id="events" open=${open} inputs=${[database, layer, settled]} /></section>`;
+}
+
+/** Names of tabs, and which layer of a database each is of. */
+const SOURCES = { Redis: "redis", FaunaDB: "fauna", DynamoDB: "dynamodb", "Key-value": "keyvalue" };
+
+function Source({ name, database, parts: [layer, first, second] }) {
+  const mine = layer === SOURCES[name];
+  if (name === "FaunaDB") return html`<${FaunaTail} key=${second} database=${database} path=${(mine && first) || ""} source=${mine ? second : undefined} />`;
+  if (name === "DynamoDB") return html`<${ChangesTail} key=${first} database=${database} layer="dynamodb" title="DynamoDB" prefix=${mine ? first : ""} read=${(text) => text} show=${shownItem} hint="tables that begin with …" />`;
+  if (name === "Key-value") return html`<${ChangesTail} key=${first} database=${database} layer="keyvalue" title="Rows" prefix=${mine ? first : ""} read=${fromPrintable} show=${shownRow} hint="keys that begin with … (\\xNN for bytes)" />`;
+  return html`<${RedisTail} key=${first} database=${database} name=${mine ? first : undefined} />`;
+}
+
 export function Tail({ database, parts, session }) {
-  const [layer, first, second] = parts;
   const here = session.databases.find((each) => each.name === database) ?? {};
-  if (layer === "fauna" && here.fauna) return html`<${FaunaTail} key=${second} database=${database} path=${first ?? ""} source=${second} />`;
-  if (here.redis) return html`<${RedisTail} key=${first} database=${database} name=${first} />`;
-  if (here.fauna) return html`<${FaunaTail} database=${database} path="" />`;
-  return html`<p>This session has no credential for a layer of <b>${database}</b> that tells what happens.</p>`;
+  const names = Object.keys(SOURCES).filter((name) => here[SOURCES[name]]);
+  const wanted = Object.keys(SOURCES).find((name) => SOURCES[name] === parts[0]);
+  const [chosen, choose] = useState(wanted);
+  useEffect(() => void (wanted && choose(wanted)), [parts.join("/")]);
+  const name = names.includes(chosen) ? chosen : names[0];
+  if (!name) return html`<p>This session has no credential for a layer of <b>${database}</b> that tells what happens.</p>`;
+  return html`<${Tabs} label="Layer" names=${names} chosen=${name} onChoose=${choose} />
+    <${Source} key=${name} name=${name} database=${database} parts=${parts} />`;
 }

@@ -94,10 +94,10 @@ export function Text({ value, onInput, onSave, rows = 8, label, readOnly = false
     value=${value} readOnly=${readOnly} onInput=${(event) => onInput?.(event.target.value)} onKeyDown=${saves}></textarea>`;
 }
 
-/** Saves a text as a file of the person's. */
-export function download(name, text, kind = "application/json") {
+/** Saves a text, or a blob, as a file of the person's. */
+export function download(name, content, kind = "application/json") {
   const link = document.createElement("a");
-  const address = URL.createObjectURL(new Blob([text], { type: kind }));
+  const address = URL.createObjectURL(new Blob([content], { type: kind }));
   link.href = address;
   link.download = name;
   link.click();

@@ -21,8 +21,21 @@ pub trait ChangeDecoder: Send {
 pub struct Change {
     /// What filters by prefix look at: a key, a table, a collection.
     pub name: Vec<u8>,
+    /// How far it goes from there.
+    pub reach: Reach,
     /// What is told of it, in this order.
     pub members: Vec<(&'static str, Shown)>,
+}
+
+/// Which names a change concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Its own.
+    Name,
+    /// Those from its own on and before this one.
+    Before(Vec<u8>),
+    /// Its own and all that follow.
+    All,
 }
 
 /// A value in a change.
@@ -45,8 +58,26 @@ impl Change {
     pub fn new(operation: &'static str, name: &[u8]) -> Change {
         Change {
             name: name.to_vec(),
+            reach: Reach::Name,
             members: vec![("op", Shown::Word(operation))],
         }
+    }
+
+    /// Concerns the names behind its own, too.
+    pub fn reaching(mut self, reach: Reach) -> Change {
+        self.reach = reach;
+        self
+    }
+
+    /// It concerns a name that begins with `prefix`.
+    pub fn concerns(&self, prefix: &[u8]) -> bool {
+        let is_within = || self.name[..] < *prefix;
+        self.name.starts_with(prefix)
+            || match &self.reach {
+                Reach::Name => false,
+                Reach::Before(end) => is_within() && end[..] > *prefix,
+                Reach::All => is_within(),
+            }
     }
 
     /// Tells one thing more.
@@ -58,5 +89,41 @@ impl Change {
     /// The same for bytes.
     pub fn with_bytes(self, member: &'static str, bytes: &[u8]) -> Change {
         self.with(member, Shown::Bytes(bytes.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_a_range_concerns_each_name_in_it() {
+        let check = |change: Change, prefix: &str, expected: bool| {
+            assert_eq!(change.concerns(prefix.as_bytes()), expected, "{change:?}, {prefix}");
+        };
+        let one = || Change::new("set", b"bc");
+        for (prefix, expected) in [
+            ("", true),
+            ("b", true),
+            ("bc", true),
+            ("bcd", false),
+            ("a", false),
+            ("c", false),
+        ] {
+            check(one(), prefix, expected);
+        }
+        let range = || Change::new("clear_range", b"b").reaching(Reach::Before(b"d".to_vec()));
+        for (prefix, expected) in [
+            ("", true),
+            ("a", false),
+            ("b", true),
+            ("bx", true),
+            ("c", true),
+            ("d", false),
+            ("e", false),
+        ] {
+            check(range(), prefix, expected);
+        }
+        check(Change::new("clear", b"").reaching(Reach::All), "anything", true);
     }
 }

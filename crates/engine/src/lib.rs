@@ -57,7 +57,7 @@ mod watch;
 
 pub use attempt::Stamp;
 pub use busy::{BriefWaits, Busy, serve_on_this_thread};
-pub use change::{Change, ChangeDecoder, Shown};
+pub use change::{Change, ChangeDecoder, Reach, Shown};
 pub use check::{CheckReport, check};
 pub use convert::convert;
 pub use engine::Engine;

@@ -1,6 +1,6 @@
 //! What effects mean to clients of the key-value layer: exactly what they are.
 
-use quartet_engine::{Change, ChangeDecoder, Reader};
+use quartet_engine::{Change, ChangeDecoder, Reach, Reader};
 use quartet_model::{Effect, LayerId};
 
 /// Tells keys and values.
@@ -18,6 +18,7 @@ impl ChangeDecoder for KeyValueChanges {
                 .with_bytes("value", value),
             Effect::Clear { key } => Change::new("clear", key).with_bytes("key", key),
             Effect::ClearRange { start, end } => Change::new("clear_range", start)
+                .reaching(Reach::Before(end.to_vec()))
                 .with_bytes("start", start)
                 .with_bytes("end", end),
         });

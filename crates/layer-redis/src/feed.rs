@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Change, ChangeDecoder, Reader, Shown, Transaction, decoded};
+use quartet_engine::{Change, ChangeDecoder, Reach, Reader, Shown, Transaction, decoded};
 use quartet_model::{Effect, LayerId, Version};
 use quartet_store::Row;
 
@@ -49,10 +49,8 @@ impl ChangeDecoder for RedisChanges {
             Effect::Clear {
                 key: [b'K', db, name @ ..],
             } => Some(about("delete", *db, name)),
-            Effect::ClearRange { start: [b'K', db], .. } => {
-                Some(Change::new("clear", b"").with("db", Shown::Number((*db).into())))
-            }
-            Effect::ClearRange { start: [b'K'], .. } => Some(Change::new("clear", b"")),
+            Effect::ClearRange { start: [b'K', db], .. } => Some(everything().with("db", Shown::Number((*db).into()))),
+            Effect::ClearRange { start: [b'K'], .. } => Some(everything()),
             Effect::Set {
                 key: [b'E', rest @ ..],
                 value,
@@ -73,6 +71,11 @@ impl ChangeDecoder for RedisChanges {
         };
         changes.extend(change);
     }
+}
+
+/// All keys are gone, whatever they are called.
+fn everything() -> Change {
+    Change::new("clear", b"").reaching(Reach::All)
 }
 
 fn about(operation: &'static str, db: u8, name: &[u8]) -> Change {

@@ -16,6 +16,7 @@ use crate::config::{Change, Config, WriteParameters};
 use crate::cursors::Cursors;
 use crate::definition::Handler;
 use crate::found_expired::FoundExpired;
+use crate::keyspace::KeyCount;
 use crate::latency::LatencyEvents;
 use crate::login_guard::LoginGuard;
 use crate::long_scripts::LongScripts;
@@ -84,6 +85,8 @@ pub struct Observation {
     pub large_requests: Mutex<Slowlog>,
     pub large_replies: Mutex<Slowlog>,
     pub latency: Mutex<LatencyEvents>,
+    /// The keys as they were counted last for somebody who may not wait.
+    pub key_counts: Mutex<Vec<KeyCount>>,
 }
 
 /// What scripts of all connections share.

@@ -45,6 +45,7 @@ impl Redis {
                 large_requests: Default::default(),
                 large_replies: Default::default(),
                 latency: Default::default(),
+                key_counts: Default::default(),
             },
             scripting: Scripting {
                 scripts: Default::default(),

@@ -89,6 +89,13 @@ pub struct ServeArguments {
     /// between [default: none]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKETS")]
     dynamodb_buckets: Option<String>,
+    /// Where backups go that an operator takes at the console, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with commas between
+    /// [default: none]
+    #[arg(long, env = "QUARTET_BACKUP_TARGETS")]
+    backup_targets: Option<String>,
+    /// Folder in which data folders are made that an operator restores at the console [default: none]
+    #[arg(long, env = "QUARTET_RESTORE_FOLDER")]
+    restore_folder: Option<PathBuf>,
     /// Address of FaunaDB's protocol, or "off" [default: 127.0.0.1:8443]
     #[arg(long, env = "QUARTET_LISTEN_FAUNA")]
     listen_fauna: Option<String>,
@@ -334,6 +341,8 @@ impl ServeArguments {
             dynamodb_throttling: self.dynamodb_throttling.or(file.dynamodb_throttling),
             dynamodb_regions: self.dynamodb_regions.or(file.dynamodb_regions),
             dynamodb_buckets: self.dynamodb_buckets.or(file.dynamodb_buckets),
+            backup_targets: self.backup_targets.or(file.backup_targets),
+            restore_folder: self.restore_folder.or(file.restore_folder),
             listen_fauna: self.listen_fauna.or(file.listen_fauna),
             listen_keyvalue: self.listen_keyvalue.or(file.listen_keyvalue),
             keyvalue_read_seconds: self.keyvalue_read_seconds.or(file.keyvalue_read_seconds),
@@ -441,7 +450,9 @@ impl ServeArguments {
                 .as_deref()
                 .map_or(!self.dev, |given| given == "on"),
             dynamodb_regions_are_separate: self.dynamodb_regions.as_deref() == Some("separate"),
-            dynamodb_buckets: self.dynamodb_buckets.as_deref().map_or(Ok(Vec::new()), buckets)?,
+            dynamodb_buckets: named_places("dynamodb-buckets", self.dynamodb_buckets.as_deref())?,
+            backup_targets: named_places("backup-targets", self.backup_targets.as_deref())?,
+            restore_folder: self.restore_folder.as_deref().map(absolute),
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
             request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
@@ -556,10 +567,12 @@ fn access_keys(given: &str) -> Result<Vec<(String, String)>> {
     pairs.collect()
 }
 
-fn buckets(given: &str) -> Result<Vec<(String, String)>> {
-    let named = given.split(',').map(|bucket| match bucket.trim().split_once('=') {
+/// Names by which places are asked for, with the places' addresses.
+fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, String)>> {
+    let places = given.map(|given| given.split(',')).into_iter().flatten();
+    let named = places.map(|place| match place.trim().split_once('=') {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => Ok((name.to_owned(), address.to_owned())),
-        _ => anyhow::bail!("dynamodb-buckets: a bucket is NAME=FOLDER or NAME=s3://BUCKET/PREFIX"),
+        _ => anyhow::bail!("{option}: each is NAME=FOLDER or NAME=s3://BUCKET/PREFIX"),
     });
     named.collect()
 }

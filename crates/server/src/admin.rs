@@ -8,6 +8,7 @@
 //!   DELETE /admin/v1/databases/NAME                 deletes it and all its rows
 //!   POST   /admin/v1/databases/NAME/credentials     new credentials in the place of the old
 //!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
+//!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```
 //!
 //! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other sites are refused.
@@ -22,10 +23,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::backup_tasks::BackupTasks;
 use crate::backups::Backups;
 use crate::http_connection::{Answer, Credential, Head, HeadShows};
 use crate::layers::DEFAULT_DATABASE;
-use crate::settings::Credentials;
+use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 use crate::web_pages::{self, comes_from_elsewhere};
 
@@ -56,6 +58,7 @@ pub struct Admin {
     /// The key is one that everybody knows.
     is_development: bool,
     backups: Backups,
+    backup_tasks: BackupTasks,
 }
 
 /// What PATCH takes, and POST beside the name: what is absent stays; a quota that is null ends.
@@ -92,17 +95,18 @@ fn bad(text: impl ToString) -> Refused {
 type Shown = Result<(u16, Value), Refused>;
 
 impl Admin {
-    pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, credentials: &Credentials) -> Admin {
-        let key_sha256 = match credentials {
+    pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, settings: &Settings) -> Admin {
+        let key_sha256 = match &settings.credentials {
             Credentials::Key { sha256 } => *sha256,
             Credentials::None => Sha256::digest(DEVELOPMENT_KEY).into(),
         };
         Admin {
             backups: Backups::new(tenants.clone()),
+            backup_tasks: BackupTasks::new(tenants.clone(), settings),
             tenants,
             default,
             key_sha256,
-            is_development: *credentials == Credentials::None,
+            is_development: settings.credentials == Credentials::None,
         }
     }
 
@@ -118,6 +122,11 @@ impl Admin {
         }
         if Backups::answers(head.path()) {
             let mut answer = self.backups.answer(head, body.unwrap_or_default());
+            answer.credential = Credential::Right;
+            return answer;
+        }
+        if BackupTasks::answers(head.path()) {
+            let mut answer = self.backup_tasks.answer(head, body.unwrap_or_default());
             answer.credential = Credential::Right;
             return answer;
         }

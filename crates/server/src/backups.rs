@@ -8,7 +8,7 @@
 //!   DELETE /admin/v1/backups/ID                        ends it
 //! ```
 //!
-//! Whoever asks keeps what is given: the server writes nothing, and connects to nobody.
+//! Whoever asks keeps what is given: here the server writes nothing, and connects to nobody. (`backup_tasks` does, where an operator has said where.)
 //!
 //! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at most four.
 
@@ -115,7 +115,7 @@ impl Backups {
         }
         let engine = self.tenants.maker.engine.clone();
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
-        begun.databases = self.databases();
+        begun.databases = database_names(&self.tenants);
         let mut id = [0; 16];
         let random = |_| Refused(503, "the system gives no random numbers".into());
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(random)?;
@@ -124,20 +124,6 @@ impl Backups {
         let mut answer = serde_json::to_value(begun).expect("numbers and texts are JSON");
         answer["id"] = id.into();
         Ok(answer)
-    }
-
-    fn databases(&self) -> Vec<DatabaseName> {
-        let named = |name: &str, id| DatabaseName {
-            name: name.to_owned(),
-            id,
-        };
-        let others = self.tenants.catalogue.list();
-        let others = others.iter().filter(|database| !database.is_closed());
-        let others = others.map(|database| named(&database.definition().name, database.id.0));
-        [named("default", DEFAULT_DATABASE.0)]
-            .into_iter()
-            .chain(others)
-            .collect()
     }
 
     fn rows(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
@@ -162,6 +148,21 @@ impl Backups {
         self.sessions.open.lock().remove(id);
         Ok(())
     }
+}
+
+/// The logical databases that there are.
+pub fn database_names(tenants: &Tenants) -> Vec<DatabaseName> {
+    let named = |name: &str, id| DatabaseName {
+        name: name.to_owned(),
+        id,
+    };
+    let others = tenants.catalogue.list();
+    let others = others.iter().filter(|database| !database.is_closed());
+    let others = others.map(|database| named(&database.definition().name, database.id.0));
+    [named("default", DEFAULT_DATABASE.0)]
+        .into_iter()
+        .chain(others)
+        .collect()
 }
 
 impl Sessions {

@@ -6,11 +6,13 @@ use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
 use crate::admin::Admin;
+use crate::backup_tasks::BackupTasks;
 use crate::backups::Backups;
 use crate::changes::{self, Changes};
 use crate::exposition::Text;
 use crate::http_connection::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::metrics;
+use crate::redis_metrics;
 use crate::rest::{self, Rest};
 use crate::settings::{Credentials, Settings};
 use crate::telemetry::spans::Described;
@@ -31,8 +33,9 @@ impl HttpPages {
         settings: &Settings,
         stop: watch::Receiver<bool>,
     ) -> HttpPages {
+        redis_metrics::count_keys(&layer);
         HttpPages {
-            admin: Admin::new(tenants.clone(), layer.clone(), &settings.credentials),
+            admin: Admin::new(tenants.clone(), layer.clone(), settings),
             rest: Rest::new(layer.clone(), tenants.clone(), settings.rest_tokens.clone(), stop),
             changes: Changes::new(
                 layer.engine.clone(),
@@ -94,7 +97,7 @@ impl HttpLayer for HttpPages {
         match self.page(head) {
             Some(page) => Dispatch::Answered(page),
             // A change waits for the lock and for the log.
-            None if Backups::answers(head.path()) => Dispatch::Later,
+            None if Backups::answers(head.path()) || BackupTasks::answers(head.path()) => Dispatch::Later,
             None if Admin::answers(head.path()) && head.method != "GET" && self.layer.engine.is_busy() => {
                 Dispatch::Busy
             }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod arrival;
+mod backup_tasks;
 mod backups;
 mod buckets;
 mod changes;
@@ -39,6 +40,7 @@ mod replicas;
 mod resources;
 mod resp_connection;
 mod rest;
+mod restoring;
 mod sentinel;
 mod served_layers;
 mod settings;
@@ -74,6 +76,7 @@ pub use http_connection::{Head, Header};
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
 pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::migration::Targets;
+pub use restoring::{FolderRestore, restore_folder};
 pub use served_layers::{invariants, layer_name};
 pub use settings::{ConfigFile, Credentials, Data, Listen, RestTokens, Settings, TelemetrySettings};
 pub use stop_request::StopRequest;

@@ -18,10 +18,7 @@ pub fn write(layer: &Redis, out: &mut dyn Exposition) {
     }
     instance(layer, out);
     commands(layer, out);
-    // A script may keep the partition for seconds, and this is answered on a thread that serves others.
-    if !layer.engine.is_busy() {
-        keys(layer, out);
-    }
+    keys(layer, out);
 }
 
 fn figures(layer: &Redis) -> Vec<Row> {
@@ -238,11 +235,29 @@ fn commands(layer: &Redis, out: &mut dyn Exposition) {
     }
 }
 
-fn keys(layer: &Redis, out: &mut dyn Exposition) {
+/// Counts the keys, if nobody keeps the partition. Done once when the server starts, so that there are always some to tell of.
+pub fn count_keys(layer: &Redis) -> bool {
+    if layer.engine.is_busy() {
+        return false;
+    }
     let Ok(reader) = layer.engine.reader(layer.space) else {
-        return;
+        return false;
     };
-    let counts = key_counts(&reader);
+    *layer.observation.key_counts.lock() = key_counts(&reader);
+    true
+}
+
+/// A script may keep the partition for seconds, and this is answered on a thread that serves others: then it tells what was counted last.
+fn keys(layer: &Redis, out: &mut dyn Exposition) {
+    let is_new = count_keys(layer);
+    let counts = layer.observation.key_counts.lock().clone();
+    let help = "1 if somebody kept the partition, so that keys are told of as they were counted last.";
+    out.single(
+        "redis_db_keys_are_late",
+        Kind::Gauge,
+        help,
+        f64::from(u8::from(!is_new)),
+    );
     out.family("redis_db_keys", Kind::Gauge, "Keys.");
     for count in &counts {
         out.value(&[("db", &format!("db{}", count.db))], count.keys as f64);

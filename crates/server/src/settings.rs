@@ -76,6 +76,10 @@ pub struct Settings {
     pub dynamodb_regions_are_separate: bool,
     /// The buckets that exports go to and imports come from: names, and folders or `s3://` addresses.
     pub dynamodb_buckets: Vec<(String, String)>,
+    /// Where the server takes backups to when an operator asks it to: names, and folders or `s3://` addresses.
+    pub backup_targets: Vec<(String, String)>,
+    /// Where data folders are made that an operator restores.
+    pub restore_folder: Option<PathBuf>,
     /// Threads that serve connections; `None`: one for every two cores. A thread that has more connections to serve at each
     /// wake-up spends less on each; the other cores are for the flusher, the kernel, and whoever else is on the machine.
     pub io_threads: Option<usize>,
@@ -315,6 +319,8 @@ impl Settings {
             dynamodb_throttling: false,
             dynamodb_regions_are_separate: false,
             dynamodb_buckets: Vec::new(),
+            backup_targets: Vec::new(),
+            restore_folder: None,
             io_threads: Some(2),
             connections_max: 100,
             request_bytes_max: 1 << 20,

@@ -102,6 +102,90 @@ test("a row is made, changed and deleted, and all rows after they were counted",
   assert.deepEqual(await stored(), []);
 });
 
+test("the pad speaks the shell's language, and shows the same as code", async (t) => {
+  const { keyvalue } = await session(server.key);
+  const page = await asOperator(t);
+  await go(page, "pad", "default", "Key-value");
+  await page.waitForSelector('[data-name="Key-value"][aria-selected=true]');
+  const run = async (text) => {
+    await fill(page, "#pad", text);
+    await click(page, "#run");
+    await page.waitForFunction(() => !document.querySelector("#run").disabled);
+    return page.evaluate(() => (document.querySelector("#result") ?? document.querySelector(".problem")).innerText);
+  };
+  const result = await run('set pad/\\x00 "a b"; set pad/2 two\nbegin; clear pad/2; set pad/3 three; commit\nget pad/2\ngetrange pad/');
+  assert.deepEqual(result.split("\n").slice(3), ["`pad/2': not found", "`pad/\\x00' is `a b'", "`pad/3' is `three'"]);
+  assert.match(result, /^(Committed \(\d+\)\n){3}/);
+  assert.equal(await run("getrangekeys pad/ 1"), "`pad/\\x00'\nand more");
+  assert.equal(await run("clearrange pad/ pad0; getrange pad/"), (await page.$eval("#result", (element) => element.innerText)));
+  assert.deepEqual((await keyvalue("default", range(bytes("pad/"), bytes("pad0"), 10))).rows, []);
+  for (const [wrong, why] of [["drop x", "there is no command drop"], ["get", "it is written get KEY"], ['get "x', "a quotation mark is not closed"], ["get \\q", "is no escape"], ["begin; set a b", "the transaction is not committed"]]) {
+    assert.match(await run(wrong), new RegExp(why), wrong);
+  }
+  await fill(page, "#pad", 'begin; set "<b>" \\xff; clearrange a b; commit; getrange "" \\xff 5');
+  await page.$eval("details:has(#code) summary", (summary) => summary.click());
+  for (const [language, expected] of [["Python", 'tr[b"<b>"] = b"\\xff"'], ["JavaScript", 'tn.clearRange(Buffer.from("a", "latin1"), Buffer.from("b", "latin1"))'], ["Go", 'tr.Set(fdb.Key("<b>"), []byte("\\xff"))'], ["Java", "tr.getRange(new byte[] {}, new byte[] {-1}, 5)"]]) {
+    await page.$eval(`[data-name="${language}"]`, (tab) => tab.click());
+    await waitForText(page, expected, "#code");
+  }
+});
+
+test("rows are told as they change, and only those that were asked for", async (t) => {
+  const { keyvalue } = await session(server.key);
+  const page = await asOperator(t);
+  await go(page, "tail", "default", "keyvalue", "live/");
+  await page.waitForSelector('[data-name="Key-value"][aria-selected=true]');
+  await waitForText(page, "listening", "#view");
+  // The feed may begin a little after the page says so.
+  for (let index = 0; !(await page.$("#events td")); index++) {
+    await keyvalue("default", { write: [set(bytes("else/<i>"), bytes("no")), set(bytes(`live/${index}`), bytes("<b>"))] });
+  }
+  await keyvalue("default", { write: [{ clear_range: [toBase64(bytes("a")), toBase64(bytes("m"))] }] });
+  await waitForText(page, "clearrange a m", "#events");
+  const told = await page.$$eval("#events .event", (events) => events.map((event) => event.innerText));
+  assert.match(told.at(-1), /^set live\/\d+ <b>$/);
+  assert.ok(told.every((line) => !line.includes("else/")), `${told}`);
+});
+
+test("a row is looked at as it was, by keyboard", async (t) => {
+  const { keyvalue } = await session(server.key);
+  for (const value of ["first", "second"]) await keyvalue("default", { write: [set(bytes("was/1"), bytes(value)), set(bytes("was/10"), bytes("another"))] });
+  await keyvalue("default", { write: [{ clear_range: [toBase64(bytes("w")), toBase64(bytes("x"))] }] });
+  await keyvalue("default", { write: [set(bytes("was/1"), bytes("third"))] });
+  const page = await asOperator(t);
+  await go(page, "keyvalue", "default", "", Buffer.from("was/1").toString("hex"));
+  await (await page.waitForSelector("details.as-of summary")).focus();
+  await page.keyboard.press("Enter");
+  await waitForText(page, "4 of 4", "details.as-of");
+  await (await page.waitForSelector("#moment")).focus();
+  const seen = [];
+  for (let step = 0; step < 4; step++) {
+    seen.push(await page.$eval("#moment-text", (element) => element.innerText));
+    await page.keyboard.press("ArrowLeft");
+    await waitForText(page, `${Math.max(1, 3 - step)} of 4`, "details.as-of");
+  }
+  assert.deepEqual(seen, ["third", "(cleared)", "second", "first"]);
+});
+
+test("all rows of a range are exported, however many there are", async (t) => {
+  const { keyvalue } = await session(server.key);
+  for (let from = 0; from < 2500; from += 500) {
+    await keyvalue("default", { write: Array.from({ length: 500 }, (_, index) => set(bytes(`export/${String(from + index).padStart(5, "0")}`), bytes("v"))) });
+  }
+  const page = await asOperator(t);
+  // What is downloaded is read where it is made.
+  await page.evaluate(() => {
+    const { createObjectURL } = URL;
+    URL.createObjectURL = (blob) => ((window.saved = blob), createObjectURL.call(URL, blob));
+  });
+  await go(page, "keyvalue", "default", Buffer.from("export/").toString("hex"));
+  await waitForText(page, "100 shown, more to come", "#shown-count");
+  await click(page, "#export-all");
+  const text = await (await page.waitForFunction(() => window.saved?.text())).jsonValue();
+  const rows = text.trimEnd().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual([rows.length, rows[0], rows.at(-1).key], [2500, { key: "export/00000", value: "v" }, "export/02499"]);
+});
+
 test("a database's token opens its rows alone, a read-only one may not write, and quotas hold", async () => {
   const { credentials } = await admin(server, "POST", "databases", { name: "rows", quotas: { request_bytes: 500 } });
   const [own, looker] = [await session(credentials.token), await session(credentials.read_only_token)];

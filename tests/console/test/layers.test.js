@@ -231,3 +231,22 @@ test("an access key of DynamoDB opens DynamoDB alone", async (t) => {
   assert.match(await runInPad(page, "default", "DynamoDB", "ListTables {}"), /TableNames/);
   assert.deepEqual(await page.$$eval("#view [aria-label=Language] [role=tab]", (tabs) => tabs.map((tab) => tab.innerText)), ["DynamoDB", "PartiQL"]);
 });
+
+test("an item is looked at as it was, and after it is gone", async (t) => {
+  const page = await asOperator(t);
+  const table = { TableName: "was", AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }], KeySchema: [{ AttributeName: "id", KeyType: "HASH" }], BillingMode: "PAY_PER_REQUEST" };
+  await runInPad(page, "default", "DynamoDB", `CreateTable ${JSON.stringify(table)}`);
+  for (const state of ["new", MARKUP]) await runInPad(page, "default", "PartiQL", `${state === "new" ? `INSERT INTO "was" VALUE {'id': '1', 'state': 'new'}` : `UPDATE "was" SET state = '${state}' WHERE id = '1'`}`);
+  await runInPad(page, "default", "PartiQL", `INSERT INTO "was" VALUE {'id': '2', 'state': 'other'}`);
+  await runInPad(page, "default", "PartiQL", `DELETE FROM "was" WHERE id = '1'`);
+  await go(page, "dynamodb", "default", "was", "", '{"id":{"S":"1"}}');
+  await waitForText(page, "There is no such item.", "section[aria-label=Item]");
+  await page.$eval("details.as-of summary", (summary) => summary.click());
+  await waitForText(page, "3 of 3", "details.as-of");
+  await waitForText(page, "(deleted)", "#moment-text");
+  await (await page.waitForSelector("#moment")).focus();
+  await page.keyboard.press("ArrowLeft");
+  await waitForText(page, MARKUP, "#moment-text");
+  await page.keyboard.press("Home");
+  await waitForText(page, '"new"', "#moment-text");
+});

@@ -134,6 +134,18 @@ def test_items_documents_and_pairs_are_told(host):
     ]
 
 
+def test_ranges_that_are_cleared_are_told_to_whoever_asks_for_a_name_in_them(host):
+    """A feed of one prefix was not told of a clear that began before the prefix, so what followed it kept what was gone."""
+    client = redis.Redis(port=host.port)
+    client.set("session:1", "x")
+    redis.Redis(port=host.port, db=2).set("elsewhere", "")
+    told = changes_of(host, client.flushdb, prefix="session:")
+    assert told == [{"layer": "redis", "op": "clear", "db": 0}]
+    cleared = {"layer": "keyvalue", "op": "clear_range", "start": "a", "end": "z"}
+    for prefix, expected in (("m/", [cleared]), ("z", []), ("A", [])):
+        assert changes_of(host, lambda: key_value(host, "writemode on; clearrange a z"), prefix=prefix, layer="keyvalue") == expected
+
+
 def test_a_token_reads_its_own_database(host):
     shop = Admin(host).create("shop")["credentials"]
     inside = redis.Redis(port=host.port, username="shop", password=shop["token"])

@@ -230,7 +230,7 @@ impl Telling {
                 continue;
             };
             for change in found.drain(..) {
-                if !change.name.starts_with(&self.wishes.prefix) {
+                if !change.concerns(&self.wishes.prefix) {
                     continue;
                 }
                 if changes.len() >= PART_BYTES {

@@ -26,6 +26,7 @@ macro_rules! assets {
 const ASSETS: &[Asset] = assets![
     "api.js",
     "app.js",
+    "backups.js",
     "bytes.js",
     "code.js",
     "connect.js",
@@ -35,6 +36,7 @@ const ASSETS: &[Asset] = assets![
     "fauna.js",
     "fql.js",
     "grid.js",
+    "history.js",
     "html.js",
     "icon.svg",
     "index.html",
@@ -43,6 +45,7 @@ const ASSETS: &[Asset] = assets![
     "pad.js",
     "pad_dynamodb.js",
     "pad_fauna.js",
+    "pad_keyvalue.js",
     "pad_redis.js",
     "redis.js",
     "redis_key.js",

@@ -9,6 +9,7 @@
 //!   *    /console/api/fauna/DATABASE/…          FaunaDB   | the layer's own protocol, with the session's credential
 //!   POST /console/api/dynamodb/DATABASE/        DynamoDB  | in the place of the browser's cookie
 //!   POST /console/api/keyvalue/DATABASE/        rows     /  (`keyvalue`: its protocol is none of HTTP)
+//!   GET  /console/api/changes/DATABASE?…        the change feed of a database
 //!   *    /console/api/admin/…, …/metrics        the admin API
 //! ```
 //!
@@ -36,6 +37,7 @@ pub use self::keyvalue::KeyValuePages;
 use self::answers::{BAD_REQUEST, FORBIDDEN, METHOD_NOT_ALLOWED, NOT_FOUND, OK, UNAUTHORIZED, whole};
 use self::login::{DEFAULT, Login};
 use self::sessions::{Keyring, PROOF, Sessions};
+use crate::changes;
 use crate::dynamodb;
 use crate::http_connection::{
     Answer, Credential, Dispatch, Head, HeadShows, Header, Headers, HttpLayer, ResponseStream, Wake,
@@ -237,6 +239,9 @@ impl Console {
                 now_seconds: self.now_seconds(),
             });
         }
+        if service == "changes" {
+            return self.changes_of(keyring, rest).ok_or_else(closed);
+        }
         let layer = match service {
             "redis" => Some(&*self.layers.pages),
             "fauna" => self.layers.fauna.as_deref(),
@@ -252,6 +257,18 @@ impl Console {
             layer,
             target: format!("/{rest}"),
             credential,
+            now_seconds: self.now_seconds(),
+        })
+    }
+
+    /// The feed of a database, `rest` being its name and the feed's parameters: for the operator, or for who has a token of the database.
+    fn changes_of(&self, keyring: &Keyring, rest: &str) -> Option<Forwarded<'_>> {
+        let (database, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let token = keyring.root_key.as_ref().or_else(|| keyring.redis.get(database))?;
+        Some(Forwarded {
+            layer: &*self.layers.pages,
+            target: format!("{}?database={database}&{parameters}", changes::PATH),
+            credential: Carried::Bearer(token.clone()),
             now_seconds: self.now_seconds(),
         })
     }

@@ -119,7 +119,7 @@ impl Sending {
             let left = deadline.saturating_duration_since(Instant::now());
             match received.recv_timeout(left) {
                 Ok(Item::Span(span)) => {
-                    self.spans.taken();
+                    self.spans.taken(&span);
                     gathered.push(*span);
                 }
                 Ok(Item::Stop) | Err(RecvTimeoutError::Disconnected) => return true,

@@ -1,9 +1,11 @@
 //! Which requests have a span, and what it says: layer, operation, database and status, and nothing that a client has written.
 //!
 //! A request that comes with a `traceparent` (W3C Trace Context) is in that trace, and sampled if its parent is; of the others a
-//! share is. Only those of peers that have shown who they are are kept, and never more than wait for the thread that sends.
+//! share is. Only those of peers that have shown who they are are kept, and never more than wait for the thread that sends. Of the room
+//! there, a logical database has as much as it leaves free, so whoever sends very many leaves room for the others.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::SystemTime;
 
@@ -11,11 +13,13 @@ use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{SpanContext, TraceContextExt};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
 pub use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{SpanFlags, Status};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use parking_lot::Mutex;
 use quartet_tenancy::{DEFAULT_NAME, Database};
 
 use super::messages::{nanos, text};
@@ -57,7 +61,7 @@ pub struct Spans {
     share: u64,
     /// Requests that were asked about; mixed, it decides.
     asked: AtomicU64,
-    waiting: AtomicUsize,
+    waiting: Mutex<Waiting>,
     sender: SyncSender<Item>,
     is_stopped: AtomicBool,
     pub sent: AtomicU64,
@@ -73,7 +77,7 @@ impl Spans {
         let spans = Spans {
             share: (sampling_ratio.clamp(0.0, 1.0) * (1_u64 << 32) as f64) as u64,
             asked: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
+            waiting: Mutex::default(),
             sender,
             is_stopped: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -93,11 +97,16 @@ impl Spans {
         if !is_sampled {
             return None;
         }
-        if self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+        let described = describe();
+        if !self
+            .waiting
+            .lock()
+            .has_room(described.database.as_deref().unwrap_or_default())
+        {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Box::new(begun(head, parent, describe())))
+        Some(Box::new(begun(head, parent, described)))
     }
 
     /// True for the share of requests that is to be sampled.
@@ -109,15 +118,19 @@ impl Spans {
     /// Ends a span now.
     pub fn end(&self, mut span: UnderWay) {
         span.end_time_unix_nano = nanos(SystemTime::now()).max(span.start_time_unix_nano);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        if self.sender.try_send(Item::Span(span)).is_err() {
-            self.taken();
+        let mut waiting = self.waiting.lock();
+        let database = database_of(&span).to_owned();
+        // With the lock: nobody takes it before it was counted.
+        if waiting.has_room(&database) && self.sender.try_send(Item::Span(span)).is_ok() {
+            waiting.add(database);
+        } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub fn taken(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    /// A span was taken by the thread that sends.
+    pub fn taken(&self, span: &Span) {
+        self.waiting.lock().remove(database_of(span));
     }
 
     /// The thread ends once it has taken what waits.
@@ -129,6 +142,48 @@ impl Spans {
 
     pub fn has_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// How many spans wait, in all and of each database that has some: no more entries than spans.
+#[derive(Default)]
+struct Waiting {
+    total: usize,
+    of: HashMap<String, usize>,
+}
+
+impl Waiting {
+    /// A database has no more waiting than there is room left. So one alone has half of all room, two that send very many have a third
+    /// each, and there is always as much for one that comes.
+    fn has_room(&self, database: &str) -> bool {
+        let own = self.of.get(database).copied().unwrap_or(0);
+        own < WAITING_MAX - self.total
+    }
+
+    fn add(&mut self, database: String) {
+        self.total += 1;
+        *self.of.entry(database).or_default() += 1;
+    }
+
+    fn remove(&mut self, database: &str) {
+        self.total -= 1;
+        if let Some(own) = self.of.get_mut(database) {
+            *own -= 1;
+            if *own == 0 {
+                self.of.remove(database);
+            }
+        }
+    }
+}
+
+const DATABASE: &str = "db.namespace";
+
+/// The name of the database that a span is of; what is of none has a room of its own.
+fn database_of(span: &Span) -> &str {
+    let named = span.attributes.iter().find(|attribute| attribute.key == DATABASE);
+    match named.and_then(|attribute| attribute.value.as_ref()?.value.as_ref()) {
+        Some(Value::StringValue(name)) => name,
+        _ => "",
     }
 }
 
@@ -162,7 +217,7 @@ fn begun(head: &Head<'_>, parent: Option<SpanContext>, described: Described) -> 
         text("db.operation.name", described.operation),
         text("http.request.method", head.method),
     ];
-    attributes.extend(described.database.map(|name| text("db.namespace", &name)));
+    attributes.extend(described.database.map(|name| text(DATABASE, &name)));
     let mut span = Span {
         trace_id: trace_id.to_vec(),
         span_id: span_id.to_vec(),
@@ -224,11 +279,24 @@ mod tests {
     use crate::http_connection::Header;
 
     fn describe() -> Described {
+        describe_of("shop")
+    }
+
+    fn describe_of(database: &str) -> Described {
         Described {
             layer: "rest",
             operation: "command",
-            database: Some("shop".into()),
+            database: Some(database.into()),
         }
+    }
+
+    fn begin_of(spans: &Spans, database: &str) -> Option<UnderWay> {
+        let head = Head {
+            method: "GET",
+            target: "/get/hidden",
+            headers: &[],
+        };
+        spans.begin(&head, || describe_of(database))
     }
 
     fn begin(spans: &Spans, traceparent: Option<&str>) -> Option<UnderWay> {
@@ -297,15 +365,41 @@ mod tests {
     #[test]
     fn without_room_nothing_waits_and_what_is_left_out_is_counted() {
         let (spans, received) = Spans::new(1.0);
-        for _ in 0..WAITING_MAX {
+        for _ in 0..WAITING_MAX / 2 {
             spans.end(begin(&spans, None).unwrap());
         }
         assert!(begin(&spans, None).is_none());
         assert_eq!(spans.dropped.load(Ordering::Relaxed), 1);
-        assert!(matches!(received.try_recv(), Ok(Item::Span(_))));
-        spans.taken();
+        let Ok(Item::Span(taken)) = received.try_recv() else {
+            panic!("a span waits");
+        };
+        spans.taken(&taken);
         spans.end(begin(&spans, None).unwrap());
         assert_eq!(spans.dropped.load(Ordering::Relaxed), 1);
+    }
+
+    /// One tenant that sent a sampled `traceparent` with each of very many requests had all the room, and the spans of the others were dropped.
+    #[test]
+    fn a_database_that_sends_very_many_leaves_room_for_the_others() {
+        let (spans, received) = Spans::new(1.0);
+        let fill = |database: &str| {
+            let mut kept = 0;
+            while let Some(span) = begin_of(&spans, database) {
+                spans.end(span);
+                kept += 1;
+            }
+            kept
+        };
+        assert_eq!(fill("greedy"), WAITING_MAX / 2);
+        assert_eq!(fill("greedy as well"), WAITING_MAX / 4);
+        let modest = begin_of(&spans, "modest").unwrap();
+        spans.end(modest);
+        assert_eq!(spans.dropped.load(Ordering::Relaxed), 2);
+        // Nothing is left of the databases once their spans were taken.
+        while let Ok(Item::Span(taken)) = received.try_recv() {
+            spans.taken(&taken);
+        }
+        assert_eq!((spans.waiting.lock().total, spans.waiting.lock().of.len()), (0, 0));
     }
 
     #[test]
