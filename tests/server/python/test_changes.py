@@ -143,6 +143,7 @@ def test_ranges_that_are_cleared_are_told_to_whoever_asks_for_a_name_in_them(hos
     assert told == [{"layer": "redis", "op": "clear", "db": 0}]
     cleared = {"layer": "keyvalue", "op": "clear_range", "start": "a", "end": "z"}
     for prefix, expected in (("m/", [cleared]), ("z", []), ("A", [])):
+        key_value(host, "writemode on; set n value")
         assert changes_of(host, lambda: key_value(host, "writemode on; clearrange a z"), prefix=prefix, layer="keyvalue") == expected
 
 
