@@ -59,7 +59,19 @@ pub trait File: Send + Sync {
     fn sync_gently(&self) -> io::Result<()> {
         self.sync_data()
     }
+    /// Syncs gently if so much was written since the last sync that others would have to wait for it. True if it has.
+    fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
+        let is_due = unsynced_bytes >= UNSYNCED_BYTES_MAX;
+        if is_due {
+            self.sync_gently()?;
+        }
+        Ok(is_due)
+    }
 }
+
+/// As many bytes written in the background may wait for the disk. A sync of the log waits behind them, so they must take a
+/// millisecond or two; one sync at the end of a file once made it wait for seconds.
+pub const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// True if the system was short of something that may come back: space, quota or file descriptors.
 pub fn is_shortage(error: &io::Error) -> bool {

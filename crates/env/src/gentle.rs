@@ -14,10 +14,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::disk::UNSYNCED_BYTES_MAX;
+
 /// So much is given back at once.
 const STEP_BYTES: u64 = 4 << 20;
 /// A disk that needs longer is not left alone for longer.
 const REST_MAX: Duration = Duration::from_millis(50);
+
+/// As many bytes may wait for the disk while nobody else syncs: a disk takes them two to three times as fast as a megabyte at a time, and whoever
+/// comes then waits for some ten milliseconds, once.
+const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 
 /// The syncs of those who are not to wait.
 #[derive(Default)]
@@ -40,6 +46,14 @@ impl Others {
             thread::sleep(began.elapsed().min(REST_MAX));
         }
         Ok(())
+    }
+
+    /// How many bytes that were written in the background may wait for their sync.
+    pub fn unsynced_bytes_max(&self) -> u64 {
+        match self.syncs.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
+            true => UNSYNCED_ALONE_BYTES_MAX,
+            false => UNSYNCED_BYTES_MAX,
+        }
     }
 
     /// True if somebody has since the last time it was asked.
@@ -120,6 +134,16 @@ mod tests {
         others.note_sync();
         assert!(others.have_synced());
         assert!(!others.have_synced());
+    }
+
+    #[test]
+    fn more_waits_for_the_disk_while_nobody_else_syncs() {
+        let others = Others::default();
+        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
+        others.note_sync();
+        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_BYTES_MAX);
+        assert!(others.have_synced());
+        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
     }
 
     #[test]

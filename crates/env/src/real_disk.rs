@@ -258,6 +258,14 @@ impl File for RealFile {
     fn sync_gently(&self) -> io::Result<()> {
         self.others.sync_beside(&self.file)
     }
+
+    fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
+        let is_due = unsynced_bytes >= self.others.unsynced_bytes_max();
+        if is_due {
+            self.sync_gently()?;
+        }
+        Ok(is_due)
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quartet_env::{Disk, File};
+use quartet_env::{Disk, File, UNSYNCED_BYTES_MAX};
 use quartet_model::LogSequence;
 
 use crate::checkpoint::{self, CheckpointSummary};
@@ -185,9 +185,6 @@ impl Read for Reading {
     }
 }
 
-/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a millisecond or two; one sync at
-/// the end of the file once made it wait for seconds.
-const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 /// So much is cut at once.
 const SHRINK_BYTES: u64 = 4 << 20;
 
@@ -208,12 +205,13 @@ impl Writing<'_> {
         }
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync_if_due(&mut self) -> io::Result<()> {
         if self.given_up.load(Ordering::Relaxed) {
             return Err(io::Error::other("given up: the memory that it held was needed"));
         }
-        self.file.sync_gently()?;
-        self.synced = self.offset;
+        if self.file.sync_if_due(self.offset - self.synced)? {
+            self.synced = self.offset;
+        }
         Ok(())
     }
 }
@@ -224,7 +222,7 @@ impl Write for Writing<'_> {
         self.file.write_at(self.offset, bytes)?;
         self.offset += bytes.len() as u64;
         if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
-            self.sync()?;
+            self.sync_if_due()?;
         }
         Ok(bytes.len())
     }

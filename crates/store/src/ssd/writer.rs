@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_env::File;
+use quartet_env::{File, UNSYNCED_BYTES_MAX};
 
 use super::files::Files;
 use super::node::{Node, Place};
@@ -18,8 +18,6 @@ pub(super) const RESERVE: &str = "base.next";
 const FILE_BYTES: u64 = 64 << 20;
 /// So much gathers before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
-/// As many bytes may wait for the disk. A sync of the log waits behind them, so they must take a millisecond or two.
-const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct Writer {
     files: Arc<Files>,
@@ -183,8 +181,7 @@ impl Current {
         for piece in self.buffer.chunks(UNSYNCED_BYTES_MAX as usize) {
             self.file.write_at(self.offset, piece)?;
             self.offset += piece.len() as u64;
-            if self.offset - self.synced >= UNSYNCED_BYTES_MAX {
-                self.file.sync_gently()?;
+            if self.file.sync_if_due(self.offset - self.synced)? {
                 self.synced = self.offset;
             }
         }
