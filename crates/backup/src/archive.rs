@@ -199,7 +199,8 @@ struct Reading<'m> {
     step: &'m Manifest,
     hasher: StateHasher,
     rows: u64,
-    last_key: Option<Vec<u8>>,
+    /// Of the last row, if there was one.
+    last_key: Vec<u8>,
     /// Of the next record, if it is known.
     next: Option<u64>,
     newest: u64,
@@ -211,7 +212,7 @@ impl Reading<'_> {
             step,
             hasher: StateHasher::new(),
             rows: 0,
-            last_key: None,
+            last_key: Vec::new(),
             next,
             newest: 0,
         }
@@ -221,12 +222,13 @@ impl Reading<'_> {
         match (self.step.kind, frame) {
             (Kind::Base, Frame::Rows(mut rows)) => {
                 while let Some(row) = rows.next()? {
-                    if self.last_key.as_ref().is_some_and(|last| &last[..] >= row.key()) {
+                    if self.rows > 0 && &self.last_key[..] >= row.key {
                         return Err("rows are not in order before this byte");
                     }
-                    self.last_key = Some(row.key().to_vec());
+                    self.last_key.clear();
+                    self.last_key.extend_from_slice(row.key);
                     self.rows += 1;
-                    self.hasher.push(&row);
+                    self.hasher.push_parts(row.key, row.value, row.version);
                 }
                 Ok(())
             }

@@ -36,6 +36,13 @@ pub(crate) struct Rows<'a> {
     rest: &'a [u8],
 }
 
+/// A row where it was received.
+pub(crate) struct RowBytes<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub version: Version,
+}
+
 /// The header of a part.
 pub(crate) fn part_header() -> Vec<u8> {
     [&PART_MAGIC[..], &FORMAT.to_le_bytes()].concat()
@@ -146,9 +153,9 @@ impl<'a> Frames<'a> {
     }
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     /// The next row; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Row>, &'static str> {
+    pub fn next(&mut self) -> Result<Option<RowBytes<'a>>, &'static str> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -162,7 +169,14 @@ impl Rows<'_> {
             .split_at_checked(u32_at(header, 12).ok_or(cut)? as usize)
             .ok_or(cut)?;
         self.rest = rest;
-        Ok(Some(Row::new(key, value, Version(version))))
+        let version = Version(version);
+        Ok(Some(RowBytes { key, value, version }))
+    }
+}
+
+impl RowBytes<'_> {
+    pub fn row(&self) -> Row {
+        Row::new(self.key, self.value, self.version)
     }
 }
 

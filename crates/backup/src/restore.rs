@@ -1,16 +1,18 @@
 //! Restoring: a chain, verified first, becomes a data folder.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use quartet_engine::{Restoration, StoreKind};
 use quartet_env::Disk;
 use quartet_model::{DatabaseId, LayerId, LogSequence, Version};
-use quartet_store::Position;
+use quartet_store::{Position, Row};
 
 use crate::archive::read_part;
-use crate::frame::{Frame, Frames};
+use crate::frame::{Frame, Frames, Rows};
 use crate::session::ALL;
-use crate::{BackupError, Chain, Target};
+use crate::{BackupError, Chain, Part, Target};
 
 /// What is to be restored.
 #[derive(Clone, Copy, Debug)]
@@ -52,31 +54,97 @@ pub fn restore(
     let mut version = after;
     let mut sequence = LogSequence(base.first_sequence.saturating_sub(1));
     let mut done = 0;
-    for part in chain.steps.iter().flat_map(|step| &step.parts) {
-        let bytes = read_part(target, part)?;
-        let mut frames = Frames::of_part(&part.name, &bytes)?;
-        while let Some(frame) = frames.next()? {
-            match frame {
-                Frame::Rows(mut rows) => {
-                    while let Some(row) = rows.next().map_err(|reason| BackupError::Restore(reason.into()))? {
+    std::thread::scope(|scope| {
+        let (give, pieces) = sync_channel(PIECES_AHEAD);
+        scope.spawn(move || {
+            for part in chain.steps.iter().flat_map(|step| &step.parts) {
+                let given = give_part(target, part, &give);
+                let is_over = matches!(given, Ok(ControlFlow::Break(())) | Err(_));
+                if let Err(error) = given {
+                    // Whoever has gone needs no reason.
+                    let _ = give.send(Err(error));
+                }
+                if is_over {
+                    break;
+                }
+            }
+        });
+        for piece in pieces {
+            match piece? {
+                Piece::Rows(rows) => {
+                    for row in rows {
                         restoration.row(row).map_err(failed)?;
                     }
                 }
-                Frame::Record { sequence: at, payload } => {
-                    version = version.max(restoration.record(payload, after, through).map_err(failed)?);
+                Piece::Record { sequence: at, payload } => {
+                    version = version.max(restoration.record(&payload, after, through).map_err(failed)?);
                     sequence = at;
+                }
+                Piece::End { bytes } => {
+                    done += bytes;
+                    progress(done);
                 }
             }
         }
-        done += part.bytes;
-        progress(done);
-    }
+        Ok::<(), BackupError>(())
+    })?;
     let (rows, state_hash) = restoration.finish(Position { sequence, version }).map_err(failed)?;
     Ok(Restored {
         version,
         rows,
         state_hash,
     })
+}
+
+/// So many pieces wait until they are put into the store: a few megabytes.
+const PIECES_AHEAD: usize = 32;
+
+/// What a part holds, taken apart on another thread.
+enum Piece {
+    Rows(Vec<Row>),
+    Record {
+        sequence: LogSequence,
+        payload: Vec<u8>,
+    },
+    /// Of a part of so many bytes.
+    End {
+        bytes: u64,
+    },
+}
+
+/// Reads a part and gives what it holds. Breaks if nobody takes it.
+fn give_part(
+    target: &dyn Target,
+    part: &Part,
+    give: &SyncSender<Result<Piece, BackupError>>,
+) -> Result<ControlFlow<()>, BackupError> {
+    let bytes = read_part(target, part)?;
+    let mut frames = Frames::of_part(&part.name, &bytes)?;
+    while let Some(frame) = frames.next()? {
+        let piece = match frame {
+            Frame::Rows(rows) => Piece::Rows(rows_of(rows)?),
+            Frame::Record { sequence, payload } => Piece::Record {
+                sequence,
+                payload: payload.to_vec(),
+            },
+        };
+        if give.send(Ok(piece)).is_err() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    let end = Piece::End { bytes: part.bytes };
+    Ok(match give.send(Ok(end)) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    })
+}
+
+fn rows_of(mut rows: Rows<'_>) -> Result<Vec<Row>, BackupError> {
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(|reason| BackupError::Restore(reason.into()))? {
+        found.push(row.row());
+    }
+    Ok(found)
 }
 
 /// The catalogue of databases is needed to open any.

@@ -114,7 +114,8 @@ impl Session {
         let snapshot = self.snapshot.as_ref();
         let snapshot = snapshot.ok_or_else(|| BackupError::Source("this backup has no snapshot".into()))?;
         let start = after.map_or_else(Vec::new, |after| [after, &[0]].concat());
-        let (mut frames, mut payload) = (Vec::new(), Vec::new());
+        let mut frames = Vec::with_capacity(bytes_max + 2 * FRAME_BYTES);
+        let mut payload = Vec::with_capacity(2 * FRAME_BYTES);
         let read = snapshot.scan(&start, &END, false, &mut |row| {
             put_row(&mut payload, row);
             if payload.len() >= FRAME_BYTES {

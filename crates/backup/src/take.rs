@@ -1,19 +1,22 @@
 //! Taking a backup: from whoever gives rows and records, into a target.
 //!
 //! Parts first, then the manifest that names them: what was ended in the middle is no backup, and the next one begins where the last
-//! whole step ended. Memory holds one part.
+//! whole step ended. Rows are asked for on one thread, verified on another, and a part is written on a third while the next one gathers: memory
+//! holds two parts and a few pieces.
 //!
 //! Of two that run at the same time, the one that writes a manifest first has that number. The other ends there, with nothing of its own
 //! kept: parts of different runs have different names, and nobody removes what another may still name.
 
 use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use quartet_model::{EffectsReader, LogSequence, Version};
 use quartet_store::StateHasher;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, part_header};
+use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_header};
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, Begun, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
@@ -25,7 +28,7 @@ const STEP_BYTES: u64 = 256 << 20;
 const PIECE_BYTES: usize = 2 << 20;
 
 /// Gives what is to be backed up. Its frames are those of [`Session`](crate::Session).
-pub trait Source {
+pub trait Source: Send {
     /// Goes on behind `anchor`, or begins with a snapshot; with one in any case if `is_full`.
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<Begun, BackupError>;
     /// Rows behind a key.
@@ -90,6 +93,17 @@ pub fn take(
     progress: &mut dyn FnMut(Progress),
     go_on: &mut dyn FnMut(&Taken) -> bool,
 ) -> Result<Taken, BackupError> {
+    std::thread::scope(|scope| take_in(scope, target, source, options, progress, go_on))
+}
+
+fn take_in<'s, 'e>(
+    scope: &'s Scope<'s, 'e>,
+    target: &'e dyn Target,
+    source: &mut dyn Source,
+    options: &Take,
+    progress: &mut dyn FnMut(Progress),
+    go_on: &mut dyn FnMut(&Taken) -> bool,
+) -> Result<Taken, BackupError> {
     let archive = Archive::read(target)?;
     let covered = archive.chains()?.last().map(Chain::covered);
     let mut leftovers = archive.leftovers.clone();
@@ -100,6 +114,7 @@ pub fn take(
     let anchor = newest.and_then(|(manifest, _)| manifest.anchor.clone());
     let begun = source.begin(anchor.clone(), options.full)?;
     let mut taking = Taking {
+        scope,
         target,
         source,
         run: run_name(),
@@ -108,10 +123,13 @@ pub fn take(
         previous: newest.map(|(_, hash)| hash.clone()),
         version: newest.map_or(0, |(manifest, _)| manifest.version),
         next: LogSequence(begun.next_sequence),
-        pace: Pace::new(options.bytes_per_second),
         taken: Taken::default(),
-        bytes_total: begun.snapshot_bytes,
-        progress,
+        passing: Passing {
+            pace: Pace::new(options.bytes_per_second),
+            bytes: 0,
+            bytes_total: begun.snapshot_bytes,
+            progress,
+        },
     };
     if let (Some(anchor), Some(last)) = (anchor, begun.last_before_snapshot) {
         taking.end_chain(LogSequence(anchor.sequence), LogSequence(last))?;
@@ -165,8 +183,9 @@ enum Stepped {
     More,
 }
 
-struct Taking<'a> {
-    target: &'a dyn Target,
+struct Taking<'a, 's, 'e> {
+    scope: &'s Scope<'s, 'e>,
+    target: &'e dyn Target,
     source: &'a mut dyn Source,
     /// In the names of its parts.
     run: String,
@@ -176,13 +195,22 @@ struct Taking<'a> {
     previous: Option<String>,
     version: u64,
     next: LogSequence,
-    pace: Pace,
     taken: Taken,
+    passing: Passing<'a>,
+}
+
+/// The bytes that pass: how many, how fast, and who watches.
+struct Passing<'a> {
+    pace: Pace,
+    bytes: u64,
     bytes_total: u64,
     progress: &'a mut dyn FnMut(Progress),
 }
 
-impl Taking<'_> {
+/// So many pieces of rows wait to be verified.
+const PIECES_AHEAD: usize = 1;
+
+impl<'s, 'e> Taking<'_, 's, 'e> {
     /// Adds the log behind `anchor` up to `last`, which ends the old chain.
     fn end_chain(&mut self, anchor: LogSequence, last: LogSequence) -> Result<(), BackupError> {
         self.next = anchor.next();
@@ -194,28 +222,24 @@ impl Taking<'_> {
     }
 
     fn base(&mut self, version: u64, begun: &Begun) -> Result<(), BackupError> {
-        let mut parts = Parts::new(format!("part-{:010}-{}", self.number, self.run));
+        let mut parts = self.parts();
         let mut hasher = StateHasher::new();
-        let (mut rows, mut last_key) = (0, None::<Vec<u8>>);
-        loop {
-            let piece = self.pace.piece_bytes();
-            let bytes = self.source.rows(last_key.as_deref(), piece)?;
-            if bytes.is_empty() {
-                break;
-            }
-            let mut frames = received(&bytes);
-            while let Some(frame) = frames.next()? {
-                let Frame::Rows(mut found) = frame else {
-                    return Err(BackupError::Source("it gave something else than rows".into()));
-                };
-                while let Some(row) = found.next().map_err(|reason| BackupError::Source(reason.into()))? {
-                    hasher.push(&row);
+        let mut rows = 0;
+        let piece_bytes = self.passing.pace.piece_bytes();
+        let (source, passing) = (&mut *self.source, &mut self.passing);
+        std::thread::scope(|scope| {
+            let (give, pieces) = sync_channel(PIECES_AHEAD);
+            scope.spawn(move || give_rows(source, piece_bytes, &give));
+            for piece in pieces {
+                let bytes = piece?;
+                each_row(&bytes, |row| {
+                    hasher.push_parts(row.key, row.value, row.version);
                     rows += 1;
-                    last_key = Some(row.key().to_vec());
-                }
+                })?;
+                passing.keep(&mut parts, &bytes)?;
             }
-            self.keep(&mut parts, &bytes)?;
-        }
+            Ok::<(), BackupError>(())
+        })?;
         let manifest = Manifest {
             kind: Kind::Base,
             previous: self.previous.clone().filter(|_| begun.last_before_snapshot.is_some()),
@@ -235,12 +259,12 @@ impl Taking<'_> {
 
     /// Adds records up to `last`, and those that come with them.
     fn log_step(&mut self, last: LogSequence) -> Result<Stepped, BackupError> {
-        let mut parts = Parts::new(format!("part-{:010}-{}", self.number, self.run));
+        let mut parts = self.parts();
         let first = self.next;
         let mut anchor = None;
         let mut stepped = Stepped::UpToDate;
         while self.next <= last {
-            let bytes = self.source.log(self.next, self.pace.piece_bytes())?;
+            let bytes = self.source.log(self.next, self.passing.pace.piece_bytes())?;
             if bytes.is_empty() {
                 break;
             }
@@ -256,7 +280,7 @@ impl Taking<'_> {
                 self.version = self.version.max(newest_version(payload));
                 anchor = Some((sequence.0, xxh3_128(payload)));
             }
-            self.keep(&mut parts, &bytes)?;
+            self.passing.keep(&mut parts, &bytes)?;
             if parts.bytes >= STEP_BYTES {
                 stepped = Stepped::More;
                 break;
@@ -296,23 +320,14 @@ impl Taking<'_> {
         }
     }
 
-    fn keep(&mut self, parts: &mut Parts, frames: &[u8]) -> Result<(), BackupError> {
-        parts.open.extend_from_slice(frames);
-        if parts.open.len() >= PART_BYTES {
-            parts.close(self.target)?;
-        }
-        parts.bytes += frames.len() as u64;
-        self.taken.bytes += frames.len() as u64;
-        (self.progress)(Progress {
-            bytes: self.taken.bytes,
-            bytes_total: self.bytes_total,
-        });
-        self.pace.took(frames.len());
-        Ok(())
+    fn parts(&self) -> Parts<'s, 'e> {
+        let name = format!("part-{:010}-{}", self.number, self.run);
+        Parts::new(self.scope, self.target, name)
     }
 
-    fn finish(&mut self, mut parts: Parts, mut manifest: Manifest) -> Result<(), BackupError> {
-        parts.close(self.target)?;
+    fn finish(&mut self, mut parts: Parts<'s, 'e>, mut manifest: Manifest) -> Result<(), BackupError> {
+        parts.close()?;
+        parts.wait()?;
         manifest.parts = parts.closed;
         manifest.written_micros = self.source.now_micros();
         let bytes = manifest.encode();
@@ -330,44 +345,129 @@ impl Taking<'_> {
         }
         remove(self.target, &mut self.leftovers)?;
         self.taken.steps.push(self.number);
+        self.taken.bytes = self.passing.bytes;
         self.number += 1;
         Ok(())
     }
 }
 
+impl Passing<'_> {
+    fn keep(&mut self, parts: &mut Parts<'_, '_>, frames: &[u8]) -> Result<(), BackupError> {
+        parts.add(frames)?;
+        self.bytes += frames.len() as u64;
+        (self.progress)(Progress {
+            bytes: self.bytes,
+            bytes_total: self.bytes_total,
+        });
+        self.pace.took(frames.len());
+        Ok(())
+    }
+}
+
+/// Gives all rows, a piece at a time, for as long as somebody takes them.
+fn give_rows(source: &mut dyn Source, piece_bytes: usize, give: &SyncSender<Result<Vec<u8>, BackupError>>) {
+    let mut last_key = None::<Vec<u8>>;
+    loop {
+        let asked = source.rows(last_key.as_deref(), piece_bytes);
+        let found = asked.and_then(|bytes| Ok((last_key_of(&bytes)?, bytes)));
+        let (found, piece) = match found {
+            Ok((None, _)) => return,
+            Ok((found, bytes)) => (found, Ok(bytes)),
+            Err(error) => (None, Err(error)),
+        };
+        if give.send(piece).is_err() || found.is_none() {
+            return;
+        }
+        last_key = found;
+    }
+}
+
+/// `None` if there are no rows.
+fn last_key_of(bytes: &[u8]) -> Result<Option<Vec<u8>>, BackupError> {
+    let mut last: &[u8] = &[];
+    let mut count = 0;
+    each_row(bytes, |row| (last, count) = (row.key, count + 1))?;
+    Ok((count > 0).then(|| last.to_vec()))
+}
+
+fn each_row<'b>(bytes: &'b [u8], mut visit: impl FnMut(RowBytes<'b>)) -> Result<(), BackupError> {
+    let mut frames = received(bytes);
+    while let Some(frame) = frames.next()? {
+        let Frame::Rows(mut rows) = frame else {
+            return Err(BackupError::Source("it gave something else than rows".into()));
+        };
+        while let Some(row) = rows.next().map_err(|reason| BackupError::Source(reason.into()))? {
+            visit(row);
+        }
+    }
+    Ok(())
+}
+
 /// The parts of one step.
-struct Parts {
+struct Parts<'s, 'e> {
+    scope: &'s Scope<'s, 'e>,
+    target: &'e dyn Target,
     /// What their names begin with.
     name: String,
     open: Vec<u8>,
+    /// The newest that was closed.
+    writing: Option<ScopedJoinHandle<'s, Result<Part, BackupError>>>,
     closed: Vec<Part>,
     bytes: u64,
 }
 
-impl Parts {
-    fn new(name: String) -> Parts {
+impl<'s, 'e> Parts<'s, 'e> {
+    fn new(scope: &'s Scope<'s, 'e>, target: &'e dyn Target, name: String) -> Parts<'s, 'e> {
         Parts {
+            scope,
+            target,
             name,
             open: part_header(),
+            writing: None,
             closed: Vec::new(),
             bytes: 0,
         }
     }
 
-    fn close(&mut self, target: &dyn Target) -> Result<(), BackupError> {
+    fn add(&mut self, frames: &[u8]) -> Result<(), BackupError> {
+        self.open.extend_from_slice(frames);
+        self.bytes += frames.len() as u64;
+        match self.open.len() >= PART_BYTES {
+            true => self.close(),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the open part, which is written while the next one gathers.
+    fn close(&mut self) -> Result<(), BackupError> {
         if self.open.len() == PART_HEADER_BYTES {
             return Ok(());
         }
+        self.wait()?;
         let bytes = std::mem::replace(&mut self.open, part_header());
-        let part = Part {
-            name: format!("{}-{:06}", self.name, self.closed.len()),
-            bytes: bytes.len() as u64,
-            digest: hex(xxh3_128(&bytes)),
-        };
-        target.put(&part.name, bytes).map_err(BackupError::target(&part.name))?;
-        self.closed.push(part);
+        let (target, name) = (self.target, format!("{}-{:06}", self.name, self.closed.len()));
+        self.writing = Some(self.scope.spawn(move || write_part(target, name, bytes)));
         Ok(())
     }
+
+    /// Waits for the part that is written.
+    fn wait(&mut self) -> Result<(), BackupError> {
+        if let Some(writing) = self.writing.take() {
+            let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.closed.push(written?);
+        }
+        Ok(())
+    }
+}
+
+fn write_part(target: &dyn Target, name: String, bytes: Vec<u8>) -> Result<Part, BackupError> {
+    let part = Part {
+        bytes: bytes.len() as u64,
+        digest: hex(xxh3_128(&bytes)),
+        name,
+    };
+    target.put(&part.name, bytes).map_err(BackupError::target(&part.name))?;
+    Ok(part)
 }
 
 /// Keeps to so many bytes in a second, on the average since the beginning.

@@ -1,12 +1,14 @@
-//! Making the files of a partition out of a backup's rows and records.
+//! Making the files of a partition out of a backup's rows and records. While rows are put into the store, what came before them is
+//! written on another thread.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use quartet_env::Disk;
 use quartet_model::{Effect, EffectsReader, Version};
 use quartet_store::{
-    Flush, OpenError as StoreOpenError, PartitionStore, Position, Read, Row, Store, StoreError, StoreKind,
-    StoreOptions, state_hash,
+    Flush, OpenError as StoreOpenError, PartitionFlushed, PartitionStore, Position, Read, Row, Store, StoreError,
+    StoreKind, StoreOptions, state_hash,
 };
 
 use crate::OpenError;
@@ -19,6 +21,7 @@ pub struct Restoration {
     version: Version,
     /// Put into the store since its last flush.
     unflushed_bytes: usize,
+    flushing: Option<JoinHandle<Result<PartitionFlushed, StoreError>>>,
 }
 
 /// Which keys are restored.
@@ -40,6 +43,7 @@ impl Restoration {
             is_wanted,
             version: Version::ZERO,
             unflushed_bytes: 0,
+            flushing: None,
         })
     }
 
@@ -80,7 +84,8 @@ impl Restoration {
 
     /// Writes what is left, as the state at `position`. How many rows there are, and their hash.
     pub fn finish(mut self, position: Position) -> Result<(u64, u128), OpenError> {
-        self.flush(position)?;
+        self.begin_flush(position)?;
+        self.end_flush()?;
         let hash = state_hash(&self.store, None).map_err(failed)?;
         Ok((self.store.len(), hash))
     }
@@ -91,17 +96,39 @@ impl Restoration {
             return Ok(());
         }
         let version = self.version;
-        self.flush(Position {
+        self.begin_flush(Position {
             version,
             ..Position::default()
         })
     }
 
-    fn flush(&mut self, position: Position) -> Result<(), OpenError> {
+    /// Begins to write what has gathered, once what gathered before is written.
+    fn begin_flush(&mut self, position: Position) -> Result<(), OpenError> {
+        self.end_flush()?;
         self.unflushed_bytes = 0;
-        let flushed = self.store.begin_flush().run(position).map_err(failed)?;
-        drop(self.store.end_flush(Some(flushed)));
+        let flush = self.store.begin_flush();
+        let run = move || flush.run(position);
+        let flushing = std::thread::Builder::new().name("restored rows".into()).spawn(run);
+        self.flushing = Some(flushing.map_err(StoreOpenError::Io)?);
         Ok(())
+    }
+
+    fn end_flush(&mut self) -> Result<(), OpenError> {
+        let Some(flushing) = self.flushing.take() else {
+            return Ok(());
+        };
+        let flushed = flushing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        drop(self.store.end_flush(Some(flushed.map_err(failed)?)));
+        Ok(())
+    }
+}
+
+impl Drop for Restoration {
+    /// Whoever gives up may take the directory away.
+    fn drop(&mut self) {
+        if let Some(flushing) = self.flushing.take() {
+            let _ = flushing.join();
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub struct BackupArguments {
     bytes_per_second: Option<u64>,
 }
 
+/// An answer is hardly longer.
+const ANSWER_BYTES: u64 = 4 << 20;
 /// The server waits for its log, and for the disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -177,7 +179,8 @@ fn read(asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<
     let failed = |error: &dyn std::fmt::Display| BackupError::Source(error.to_string());
     let response = asked.map_err(|error| failed(&error))?;
     let status = response.status();
-    let mut bytes = Vec::new();
+    let announced = response.body().content_length().unwrap_or_default();
+    let mut bytes = Vec::with_capacity(announced.min(ANSWER_BYTES) as usize);
     let body = response.into_body().into_reader().read_to_end(&mut bytes);
     body.map_err(|error| failed(&error))?;
     match status.is_success() {

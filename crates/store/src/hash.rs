@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_model::KeyRange;
+use quartet_model::{KeyRange, Version};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::StoreError;
@@ -27,11 +27,15 @@ impl StateHasher {
 
     /// Takes in the next row. The order counts: whoever compares hashes pushes rows in key order.
     pub fn push(&mut self, row: &Row) {
-        let (key, value) = (row.key(), row.value());
+        self.push_parts(row.key(), row.value(), row.version());
+    }
+
+    /// The same with what the row is made of.
+    pub fn push_parts(&mut self, key: &[u8], value: &[u8], version: Version) {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&(key.len() as u32).to_le_bytes());
         header[4..8].copy_from_slice(&(value.len() as u32).to_le_bytes());
-        header[8..].copy_from_slice(&row.version().0.to_le_bytes());
+        header[8..].copy_from_slice(&version.0.to_le_bytes());
         self.hasher.update(&header);
         self.hasher.update(key);
         self.hasher.update(value);
@@ -59,8 +63,6 @@ pub fn state_hash(rows: &impl Read, range: Option<&KeyRange>) -> Result<u128, St
 
 #[cfg(test)]
 mod tests {
-    use quartet_model::Version;
-
     use super::*;
     use crate::{MemoryStore, Store};
 
