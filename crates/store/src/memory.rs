@@ -229,12 +229,13 @@ impl<T: Rows> Read for T {
         reverse: bool,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        scan(self.tree(), start, end, reverse, visit);
+        self.tree().visit(start, end, reverse, visit);
         Ok(())
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
-        visit_all(self.tree().rows(), visit);
+        // The visitor decides how far; that it stopped is no news to the caller.
+        let _ = self.tree().rows().try_for_each(visit);
         Ok(())
     }
 
@@ -257,20 +258,6 @@ impl<T: Rows> Read for T {
     fn len(&self) -> u64 {
         self.tree().len()
     }
-}
-
-fn scan(tree: &Tree, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-    let range = tree.range(start, end);
-    if reverse {
-        visit_all(range.rev(), visit)
-    } else {
-        visit_all(range, visit)
-    }
-}
-
-fn visit_all<'a>(mut rows: impl Iterator<Item = &'a Row>, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-    // The visitor decides how far; that it stopped is no news to the caller.
-    let _ = rows.try_for_each(visit);
 }
 
 fn nth(tree: &Tree, start: &[u8], end: &[u8], index: u64) -> Option<Row> {

@@ -204,6 +204,15 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         start < end && self.newest > version && self.root.has_newer(Some(start), Some(end), version)
     }
 
+    /// Visits the rows from `start` up to, not including, `end`, in key order or backwards, until the visitor breaks. One
+    /// descent to the first row; where the range ends is looked for in the nodes that are met, not beforehand.
+    pub fn visit(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
+        if start < end {
+            // The visitor decides how far; that it stopped is no news to the caller.
+            let _ = self.root.visit(Some(start), Some(end), reverse, visit);
+        }
+    }
+
     /// The rows from `start` up to, not including, `end`, from either side. Two descents to create.
     pub fn range(&self, start: &[u8], end: &[u8]) -> Range<'_, LEAF, INNER> {
         if start >= end {
@@ -305,6 +314,42 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
                     let end = end.filter(|_| index == last);
                     child.newest > version && child.node.has_newer(start, end, version)
                 })
+            }
+        }
+    }
+
+    /// The rows from `start` up to `end`; `None` is this node's own end.
+    fn visit(
+        &self,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        reverse: bool,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match self {
+            Node::Leaf(run) => {
+                let from = start.map_or(0, |start| run.rank(start));
+                let to = end.map_or(run.len(), |end| run.rank(end));
+                let mut rows = run.rows()[from..to].iter().flatten();
+                if reverse {
+                    rows.rev().try_for_each(visit)
+                } else {
+                    rows.try_for_each(visit)
+                }
+            }
+            Node::Inner(inner) => {
+                let first = start.map_or(0, |start| inner.child_of(start));
+                let last = end.map_or(inner.len() - 1, |end| inner.child_of(end));
+                let mut step = |index: usize| {
+                    let start = start.filter(|_| index == first);
+                    let end = end.filter(|_| index == last);
+                    inner.child(index).visit(start, end, reverse, visit)
+                };
+                if reverse {
+                    (first..=last).rev().try_for_each(&mut step)
+                } else {
+                    (first..=last).try_for_each(&mut step)
+                }
             }
         }
     }
@@ -1058,7 +1103,35 @@ mod tests {
         let mut backwards = pairs(tree.range(a, b).rev());
         backwards.reverse();
         assert_eq!(backwards, expected);
+        compare_visits(tree, a, b, &expected);
         compare_both_ends(tree.range(a, b), expected);
+    }
+
+    /// Visitors meet the same rows from either side, and none after they have broken off.
+    fn compare_visits<const L: usize, const I: usize>(
+        tree: &CountedTree<L, I>,
+        a: &[u8],
+        b: &[u8],
+        expected: &[(Vec<u8>, u64)],
+    ) {
+        for reverse in [false, true] {
+            for most in [1, 3, usize::MAX] {
+                let mut visited = Vec::new();
+                tree.visit(a, b, reverse, &mut |row| {
+                    visited.push((row.key().to_vec(), row.version().0));
+                    match visited.len() < most {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                });
+                let mut all = expected.to_vec();
+                if reverse {
+                    all.reverse();
+                }
+                all.truncate(most);
+                assert_eq!(visited, all);
+            }
+        }
     }
 
     fn compare_both_ends<const L: usize, const I: usize>(mut range: Range<'_, L, I>, expected: Vec<(Vec<u8>, u64)>) {
