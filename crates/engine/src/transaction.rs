@@ -253,31 +253,36 @@ impl<'h> Transaction<'h> {
 
     /// Visits the rows of `start..end` in key order, or backwards, until `visit` breaks.
     pub fn scan(&mut self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
-        let range = self.full_range(start, end);
-        let mut newest = Version::ZERO;
-        let scanned = self.state.store.scan(&range.start, &range.end, reverse, &mut |row| {
-            newest = newest.max(row.version());
-            visit(row)
+        self.between(start, end, |transaction, start, end| {
+            let mut newest = Version::ZERO;
+            let scanned = transaction.state.store.scan(start, end, reverse, &mut |row| {
+                newest = newest.max(row.version());
+                visit(row)
+            });
+            transaction.readable(scanned);
+            if transaction.space.durability == Durability::Always {
+                let newest = newest.max(transaction.state.changes.newest_in(start, end));
+                transaction.depend_on(newest);
+            }
         });
-        self.readable(scanned);
-        let newest = newest.max(self.state.changes.newest_in(&range.start, &range.end));
-        self.depend_on(newest);
     }
 
     /// How many rows `start..end` holds.
     pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
-        let range = self.full_range(start, end);
         self.depend_on_everything();
-        let count = self.state.store.count(&range.start, &range.end);
-        self.readable(count)
+        self.between(start, end, |transaction, start, end| {
+            let count = transaction.state.store.count(start, end);
+            transaction.readable(count)
+        })
     }
 
     /// The row at position `index` of `start..end`, counted from zero.
     pub fn nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Option<Row> {
-        let range = self.full_range(start, end);
         self.depend_on_everything();
-        let row = self.state.store.nth(&range.start, &range.end, index);
-        self.readable(row)
+        self.between(start, end, |transaction, start, end| {
+            let row = transaction.state.store.nth(start, end, index);
+            transaction.readable(row)
+        })
     }
 
     /// Tells the watchers of `key` that it changed, although its row did not: what it stands for did.
@@ -401,6 +406,19 @@ impl<'h> Transaction<'h> {
         self.state.key.clear();
         self.state.key.extend_from_slice(&self.prefix);
         self.state.key.extend_from_slice(key);
+    }
+
+    /// Reads between two keys as the store knows them, which stand in the scratch while `read` runs.
+    fn between<R>(&mut self, start: &[u8], end: &[u8], read: impl FnOnce(&mut Self, &[u8], &[u8]) -> R) -> R {
+        let mut bounds = std::mem::take(&mut self.state.key);
+        bounds.clear();
+        for part in [&self.prefix, start, &self.prefix, end] {
+            bounds.extend_from_slice(part);
+        }
+        let (start, end) = bounds.split_at(SPACE_BYTES + start.len());
+        let answer = read(self, start, end);
+        self.state.key = bounds;
+        answer
     }
 
     fn full_range(&self, start: &[u8], end: &[u8]) -> KeyRange {
