@@ -20,7 +20,6 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::{Reader, Transaction, UniqueId, Visit};
-use quartet_model::next_prefix;
 use quartet_store::Row;
 use smallvec::SmallVec;
 
@@ -584,8 +583,13 @@ impl Elements {
         end.map_or_else(|| self.end(), |end| self.key(end))
     }
 
+    /// Where the rows of the next prefix begin, built without an allocation: every scan asks.
     fn end(&self) -> KeyBytes {
-        KeyBytes::from_vec(next_prefix(&self.prefix))
+        let kept = self.prefix.iter().rposition(|&byte| byte != 0xff);
+        let last = kept.expect("the first byte is a letter");
+        let mut end = KeyBytes::from_slice(&self.prefix[..=last]);
+        end[last] += 1;
+        end
     }
 }
 
@@ -733,6 +737,14 @@ mod tests {
                 elements.key(&name).as_slice(),
                 [b"E".as_slice(), &[7; 10], &name].concat()
             );
+        }
+    }
+
+    #[test]
+    fn elements_end_where_the_next_prefix_begins() {
+        for id in [[7; 10], [0xff; 10], [1, 2, 3, 4, 5, 6, 7, 0xff, 0xff, 0xff]] {
+            let elements = Elements::of(id);
+            assert_eq!(elements.end().as_slice(), quartet_model::next_prefix(&elements.prefix));
         }
     }
 

@@ -1,10 +1,12 @@
 //! LATENCY: the commands that took longer than `latency-monitor-threshold`, and how long every command's calls took.
 //!
 //! An event keeps its latest samples, at most one a second: the worst. A histogram has one bucket for each power of two of
-//! microseconds, so a percentile read from it is exact to a factor of two; that costs a command one atomic addition.
+//! microseconds, so a percentile read from it is exact to a factor of two; that costs a command one addition.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counting::add_under_lock;
 
 /// Samples kept of one event: Redis' figure.
 const SAMPLES_MAX: usize = 160;
@@ -74,10 +76,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Called under the partition's lock.
     #[inline]
     pub fn add(&self, micros: u64) {
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+        add_under_lock(&self.buckets[bucket.min(BUCKETS - 1)], 1);
     }
 
     pub fn reset(&self) {

@@ -22,6 +22,7 @@ pub mod commands;
 pub mod config;
 pub mod connectionless;
 pub mod context;
+mod counting;
 pub mod cursors;
 pub mod definition;
 pub mod errors;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::counting::add_under_lock;
 use crate::latency::Histogram;
 use crate::table::Table;
 
@@ -36,7 +37,7 @@ pub struct Statistics {
     pub rate: Mutex<Rate>,
 }
 
-/// Calls of one command.
+/// Calls of one command. All but `rejected` is counted under the partition's lock.
 #[derive(Default)]
 pub struct CommandCounter {
     pub calls: AtomicU64,
@@ -72,13 +73,14 @@ impl Statistics {
         calls.sum()
     }
 
+    /// Called under the partition's lock.
     pub fn key_read(&self, hit: bool) {
         let counter = if hit {
             &self.keyspace_hits
         } else {
             &self.keyspace_misses
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        add_under_lock(counter, 1);
     }
 
     /// The most bytes in use that anybody has asked about, `used_bytes` included.
@@ -111,11 +113,12 @@ impl Statistics {
     }
 
     /// A blocked command got its empty answer, or an error: counted now, as one that took no time. `index` is its number in the table.
+    /// Called under the partition's lock.
     pub fn wait_ended(&self, index: usize, error: Option<&str>) {
         let counter = &self.commands.0[index];
-        counter.calls.fetch_add(1, Ordering::Relaxed);
+        add_under_lock(&counter.calls, 1);
         if let Some(error) = error {
-            counter.failed.fetch_add(1, Ordering::Relaxed);
+            add_under_lock(&counter.failed, 1);
             self.error_sent(error.as_bytes());
         }
     }

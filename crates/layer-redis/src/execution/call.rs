@@ -4,6 +4,7 @@ use crate::acl::Denial;
 use crate::clients::ClientState;
 use crate::command::{Command, FAST, SKIP_SLOWLOG};
 use crate::context::Context;
+use crate::counting::add_under_lock;
 use crate::errors;
 use crate::execution::caching::remember;
 use crate::execution::monitor::tell_monitors;
@@ -253,7 +254,7 @@ pub fn count_rejected(layer: &Redis, command: &'static Command) {
     counter.rejected.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a call of `command`, which stands at `index` of the table. Returns when it ended.
+/// Counts a call of `command`, which stands at `index` of the table, under the partition's lock. Returns when it ended.
 fn account(
     layer: &Redis,
     client: &ClientState,
@@ -265,10 +266,10 @@ fn account(
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
     let counter = &layer.observation.statistics.commands.0[index];
-    counter.calls.fetch_add(1, Ordering::Relaxed);
-    counter.micros.fetch_add(micros, Ordering::Relaxed);
+    add_under_lock(&counter.calls, 1);
+    add_under_lock(&counter.micros, micros);
     if failed {
-        counter.failed.fetch_add(1, Ordering::Relaxed);
+        add_under_lock(&counter.failed, 1);
     }
     client.shared.last_active_micros.store(now_micros, Ordering::Relaxed);
     note_duration(layer, command, counter, now_micros, micros);

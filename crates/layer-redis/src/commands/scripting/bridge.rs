@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use mlua::{Lua, LuaString, MultiValue, Value};
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
+use smallvec::SmallVec;
 
 use super::conversion::{Fields, ReplyReader};
 use super::numbers::general;
@@ -26,6 +27,10 @@ use crate::{errors, execution};
 /// Marks a call that is no command: what follows says which. No script can lay hands on this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
 const PROTOCOL: i64 = 2;
+/// A larger buffer of a reply is not kept for the next run.
+const REPLY_BYTES_KEPT_MAX: usize = 64 << 10;
+/// Commands of more words need memory of their own on the way.
+const WORDS_INLINE: usize = 8;
 
 /// An error that a script may catch: it becomes a table with the field `err`.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -57,8 +62,27 @@ pub struct Bridge<'a, 't, 'l> {
     pub fields: Rc<Fields>,
     /// The keys that the script was given.
     pub declared: &'l [&'l [u8]],
-    pub request: Args,
-    pub reply: Vec<u8>,
+    pub buffers: Buffers,
+}
+
+/// A command of a script, and its reply.
+#[derive(Default)]
+pub struct Buffers {
+    request: Args,
+    reply: Vec<u8>,
+}
+
+impl Buffers {
+    /// What the next run gets: what an unusually large reply took is given back.
+    pub fn kept(self) -> Buffers {
+        match self.reply.capacity() > REPLY_BYTES_KEPT_MAX {
+            true => Buffers {
+                reply: Vec::new(),
+                ..self
+            },
+            false => self,
+        }
+    }
 }
 
 impl Bridge<'_, '_, '_> {
@@ -73,7 +97,7 @@ impl Bridge<'_, '_, '_> {
                 return Ok(Value::Nil);
             }
         }
-        let mut words = Vec::with_capacity(values.len());
+        let mut words: SmallVec<[Word; WORDS_INLINE]> = SmallVec::with_capacity(values.len());
         for value in values {
             match Word::of(value) {
                 Some(word) => words.push(word),
@@ -83,7 +107,7 @@ impl Bridge<'_, '_, '_> {
         if words.is_empty() {
             return raise("ERR Please specify at least one argument for this redis lib call");
         }
-        let mut request = std::mem::take(&mut self.request);
+        let mut request = std::mem::take(&mut self.buffers.request);
         request.gather(words.iter().map(Word::bytes));
         let arguments = request.of(b"");
         let answer = if is_marked {
@@ -91,7 +115,7 @@ impl Bridge<'_, '_, '_> {
         } else {
             self.command(lua, arguments, bytes_max)
         };
-        self.request = request;
+        self.buffers.request = request;
         answer
     }
 
@@ -124,12 +148,12 @@ impl Bridge<'_, '_, '_> {
                 long.note_write();
             }
         }
-        self.reply.clear();
+        self.buffers.reply.clear();
         let mut context = Context {
             tx: &mut *self.tx,
             client: &mut self.client,
             layer: self.layer,
-            reply: Reply::new(&mut self.reply, Protocol::Resp2).limited(self.layer.reply_bytes_max()),
+            reply: Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.layer.reply_bytes_max()),
             now_ms: self.now_ms,
             in_exec: true,
             retry_for: None,
@@ -141,23 +165,23 @@ impl Bridge<'_, '_, '_> {
     }
 
     fn answer(&mut self, lua: &Lua, bytes_max: usize) -> mlua::Result<Value> {
-        if let Some(error) = self.reply.strip_prefix(b"-") {
+        if let Some(error) = self.buffers.reply.strip_prefix(b"-") {
             let text = String::from_utf8_lossy(error).trim_end().to_owned();
             return Err(mlua::Error::external(Raised { text, counted: true }));
         }
         if lua.used_memory() + self.bytes_in_lua() > bytes_max {
-            self.reply = Vec::new();
+            self.buffers.reply = Vec::new();
             return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
         let fields = &self.fields;
-        let bytes = &self.reply;
+        let bytes = &self.buffers.reply;
         ReplyReader { lua, fields, bytes }.value()
     }
 
     /// What the reply takes as a value of Lua, at most: the shortest element of an array has four bytes and takes sixteen.
     fn bytes_in_lua(&self) -> usize {
-        let is_one_string = self.reply.starts_with(b"$");
-        self.reply.len() * if is_one_string { 1 } else { 4 }
+        let is_one_string = self.buffers.reply.starts_with(b"$");
+        self.buffers.reply.len() * if is_one_string { 1 } else { 4 }
     }
 
     /// `redis.acl_check_cmd`: may the user who runs the script run this?

@@ -253,6 +253,11 @@ impl AnswerWriter<'_, '_> {
         while !matches!(table.raw_get(count + 1)?, Value::Nil) {
             count += 1;
         }
+        self.array(table, count, depth)
+    }
+
+    /// The first `count` elements, which are there.
+    pub fn array(&mut self, table: &Table, count: usize, depth: usize) -> mlua::Result<()> {
         self.reply.array(count);
         (1..=count).try_for_each(|index| self.value(&table.raw_get(index)?, depth + 1))
     }

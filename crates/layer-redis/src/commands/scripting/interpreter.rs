@@ -16,7 +16,7 @@ use quartet_engine::Engine;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{Located, define};
-use super::bridge::{Bridge, MARK, Raised};
+use super::bridge::{Bridge, Buffers, MARK, Raised};
 use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX};
 use super::conversion::{Fields, error_table};
 use super::registration::{self, Registration};
@@ -73,6 +73,8 @@ pub struct Interpreter {
     bridge: Rc<ScopedBridge>,
     /// Memory at which the code of others ends.
     bytes_max: Rc<Cell<usize>>,
+    /// What the commands of a run are written into, kept from run to run.
+    pub buffers: Buffers,
     /// Lua does not hold on to a chunk's name while it parses: these stay.
     _names: Vec<LuaString>,
 }
@@ -112,7 +114,11 @@ impl Chunk<'_> {
 
 /// How a run ended.
 pub enum Outcome {
-    Answer(Value),
+    Answer {
+        value: Value,
+        /// The length of a short array that is nothing else; 0 of any other value.
+        plain_length: usize,
+    },
     Failed {
         text: String,
         counted: bool,
@@ -235,6 +241,7 @@ impl Interpreter {
             floor_bytes,
             bridge,
             bytes_max,
+            buffers: Buffers::default(),
             _names: names,
         })
     }
@@ -364,7 +371,7 @@ impl Interpreter {
             (Some(Stop::TooLong), _) => Outcome::TooLong,
             (Some(_), ended) => {
                 let place = match &ended {
-                    Ok((false, Value::Table(failure))) => place_of(failure, chunk),
+                    Ok((false, Value::Table(failure), _)) => place_of(failure, chunk),
                     _ => String::new(),
                 };
                 Outcome::Failed {
@@ -372,9 +379,9 @@ impl Interpreter {
                     counted: false,
                 }
             }
-            (None, Ok((true, value))) => Outcome::Answer(value),
-            (None, Ok((false, Value::Table(failure)))) => self.failure(chunk, &failure),
-            (None, Ok((false, value))) => Outcome::Failed {
+            (None, Ok((true, value, plain_length))) => Outcome::Answer { value, plain_length },
+            (None, Ok((false, Value::Table(failure), _))) => self.failure(chunk, &failure),
+            (None, Ok((false, value, _))) => Outcome::Failed {
                 text: format!(
                     "ERR Error running script {}, {}",
                     chunk.name(),
@@ -396,7 +403,7 @@ impl Interpreter {
         arguments: &[&[u8]],
         bytes_max: usize,
         bridge: &mut Bridge<'_, '_, '_>,
-    ) -> mlua::Result<(bool, Value)> {
+    ) -> mlua::Result<(bool, Value, usize)> {
         let (run, place) = match chunk {
             Chunk::Script(digest) => (&self.run, self.scripts[*digest]),
             Chunk::Function { library, name } => {

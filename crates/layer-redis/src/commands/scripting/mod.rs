@@ -24,7 +24,7 @@ mod tests;
 use std::sync::Arc;
 
 use quartet_engine::PartitionGuard;
-use quartet_wire_resp::{Args, Arguments, Protocol};
+use quartet_wire_resp::{Arguments, Protocol};
 
 use self::bridge::Bridge;
 use self::budget::Limit;
@@ -307,6 +307,7 @@ impl Run<'_> {
             let outcome = interpreter.run(chunk, &self.keys, &self.values, &host, limit, &mut bridge);
             let protocol = bridge.client.protocol;
             let slept_micros = bridge.client.sleep_micros;
+            interpreter.buffers = bridge.buffers.kept();
             context.client.sleep_micros += slept_micros;
             if let Some(outer) = outer {
                 layer.scripting.long_scripts.end(outer);
@@ -337,7 +338,7 @@ impl Run<'_> {
         (limit, Some(outer))
     }
 
-    fn bridge<'a, 't>(&'a self, context: &'a mut Context<'_, 't>, interpreter: &Interpreter) -> Bridge<'a, 't, 'a> {
+    fn bridge<'a, 't>(&'a self, context: &'a mut Context<'_, 't>, interpreter: &mut Interpreter) -> Bridge<'a, 't, 'a> {
         let mut client = ClientState::new(context.client.shared.clone(), true, context.client.user.clone());
         client.db = context.client.db;
         client.caching = context.client.caching;
@@ -357,8 +358,7 @@ impl Run<'_> {
             has_written: false,
             fields: interpreter.fields.clone(),
             declared: &self.keys,
-            request: Args::new(),
-            reply: Vec::new(),
+            buffers: std::mem::take(&mut interpreter.buffers),
             tx: context.tx,
         }
     }
@@ -370,7 +370,7 @@ impl Run<'_> {
         outcome: Outcome,
         script_protocol: Protocol,
     ) -> Result<(), Failure> {
-        let value = match outcome {
+        let (value, plain_length) = match outcome {
             Outcome::Overrun => return Err(Failure::Overrun),
             // Alone it is taken back; what came before it in a transaction cannot be.
             Outcome::TooLong if context.in_exec => {
@@ -381,9 +381,10 @@ impl Run<'_> {
             }
             Outcome::TooLong => return Err(TOO_LONG.into()),
             Outcome::Failed { text, counted } => return Err(Failure::Kept { text, counted }),
-            Outcome::Answer(value) => value,
+            Outcome::Answer { value, plain_length } => (value, plain_length),
         };
         if let mlua::Value::Table(table) = &value
+            && plain_length == 0
             && let Ok(mlua::Value::String(text)) = table.raw_get(&interpreter.fields.err)
         {
             let counted = table.raw_get(&interpreter.fields.ignore_error_stats_update);
@@ -398,7 +399,10 @@ impl Run<'_> {
             reply: &mut context.reply,
             errors: Vec::new(),
         };
-        let written = writer.value(&value, 0);
+        let written = match &value {
+            mlua::Value::Table(table) if plain_length > 0 => writer.array(table, plain_length, 0),
+            value => writer.value(value, 0),
+        };
         for error in writer.errors {
             context.layer.observation.statistics.error_sent(&error);
         }

@@ -381,10 +381,22 @@ local function describe(failure)
   return failure
 end
 
-local function finish(...)
+-- The length of an answer that is a short array and nothing else: it need not be asked for the fields that give a table a
+-- meaning. 0 for any other.
+local PLAIN_MOST = 16
+local function plain_length(answer)
+  if type(answer) ~= 'table' then return 0 end
+  local length, key = 0, next(answer)
+  while key == length + 1 and length < PLAIN_MOST do
+    length, key = key, next(answer, key)
+  end
+  return key == nil and length or 0
+end
+
+local function finish(ok, answer)
   bridge, redis.call = nil, call_outside
   real.KEYS, real.ARGV = nil, nil
-  return ...
+  return ok, answer, plain_length(answer)
 end
 
 local function run(script, keys, arguments)

@@ -2,7 +2,7 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::value::{SortedSet, remove_ranks};
+use super::value::{SortedSet, remove_pairs};
 use crate::context::Context;
 use crate::failure::{EmptyReply, Failure};
 use crate::keyspace::Kind;
@@ -157,16 +157,19 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
         End::Highest => set.len() - count..set.len(),
     };
     let nested = write_shape(context, name, count as usize, shape);
-    let reply = &mut context.reply;
-    set.visit(context.tx, ranks.clone(), end == End::Highest, &mut |member, score| {
-        if nested {
-            reply.array(2);
-        }
-        reply.bulk(member);
-        reply.double(score);
+    let mut popped = Vec::with_capacity(count as usize);
+    set.visit(context.tx, ranks, end == End::Highest, &mut |member, score| {
+        popped.push((member.to_vec(), score));
     });
+    for (member, score) in &popped {
+        if nested {
+            context.reply.array(2);
+        }
+        context.reply.bulk(member);
+        context.reply.double(*score);
+    }
     let config = &context.layer.config;
-    remove_ranks(&mut context.keys(), config, name, &set, ranks);
+    remove_pairs(&mut context.keys(), config, name, &set, &popped);
 }
 
 /// Writes what stands in front of the pairs. True if each pair is an array of its own.

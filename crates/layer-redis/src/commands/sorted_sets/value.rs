@@ -99,6 +99,9 @@ pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs:
     editor.finish(keys, name);
 }
 
+/// A member and its score.
+pub type Pair = (Vec<u8>, f64);
+
 /// A sorted set as it was found.
 pub struct SortedSet {
     entry: Entry,
@@ -227,10 +230,21 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
         return;
     }
     let mut victims = Vec::with_capacity((ranks.end - ranks.start) as usize);
-    set.visit(keys.tx, ranks, false, &mut |member, _| victims.push(member.to_vec()));
+    set.visit(keys.tx, ranks, false, &mut |member, score| {
+        victims.push((member.to_vec(), score))
+    });
+    remove_pairs(keys, config, name, set, &victims);
+}
+
+/// Removes these pairs, which the set has; the key goes with the last one.
+pub fn remove_pairs(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], set: &SortedSet, pairs: &[Pair]) {
+    if pairs.len() as u64 == set.len() {
+        keys.remove(name);
+        return;
+    }
     let mut editor = Editor::new(Some(set.entry()), config);
-    for member in &victims {
-        editor.remove(keys, member);
+    for (member, score) in pairs {
+        editor.take(keys, member, order_of(*score));
     }
     editor.finish(keys, name);
 }
@@ -321,9 +335,15 @@ impl<'a> Editor<'a> {
 
     /// False if there is no such member.
     pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8]) -> bool {
-        let Some(order) = self.order(keys.tx, member) else {
-            return false;
-        };
+        let order = self.order(keys.tx, member);
+        if let Some(order) = order {
+            self.take(keys, member, order);
+        }
+        order.is_some()
+    }
+
+    /// Removes a member that is there with this score.
+    fn take(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8], order: Order) {
         match &mut self.form {
             Form::Packed { pairs, bytes } => {
                 take_pair(pairs, order, member);
@@ -336,7 +356,6 @@ impl<'a> Editor<'a> {
             }
         }
         self.row_changed = true;
-        true
     }
 
     /// Writes the key's row, or removes the key if nothing is left.
