@@ -5,7 +5,7 @@
 
 Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
 rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
-redis-benchmark on PATH, and a built target/release/quartet. REDIS_SERVER names another peer, such as valkey-server. Both servers
+redis-benchmark on PATH, and a built target/release/quartet. REDIS_SERVER names another peer, such as valkey-server, and REDIS_OPTIONS what it is given, such as "--io-threads 2". Both servers
 listen on loopback only and are stopped at the end.
 """
 
@@ -29,6 +29,7 @@ from families import CELLS
 ROOT = Path(__file__).resolve().parent.parent
 QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
 PEER = os.environ.get("REDIS_SERVER", "redis-server")
+PEER_OPTIONS = os.environ.get("REDIS_OPTIONS", "").split()
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,7 +55,7 @@ class Server:
         if self.name == "redis":
             fsync = {"always": "always", "interval": "everysec"}.get(self.mode)
             persistence = ["--appendonly", "yes", "--appendfsync", fsync] if fsync else ["--appendonly", "no"]
-            return [PEER, "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence]
+            return [PEER, "--port", str(self.port), "--dir", self.directory, "--save", "", *persistence, *PEER_OPTIONS]
         durability = {"always": "always", "interval": "interval"}.get(self.mode, "none")
         return [str(QUARTET), "serve", "--dev", "--data", self.directory, "--durability", durability,
                 "--listen-redis", f"127.0.0.1:{self.port}", "--listen-http", "off",
@@ -171,23 +172,34 @@ def line(result):
             f"| {both('p99_us', 0)} | {show(ratios['p99_us'])} | {both('cpu_us', 1)} | {show(ratios['cpu_us'])} |")
 
 
+# What redis-benchmark's tests are run on: the test that fills their key, which redis-benchmark does not run by itself (or, for LRANGE, not apart).
+FILLED_BY = {"lpop": "lpush", "rpop": "rpush", "spop": "sadd", "zpopmin": "zadd", "lrange_100": "lpush", "lrange_300": "lpush"}
+TESTS = ("set", "get", "incr", "lpush", "rpush", "lpop", "rpop", "sadd", "hset", "spop", "zadd", "zpopmin", "lrange_100", "lrange_300", "mset")
+
+
 def redis_benchmark(settings):
-    """`-t set,get,incr,lpush,hset,zadd -c 50`, with and without pipelining."""
+    """`-t` with each of its names, `-c 50`, with and without pipelining."""
     rows = []
     for pipeline, requests in ((1, settings.requests), (16, settings.requests * 8)):
-        for test in ("set", "get", "incr", "lpush", "hset", "zadd"):
-            def measure(server):
-                server.cli("FLUSHALL")
-                before = server.cpu_seconds()
-                command = ["redis-benchmark", "-p", str(server.port), "-t", test, "-c", "50", "-P", str(pipeline),
-                           "-n", str(requests), "--csv"]
-                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-                cell = list(csv.DictReader(output.splitlines()))[-1]
-                cpu = (server.cpu_seconds() - before) / requests * 1e6
-                return {"per_second": float(cell["rps"]), "p99_us": float(cell["p99_latency_ms"]) * 1000,
-                        "p50_us": float(cell["p50_latency_ms"]) * 1000, "cpu_us": cpu, "errors": 0}
+        for test in settings.tests.split(","):
+            measure = lambda server: redis_benchmark_test(server, test, pipeline, requests // 8 if "range" in test else requests)
             rows.append(row(f"redis-benchmark {test} -P {pipeline}", "interval", 50, in_turn("interval", settings.rounds, measure)))
     return rows
+
+
+def redis_benchmark_test(server, test, pipeline, requests):
+    command = ["redis-benchmark", "-p", str(server.port), "-c", "50", "--csv"]
+    server.cli("FLUSHALL")
+    if test in FILLED_BY:
+        fill = [*command, "-P", "16", "-n", str(requests), "-r", str(requests), "-t", FILLED_BY[test]]
+        subprocess.run(fill, stdout=subprocess.DEVNULL, check=True)
+    what = ["lrange", "mylist", "0", str(int(test[7:]) - 1)] if "range" in test else ["-t", test]
+    before = server.cpu_seconds()
+    output = subprocess.run([*command, "-P", str(pipeline), "-n", str(requests), *what], capture_output=True, text=True, check=True).stdout
+    cell = list(csv.DictReader(output.splitlines()))[-1]
+    cpu = (server.cpu_seconds() - before) / requests * 1e6
+    return {"per_second": float(cell["rps"]), "p99_us": float(cell["p99_latency_ms"]) * 1000,
+            "p50_us": float(cell["p50_latency_ms"]) * 1000, "cpu_us": cpu, "errors": 0}
 
 
 def families(settings):
@@ -310,6 +322,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=200_000, help="redis-benchmark requests without pipelining")
+    parser.add_argument("--tests", default=",".join(TESTS), help="the tests of redis-benchmark")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--only", default="product,redis_benchmark,families,reads_beside_writes,memory_and_start")
     parser.add_argument("--out", type=Path, required=True)
@@ -318,7 +331,7 @@ def main():
              "reads_beside_writes": reads_beside_writes,
              "memory_and_start": memory_and_start}
     version = subprocess.run([PEER, "--version"], capture_output=True, text=True).stdout.strip()
-    run_parts(settings, parts, report, redis=version)
+    run_parts(settings, parts, report, redis=" ".join([version, *PEER_OPTIONS]))
 
 
 if __name__ == "__main__":
