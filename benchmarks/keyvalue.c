@@ -1,10 +1,12 @@
 // Transactions of ten operations through libfdb_c, so many under way at once, from callbacks: one program, one network thread.
 //
-//   keyvalue CLUSTER_FILE load|reads|writes|mixed TRANSACTIONS_UNDER_WAY SECONDS
+//   keyvalue CLUSTER_FILE load|reads|ranges|writes|mixed TRANSACTIONS_UNDER_WAY SECONDS [KEYS [VALUE_BYTES_MAX [EACH_SECOND]]]
 //
 // prints one line: operations, seconds, the client's CPU seconds, transactions refused, and the median and 99th percentile of a transaction in microseconds.
-// Keys have 16 bytes and values 8 to 100. The reads of a transaction are asked for together; `mixed` writes once for nine reads.
+// There are 100,000 keys of 16 bytes, and values have 8 to 100. The reads of a transaction are asked for together; `mixed` writes once for nine reads; an operation
+// of `ranges` reads ten rows. With EACH_SECOND a line before the last one has the operations of each second.
 #define FDB_API_VERSION 730
+#include <errno.h>
 #include <foundationdb/fdb_c.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -14,7 +16,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { KEYS = 100000, OPERATIONS = 10, LOADED_AT_ONCE = 1000, LATENCIES_MAX = 1 << 22 };
+enum { OPERATIONS = 10, ROWS = 10, LOADED_AT_ONCE = 1000, LOADS_UNDER_WAY = 8, LATENCIES_MAX = 1 << 22 };
 
 typedef struct {
     FDBTransaction *transaction;
@@ -26,7 +28,8 @@ typedef struct {
 } Slot;
 
 static FDBDatabase *database;
-static int reads, writes;
+static long keys = 100000;
+static int value_bytes_max = 100, each_second, reads, writes, reads_ranges;
 static double until;
 static long completed, refused;
 static int running;
@@ -62,7 +65,7 @@ static void set(Slot *slot, uint64_t number) {
     uint8_t key[16], value[100];
     make_key(key, number);
     memset(value, (int)number, sizeof value);
-    fdb_transaction_set(slot->transaction, key, 16, value, 8 + next(&slot->random) % 93);
+    fdb_transaction_set(slot->transaction, key, 16, value, 8 + next(&slot->random) % (value_bytes_max - 7));
 }
 
 static void begin(Slot *slot);
@@ -90,7 +93,7 @@ static void committed(FDBFuture *future, void *parameter) {
 
 static void write_and_commit(Slot *slot) {
     if (writes == 0 || slot->failed) return finish(slot);
-    for (int index = 0; index < writes; index++) set(slot, next(&slot->random) % KEYS);
+    for (int index = 0; index < writes; index++) set(slot, next(&slot->random) % keys);
     check(fdb_future_set_callback(fdb_transaction_commit(slot->transaction), committed, slot));
 }
 
@@ -98,12 +101,21 @@ static void was_read(FDBFuture *future, void *parameter) {
     Slot *slot = parameter;
     fdb_bool_t present;
     const uint8_t *value;
+    const FDBKeyValue *rows;
     int length;
-    fdb_error_t code = fdb_future_get_value(future, &present, &value, &length);
-    slot->failed |= code || !present;
+    fdb_error_t code = reads_ranges ? fdb_future_get_keyvalue_array(future, &rows, &length, &present)
+                                    : fdb_future_get_value(future, &present, &value, &length);
+    slot->failed |= code || (reads_ranges ? length == 0 : !present);
     if (--slot->waiting > 0) return;
     for (int index = 0; index < reads; index++) fdb_future_destroy(slot->reads[index]);
     write_and_commit(slot);
+}
+
+static FDBFuture *read_one(Slot *slot) {
+    uint8_t key[16];
+    make_key(key, next(&slot->random) % keys);
+    if (!reads_ranges) return fdb_transaction_get(slot->transaction, key, 16, 0);
+    return fdb_transaction_get_range(slot->transaction, key, 16, 0, 1, (const uint8_t *)"l", 1, 0, 1, ROWS, 0, FDB_STREAMING_MODE_EXACT, 0, 0, 0);
 }
 
 static void begin(Slot *slot) {
@@ -112,11 +124,7 @@ static void begin(Slot *slot) {
     check(fdb_database_create_transaction(database, &slot->transaction));
     if (reads == 0) return write_and_commit(slot);
     slot->waiting = reads;
-    for (int index = 0; index < reads; index++) {
-        uint8_t key[16];
-        make_key(key, next(&slot->random) % KEYS);
-        slot->reads[index] = fdb_transaction_get(slot->transaction, key, 16, 0);
-    }
+    for (int index = 0; index < reads; index++) slot->reads[index] = read_one(slot);
     for (int index = 0; index < reads; index++) check(fdb_future_set_callback(slot->reads[index], was_read, slot));
 }
 
@@ -127,17 +135,27 @@ static void begin_first(FDBFuture *future, void *parameter) {
     begin(parameter);
 }
 
+// How a load that is under way came out, if one is.
+static void end_load(Slot *slot) {
+    if (slot->reads[0] == NULL) return;
+    check(fdb_future_block_until_ready(slot->reads[0]));
+    check(fdb_future_get_error(slot->reads[0]));
+    fdb_future_destroy(slot->reads[0]);
+    fdb_transaction_destroy(slot->transaction);
+    slot->reads[0] = NULL;
+}
+
 static void load(void) {
-    Slot slot = {.random = 7};
-    for (uint64_t number = 0; number < KEYS; number += LOADED_AT_ONCE) {
-        check(fdb_database_create_transaction(database, &slot.transaction));
-        for (int index = 0; index < LOADED_AT_ONCE; index++) set(&slot, number + index);
-        FDBFuture *future = fdb_transaction_commit(slot.transaction);
-        check(fdb_future_block_until_ready(future));
-        check(fdb_future_get_error(future));
-        fdb_future_destroy(future);
-        fdb_transaction_destroy(slot.transaction);
+    static Slot slots[LOADS_UNDER_WAY];
+    for (long first = 0; first < keys; first += LOADED_AT_ONCE) {
+        Slot *slot = &slots[first / LOADED_AT_ONCE % LOADS_UNDER_WAY];
+        end_load(slot);
+        slot->random = 7 + first;
+        check(fdb_database_create_transaction(database, &slot->transaction));
+        for (int index = 0; index < LOADED_AT_ONCE && first + index < keys; index++) set(slot, first + index);
+        slot->reads[0] = fdb_transaction_commit(slot->transaction);
     }
+    for (int index = 0; index < LOADS_UNDER_WAY; index++) end_load(&slots[index]);
 }
 
 static double cpu_seconds(void) {
@@ -163,9 +181,22 @@ static void measure(int under_way, double seconds) {
         slots[index].random = 0x9e3779b97f4a7c15u * (index + 1);
         check(fdb_future_set_callback(fdb_transaction_get_read_version(first), begin_first, &slots[index]));
     }
+    long counted = 0;
+    struct timespec second;
+    clock_gettime(CLOCK_REALTIME, &second);
     pthread_mutex_lock(&ended);
-    while (running > 0) pthread_cond_wait(&has_ended, &ended);
+    while (running > 0) {
+        second.tv_sec++;
+        if (!each_second) {
+            pthread_cond_wait(&has_ended, &ended);
+        } else if (pthread_cond_timedwait(&has_ended, &ended, &second) == ETIMEDOUT) {
+            long until_now = __atomic_load_n(&completed, __ATOMIC_RELAXED);
+            printf("%ld ", (until_now - counted) * OPERATIONS);
+            counted = until_now;
+        }
+    }
     pthread_mutex_unlock(&ended);
+    if (each_second) putchar('\n');
     double took = now() - began;
     fdb_transaction_destroy(first);
     long count = completed < LATENCIES_MAX ? completed : LATENCIES_MAX;
@@ -181,8 +212,13 @@ static void *network(void *unused) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 5) return 2;
+    if (count < 5 || count > 8) return 2;
     const char *test = arguments[2];
+    if (count > 5) keys = atol(arguments[5]);
+    if (count > 6) value_bytes_max = atoi(arguments[6]);
+    if (count > 7) each_second = atoi(arguments[7]);
+    if (keys < 1 || value_bytes_max < 8 || value_bytes_max > 100) return 2;
+    reads_ranges = strcmp(test, "ranges") == 0;
     check(fdb_select_api_version(FDB_API_VERSION));
     check(fdb_setup_network());
     pthread_t thread;

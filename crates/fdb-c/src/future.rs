@@ -5,7 +5,9 @@
 //! is destroyed, or released as often as it was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use parking_lot::{Condvar, Mutex};
 use quartet_client::{ErrorCode, StoredValue};
@@ -24,6 +26,8 @@ struct State {
     result: Option<Result<Value, ErrorCode>>,
     callback: Option<Callback>,
     task: Option<AbortHandle>,
+    /// Lets go, inside the call that cancels, of what the task would only drop later.
+    let_go: Option<Box<dyn FnOnce() + Send>>,
     scoped_bridge: usize,
     released: bool,
 }
@@ -159,6 +163,7 @@ impl FDBFuture {
                 result: None,
                 callback: None,
                 task: None,
+                let_go: None,
                 scoped_bridge: 0,
                 released: false,
             }),
@@ -188,6 +193,32 @@ impl FDBFuture {
         into_handle(future)
     }
 
+    /// The same for work that holds a place: the place is free when the call that cancels returns.
+    pub fn of_place(work: impl Future<Output = Result<Value, ErrorCode>> + Send + 'static) -> *mut FDBFuture {
+        let held = Arc::new(Mutex::new(Some(Box::pin(work))));
+        let polled = held.clone();
+        let handle = FDBFuture::of(poll_fn(move |context| match polled.lock().as_mut() {
+            Some(work) => work.as_mut().poll(context),
+            None => Poll::Ready(Err(ErrorCode::OPERATION_CANCELLED)),
+        }));
+        // The work is polled on the network thread alone. Who cancels there may be inside of it, and leaves it to the task.
+        let let_go = move || {
+            let work = match network::is_network_thread() {
+                true => held.try_lock(),
+                false => Some(held.lock()),
+            };
+            drop(work.and_then(|mut work| work.take()));
+        };
+        // SAFETY: the handle was made above and nobody else knows it.
+        let future = unsafe { shared(handle) };
+        let mut state = future.state.lock();
+        if state.result.is_none() {
+            state.let_go = Some(Box::new(let_go));
+        }
+        drop(state);
+        handle
+    }
+
     /// A future that whoever gets the completion makes ready.
     pub fn completed_by(begin: impl FnOnce(Completion)) -> *mut FDBFuture {
         if network::runtime().is_none() {
@@ -206,8 +237,10 @@ impl FDBFuture {
         }
         state.result = Some(result);
         state.task = None;
+        let let_go = state.let_go.take();
         let callback = state.callback.take();
         drop(state);
+        drop(let_go);
         self.became_ready.notify_all();
         if let Some(callback) = callback {
             self.call(callback);
@@ -221,7 +254,12 @@ impl FDBFuture {
     }
 
     fn cancel(self: &Arc<FDBFuture>) {
-        let task = self.state.lock().task.take();
+        let mut state = self.state.lock();
+        let (task, let_go) = (state.task.take(), state.let_go.take());
+        drop(state);
+        if let Some(let_go) = let_go {
+            let_go();
+        }
         self.complete(Err(ErrorCode::OPERATION_CANCELLED));
         if let Some(task) = task {
             task.abort();
@@ -346,6 +384,12 @@ pub unsafe extern "C" fn fdb_future_get_int64(future: *mut FDBFuture, out: *mut 
         unsafe { write(out, number) };
         Ok(())
     })
+}
+
+/// What `fdb_future_get_int64` was called before API version 620.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_version(future: *mut FDBFuture, out: *mut i64) -> Code {
+    unsafe { fdb_future_get_int64(future, out) }
 }
 
 #[unsafe(no_mangle)]

@@ -373,7 +373,7 @@ pub unsafe extern "C" fn fdb_transaction_watch(
 ) -> *mut FDBFuture {
     let key = unsafe { bytes(key, key_length) };
     let changed = unsafe { shared(transaction) }.transaction.watch(key);
-    FDBFuture::of(async move { changed.await.map(|()| Value::Nothing) })
+    FDBFuture::of_place(async move { changed.await.map(|()| Value::Nothing) })
 }
 
 #[unsafe(no_mangle)]

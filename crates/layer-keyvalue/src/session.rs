@@ -304,9 +304,9 @@ impl Session {
         let Some(mut partition) = self.layer.partition() else {
             return Ok(Answered::Busy);
         };
-        // A state that somebody holds makes a commit copy what it changes.
+        // A state that somebody holds makes a commit copy what it changes. So read versions of this batch go on sharing the state
+        // from before: who asked for one has not been told of this commit.
         self.committed = None;
-        self.newest = None;
         let committed = partition.commit(self.layer.space, &request);
         if committed.is_ok() && (self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros)) {
             self.commits_kept = self.commits_kept.saturating_add(1);
@@ -440,5 +440,68 @@ impl Drop for Session {
         versions.into_iter().for_each(|version| self.forget(version));
         self.layer.engine.unwatch(self.watches.take_all());
         self.layer.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_wire_keyvalue::{FRAME_BYTES_MAX, Mutation, MutationKind, next_frame};
+
+    use super::*;
+
+    /// The body of the reply, if it is no failure.
+    fn ask<T>(session: &mut Session, request: &Request<'_>, read: impl Fn(&[u8]) -> T) -> Option<T> {
+        let mut output = Vec::new();
+        session.answer(1, request, &mut output);
+        let frame = next_frame(&output, FRAME_BYTES_MAX).unwrap().unwrap();
+        match Reply::parse(&frame).unwrap() {
+            Reply::Done(body) => Some(read(body)),
+            Reply::Failed { .. } => None,
+        }
+    }
+
+    fn number(session: &mut Session, request: &Request<'_>) -> Option<u64> {
+        ask(session, request, |body| Reply::number(body).unwrap())
+    }
+
+    fn value(session: &mut Session, version: u64) -> Option<Vec<u8>> {
+        let get = Request::Get {
+            version,
+            system: false,
+            key: b"k",
+        };
+        ask(session, &get, |body| Reply::value(body).unwrap().map(<[u8]>::to_vec)).expect("a readable version")
+    }
+
+    fn set(value: &[u8]) -> Request<'_> {
+        let mutation = Mutation {
+            kind: MutationKind::Set,
+            key: b"k",
+            value,
+        };
+        Request::Commit(Commit {
+            mutations: vec![mutation],
+            ..Commit::default()
+        })
+    }
+
+    /// Each commit between two of them made the next one copy what it changed.
+    #[test]
+    fn read_versions_of_a_batch_share_a_state_also_when_a_commit_comes_between() {
+        let (engine, space) = crate::test_engine();
+        let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
+        let mut session = Session::new(layer.clone(), true, Arc::new(|| {}));
+        session.begin_batch();
+        let first = number(&mut session, &Request::ReadVersion).unwrap();
+        let committed = number(&mut session, &set(b"new")).unwrap();
+        assert_eq!(number(&mut session, &Request::ReadVersion), Some(first));
+        session.end_batch();
+        // What was acknowledged before a batch is seen in it.
+        session.begin_batch();
+        let second = number(&mut session, &Request::ReadVersion).unwrap();
+        assert!(second >= committed && first < committed);
+        assert_eq!(value(&mut session, second).as_deref(), Some(&b"new"[..]));
+        assert_eq!(value(&mut session, first), None);
+        session.end_batch();
     }
 }

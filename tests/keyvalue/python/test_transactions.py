@@ -100,6 +100,22 @@ def test_a_watch_tells_of_another_value_and_not_of_the_same(fdb, database):
     watched.wait()
 
 
+def test_a_cancelled_watch_gives_its_place_back_at_once(fdb, keyvalue_server):
+    database = fdb.open(keyvalue_server.cluster_file)
+    database.options.set_max_watches(2)
+    transaction = database.create_transaction()
+    for _ in range(20):
+        transaction.watch(b"watched").cancel()
+    kept = [transaction.watch(b"watched") for _ in range(2)]
+    with pytest.raises(fdb.FDBError) as refused:
+        transaction.watch(b"watched").wait()
+    assert refused.value.code == 1032
+    transaction.reset()
+    for watch in kept:
+        with pytest.raises(fdb.FDBError):
+            watch.wait()
+
+
 def test_a_watch_outlives_the_server(fdb):
     server = KeyValueServer(durability="always").start()
     try:
