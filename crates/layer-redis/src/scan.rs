@@ -27,7 +27,7 @@ use crate::{errors, glob, parse};
 /// Which scan is asked, for the options that only some of them have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// SCAN: knows TYPE.
+    /// SCAN: knows TYPE, and WITHTYPE as Upstash's does.
     Keys,
     /// HSCAN: knows NOVALUES.
     Hash,
@@ -48,6 +48,8 @@ pub struct Options<'a> {
     pub kind: Option<&'a [u8]>,
     /// NOVALUES or NOSCORES: the elements alone.
     pub no_values: bool,
+    /// WITHTYPE of SCAN: behind each name its type.
+    pub with_type: bool,
 }
 
 impl Options<'_> {
@@ -70,6 +72,7 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
         pattern: None,
         kind: None,
         no_values: false,
+        with_type: false,
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -85,6 +88,10 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
                 return Err("ERR NOSCORES option can only be used in ZSCAN".into());
             }
             options.no_values = true;
+            continue;
+        }
+        if scan == Scan::Keys && parse::is(word, "withtype") {
+            options.with_type = true;
             continue;
         }
         let value = words.next().ok_or(Failure::Error(errors::SYNTAX))?;
@@ -195,6 +202,8 @@ mod tests {
         check(&["match", "*", "novalues"], Scan::Hash, Ok((10, None, true)));
         check(&["type", "set"], Scan::Keys, Ok((10, None, false)));
         check(&["type", "set"], Scan::Members, Err(errors::SYNTAX));
+        check(&["withtype", "count", "5"], Scan::Keys, Ok((5, None, false)));
+        check(&["withtype"], Scan::Members, Err(errors::SYNTAX));
         check(&["count"], Scan::Members, Err(errors::SYNTAX));
         check(&["count", "0"], Scan::Members, Err(errors::SYNTAX));
         check(&["count", "-9223372036854775808"], Scan::Members, Err(errors::SYNTAX));

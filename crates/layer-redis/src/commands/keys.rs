@@ -221,15 +221,28 @@ fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
             return ControlFlow::Break(());
         }
         visited += 1;
-        let has_kind = options.kind.is_none_or(|kind| parse::is(kind, entry.kind.name()));
+        let has_kind = options
+            .kind
+            .is_none_or(|kind| parse::is(kind, entry.kind.name()) || parse::is(kind, upstash_name(entry.kind)));
         if has_kind && options.matches(name) {
             names.push(name.to_vec());
+            if options.with_type {
+                names.push(upstash_name(entry.kind).into());
+            }
         }
         ControlFlow::Continue(())
     });
     let next = next.map_or(0, |name| context.layer.cursors.lock().remember(db, &name));
     scan::write_page(&mut context.reply, next, &names);
     Ok(())
+}
+
+/// As SCAN with WITHTYPE names a type: JSON is no module's there.
+fn upstash_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Json => "json",
+        kind => kind.name(),
+    }
 }
 
 /// Tries at a random position before the first live key is taken instead: most keys may have expired.

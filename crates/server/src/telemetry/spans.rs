@@ -399,7 +399,8 @@ mod tests {
         while let Ok(Item::Span(taken)) = received.try_recv() {
             spans.taken(&taken);
         }
-        assert_eq!((spans.waiting.lock().total, spans.waiting.lock().of.len()), (0, 0));
+        let waiting = spans.waiting.lock();
+        assert_eq!((waiting.total, waiting.of.len()), (0, 0));
     }
 
     #[test]

@@ -180,6 +180,22 @@ fn pages_are_small_and_end() {
         page(&mut connection, "0", &["TYPE", "LIST", "COUNT", "1000"]).1,
         ["list"]
     );
+    assert_eq!(
+        page(&mut connection, "0", &["MATCH", "l*", "WITHTYPE"]).1,
+        ["list", "list"]
+    );
+    connection.run(&["JSON.SET", "object", "$", "{}"]);
+    for options in [
+        ["MATCH", "o*", "WITHTYPE"].as_slice(),
+        &["TYPE", "json", "WITHTYPE", "COUNT", "1000"],
+    ] {
+        assert_eq!(page(&mut connection, "0", options).1, ["object", "json"]);
+    }
+    assert_eq!(
+        page(&mut connection, "0", &["TYPE", "ReJSON-RL", "COUNT", "1000"]).1,
+        ["object"]
+    );
+    connection.run(&["DEL", "object"]);
     let huge = i64::MAX.to_string();
     assert_eq!(page(&mut connection, "0", &["COUNT", &huge]).1.len(), 96);
 }
