@@ -29,7 +29,15 @@ async function session(credential) {
     return { status: answer.status, ...(await answer.json()) };
   };
   const databases = async () => (await (await ask("session", headers)).json()).databases;
-  return { keyvalue, databases };
+  /** The first line of a change feed, or its refusal. */
+  const changes = async (path) => {
+    const stop = new AbortController();
+    const answer = await fetch(new URL("/console/api/changes/" + path, server.url), { headers, signal: stop.signal });
+    const { value } = await answer.body.getReader().read();
+    stop.abort();
+    return { status: answer.status, text: Buffer.from(value).toString() };
+  };
+  return { keyvalue, databases, changes };
 }
 
 const set = (key, value) => ({ set: [toBase64(key), toBase64(value)] });
@@ -193,6 +201,12 @@ test("a database's token opens its rows alone, a read-only one may not write, an
   assert.equal((await own.keyvalue("rows", { write: [set(bytes("k"), bytes("v"))] })).status, 200);
   assert.equal((await own.keyvalue("default", range(bytes(""), bytes("z"), 1))).status, 403);
   assert.deepEqual((await looker.keyvalue("rows", range(bytes(""), bytes("z"), 1))).rows, [[toBase64(bytes("k")), toBase64(bytes("v"))]]);
+  assert.equal((await own.changes("default?layer=keyvalue")).status, 403);
+  for (const path of ["rows?from=0", "rows?from=0&database=default"]) {
+    const { status, text } = await own.changes(path);
+    assert.deepEqual([status, /"version"/.test(text)], [200, true], path);
+    assert.doesNotMatch(text, /"database":"default"/);
+  }
   assert.equal((await looker.keyvalue("rows", { write: [{ clear: toBase64(bytes("k")) }] })).status, 403);
   const large = await own.keyvalue("rows", { write: [set(bytes("k"), bytes("v".repeat(500)))] });
   assert.deepEqual([large.status, /max request size exceeded/.test(large.error)], [429, true]);
