@@ -125,7 +125,7 @@ function App() {
     load().catch(tell);
   }, []);
   if (problem) return html`<main class="login"><${Problem} error=${problem} /></main>`;
-  if (session === undefined) return null;
+  if (session === undefined) return html`<main class="login"><p class="dim">Quartet</p></main>`;
   if (session === null) return html`<${Login} onDone=${load} />`;
   const logout = async () => {
     await api.logout();
@@ -134,4 +134,6 @@ function App() {
   return html`<${Shell} session=${session} reload=${load} onLogout=${logout} />`;
 }
 
+// What the page shows before there is a script: it would stay above everything else.
+document.body.replaceChildren();
 render(html`<${App} />`, document.body);

@@ -64,6 +64,16 @@ test("the page loads in less than 200 KB, from this server alone", onlyCompresse
   assert.deepEqual(origins, [new URL(server.url).origin]);
 });
 
+/** What the page showed before there was a script stayed there, as high as the window, and everything else was below it. */
+test("what is shown fills the window from its top", async () => {
+  const page = await openPage(browser);
+  await page.goto(server.url);
+  await page.waitForSelector("#keys");
+  const shown = await page.evaluate(() => [...document.body.children].map((element) => [element.className, element.getBoundingClientRect().top, element.getBoundingClientRect().height]));
+  assert.deepEqual(shown, [["shell", 0, 800]]);
+  await page.finish();
+});
+
 test("a page whose script throws fails its test", async () => {
   const page = await openPage(browser);
   await page.goto(server.url);
