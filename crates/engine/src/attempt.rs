@@ -23,13 +23,20 @@ pub(crate) struct Attempt {
 }
 
 /// Full keys, one behind the other: a transaction reads many, and looks at them again only if something else committed.
-#[derive(Default)]
 pub(crate) struct PointsRead {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl PointsRead {
+    /// With room for the keys of a usual transaction: growing would copy them again and again.
+    pub fn new() -> PointsRead {
+        PointsRead {
+            bytes: Vec::with_capacity(256),
+            ends: Vec::with_capacity(8),
+        }
+    }
+
     /// Adds a key and returns it.
     pub fn push(&mut self, prefix: &[u8], key: &[u8]) -> &[u8] {
         let start = self.bytes.len();

@@ -116,7 +116,7 @@ impl Engine {
             now_micros,
             attempt: Attempt {
                 read_version,
-                points_read: PointsRead::default(),
+                points_read: PointsRead::new(),
                 ranges_read: Vec::new(),
                 writes: BTreeMap::new(),
                 deletes: false,
@@ -155,5 +155,69 @@ impl Drop for Reading<'_> {
         if !self.ended {
             self.engine.shared().partition.reader_ended(self.version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_model::{DatabaseId, KeyRange, LayerId};
+    use quartet_store::Read;
+
+    use super::*;
+    use crate::EngineOptions;
+
+    const SPACE: Space = Space {
+        database: DatabaseId(1),
+        layer: LayerId::Fauna,
+        durability: Durability::Interval,
+    };
+
+    fn write(engine: &Engine, keys: &[&[u8]]) {
+        let written = engine.run(SPACE, 1, |transaction| {
+            for key in keys {
+                transaction.get(key);
+                transaction.set(key, b"value");
+            }
+            Ok::<(), Infallible>(())
+        });
+        written.unwrap();
+    }
+
+    /// Where the node lies that holds the row of this key.
+    fn place(engine: &Engine, key: &[u8]) -> usize {
+        let mut partition = engine.partition();
+        let start = [&SPACE.prefix(), key].concat();
+        let end = KeyRange::point(&start).end;
+        let mut place = 0;
+        let snapshot = partition.state().snapshot();
+        let visited = snapshot.scan(&start, &end, false, &mut |row| {
+            place = std::ptr::from_ref(row).addr();
+            ControlFlow::Break(())
+        });
+        visited.unwrap();
+        place
+    }
+
+    /// A transaction that still held its snapshot when its writes landed copied the nodes on the way of each: an update of FaunaDB's
+    /// took 17% more of the server's time. A node that is copied lies elsewhere, because the old one is still there.
+    #[test]
+    fn writes_that_land_copy_no_nodes() {
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(ManualClock::new(1)));
+        let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        write(&engine, &[b"neighbour", b"row"]);
+        let before = place(&engine, b"neighbour");
+        assert_ne!(before, 0);
+        write(&engine, &[b"row"]);
+        assert_eq!(place(&engine, b"neighbour"), before);
+        let held = engine.partition().state().snapshot();
+        write(&engine, &[b"row"]);
+        assert_ne!(place(&engine, b"neighbour"), before);
+        drop(held);
     }
 }
