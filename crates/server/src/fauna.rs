@@ -103,11 +103,10 @@ impl FaunaHttp {
     }
 
     /// A query was answered. One that was begun again counts from its last beginning.
-    fn note_duration(&self, head: &Head<'_>, body: &[u8], inside: &Option<Inside>, started_micros: u64) {
+    fn note_duration(&self, head: &Head<'_>, body: &[u8], inside: &Option<Inside>, micros: u64) {
         if head.method != "POST" {
             return;
         }
-        let micros = self.layer.engine.now_micros().saturating_sub(started_micros);
         let maker = &self.tenants.maker;
         let database = inside.as_ref().map(|inside| &*inside.database);
         maker.durations.fauna_query.add(micros);
@@ -231,14 +230,13 @@ impl HttpLayer for FaunaHttp {
         };
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).answer(|| {
-            let started_micros = self.layer.engine.now_micros();
             let sent = body.unwrap_or_default();
             let reply = with_request(head, sent, |request| match body {
                 Some(_) => layer.answer(request),
                 None => layer.refuse(request, Refusal::TooLarge),
             });
             inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
-            self.note_duration(head, sent, &inside, started_micros);
+            self.note_duration(head, sent, &inside, reply.duration_micros);
             whole(reply)
         })
     }
@@ -259,7 +257,6 @@ impl HttpLayer for FaunaHttp {
         };
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).dispatch(|| {
-            let started_micros = self.layer.engine.now_micros();
             let reply = with_request(head, sent, |request| match self.admit(&inside, sent.len()) {
                 Ok(()) => layer.dispatch(request),
                 Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
@@ -267,7 +264,7 @@ impl HttpLayer for FaunaHttp {
             match reply {
                 Ok(reply) => {
                     inside.as_ref().inspect(|inside| inside.charge(sent.len(), &reply));
-                    self.note_duration(head, sent, &inside, started_micros);
+                    self.note_duration(head, sent, &inside, reply.duration_micros);
                     Dispatch::Answered(whole(reply))
                 }
                 Err(Unanswered::TakesLong) => Dispatch::Later,

@@ -4,7 +4,10 @@
 //! is locked, and at worst a name is copied as it would be anyway.
 
 use std::cell::RefCell;
+use std::hash::Hasher;
 use std::sync::Arc;
+
+use rustc_hash::FxHasher;
 
 const SLOTS: usize = 512;
 /// Longer ones are rather data than names.
@@ -25,11 +28,25 @@ pub fn name(text: &str) -> Arc<str> {
     })
 }
 
-/// FNV-1a, folded.
+/// The same of bytes; `None`: they are no text. Those of a name that is known need no look.
+pub fn name_of(bytes: &[u8]) -> Option<Arc<str>> {
+    let known = || {
+        NAMES.with_borrow(|names| {
+            let known = names[slot(bytes)].as_ref();
+            known.filter(|known| known.as_bytes() == bytes).cloned()
+        })
+    };
+    let is_short = bytes.len() <= NAME_BYTES_MAX;
+    is_short
+        .then(known)
+        .flatten()
+        .or_else(|| std::str::from_utf8(bytes).ok().map(name))
+}
+
 fn slot(text: &[u8]) -> usize {
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    let hash = text.iter().fold(0x811c_9dc5, step);
-    (hash ^ (hash >> 16)) as usize % SLOTS
+    let mut hasher = FxHasher::default();
+    hasher.write(text);
+    hasher.finish() as usize % SLOTS
 }
 
 #[cfg(test)]
@@ -42,10 +59,14 @@ mod tests {
             for number in 0..3 * SLOTS {
                 let text = format!("name{number}");
                 assert_eq!(&*name(&text), text, "round {round}");
+                assert_eq!(name_of(text.as_bytes()).as_deref(), Some(&*text), "round {round}");
             }
         }
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         assert_eq!(&*name(&long), long);
+        assert_eq!(name_of(long.as_bytes()).as_deref(), Some(&*long));
         assert!(Arc::ptr_eq(&name("data"), &name("data")));
+        assert!(Arc::ptr_eq(&name("data"), &name_of(b"data").unwrap()));
+        assert_eq!(name_of(&[b'n', 0xff]), None);
     }
 }

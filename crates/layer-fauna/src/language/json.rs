@@ -347,39 +347,37 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHEST;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
+    let first_in = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHEST;
         let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\'))) | controls;
-        if found != 0 {
-            return index * 8 + found.trailing_zeros() as usize / 8;
+        (found != 0).then(|| found.trailing_zeros() as usize / 8)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        if let Some(at) = first_in(word) {
+            return index * 8 + at;
         }
     }
+    if rest.is_empty() {
+        return bytes.len();
+    }
+    // The last eight again, of which the first ones are known to be plain.
+    if let Some(last) = bytes.last_chunk::<8>() {
+        return first_in(last).map_or(bytes.len(), |at| bytes.len() - 8 + at);
+    }
     let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    words.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
+    rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
 /// Writes an integer in decimal.
 pub fn write_integer(integer: i64, out: &mut String) {
-    let mut digits = [0; 20];
-    let (mut start, mut rest) = (digits.len(), integer.unsigned_abs());
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if integer < 0 {
-        out.push('-');
-    }
-    digits[start..].iter().for_each(|digit| out.push(char::from(*digit)));
+    out.push_str(itoa::Buffer::new().format(integer));
 }
 
 /// Writes a string with the escapes that JSON requires.
 pub fn write_string(text: &str, out: &mut String) {
+    out.reserve(text.len() + 2);
     out.push('"');
     let mut rest = text;
     loop {
@@ -528,6 +526,9 @@ mod tests {
                 let mut bytes = [0xc3; 20];
                 bytes[at] = special;
                 assert_eq!(plain_bytes(&bytes), at);
+                let short = &bytes[..at + 1];
+                assert_eq!(plain_bytes(short), at);
+                assert_eq!(plain_bytes(&short[..at]), at);
             }
         }
         for plain in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xff] {

@@ -604,14 +604,17 @@ pub fn find(fields: &[(Arc<str>, Json)], version: ApiVersion) -> Option<usize> {
     })
 }
 
+/// The keys of `fields` differ from each other.
 fn takes_exactly(signature: &Signature, fields: &[(Arc<str>, Json)]) -> bool {
-    let given = |key: &str| fields.iter().any(|(name, _)| &**name == key);
-    let known = |key: &str| signature.parameters.iter().any(|parameter| parameter.key == key);
-    signature
-        .parameters
-        .iter()
-        .all(|parameter| !parameter.required || given(parameter.key))
-        && fields.iter().all(|(key, _)| known(key))
+    let mut known = 0;
+    for parameter in signature.parameters {
+        let is_given = fields.iter().any(|(name, _)| &**name == parameter.key);
+        if parameter.required && !is_given {
+            return false;
+        }
+        known += usize::from(is_given);
+    }
+    known == fields.len()
 }
 
 #[cfg(test)]

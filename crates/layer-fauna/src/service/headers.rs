@@ -178,6 +178,7 @@ pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
         headers: Vec::new(),
         body: String::new(),
         dependency: quartet_model::Version::ZERO,
+        duration_micros: 0,
         unanswered: None,
     };
     if headers.get("origin").is_some() {

@@ -132,6 +132,8 @@ pub struct Reply {
     pub body: String,
     /// The reply may be sent once this is durable.
     pub dependency: Dependency,
+    /// What the query took, from when it was looked at until its answer was written; zero of what is no query.
+    pub duration_micros: u64,
     /// It is a reply only for those who do not ask again.
     pub(crate) unanswered: Option<Unanswered>,
 }
@@ -396,7 +398,7 @@ impl Fauna {
             }
         };
         let operations = outcome.cost.operations();
-        let reply = self.reply(outcome, body.len(), headers.api_version());
+        let reply = self.reply(outcome, started, body.len(), headers.api_version());
         // What is begun again is paid for then.
         if let Some(credential) = &credential
             && reply.unanswered.is_none()
@@ -487,26 +489,26 @@ impl Fauna {
             wrote = transaction.has_written();
             value
         });
-        let now = self.engine.now_micros();
+        let now = || self.engine.now_micros();
         let (value, micros, dependency) = match ran {
             Ok((value, version, dependency)) if wrote => (Ok(value), version.0, dependency),
-            Ok((value, version, dependency)) => (Ok(value), version.0.max(now.saturating_sub(1)), dependency),
-            Err(RunError::Layer(errors, dependency)) => (Err(errors), now, dependency),
+            Ok((value, version, dependency)) => (Ok(value), version.0.max(now().saturating_sub(1)), dependency),
+            Err(RunError::Layer(errors, dependency)) => (Err(errors), now(), dependency),
             Err(RunError::Conflict) => {
                 let message = "Transaction was aborted due to detection of concurrent modification.";
                 let errors = Errors::protocol(Code::ContendedTransaction, message);
-                (Err(errors), now, Version::ZERO)
+                (Err(errors), now(), Version::ZERO)
             }
             Err(RunError::DiskFull(dependency)) => {
                 let message = "The disk is full: writes are refused until there is room. Deletions and reads go on.";
-                (Err(Errors::protocol(Code::Unavailable, message)), now, dependency)
+                (Err(Errors::protocol(Code::Unavailable, message)), now(), dependency)
             }
-            Err(RunError::Unreadable(dependency)) => (Err(unreadable()), now, dependency),
-            Err(RunError::NotHome) => (Err(not_home()), now, Version::ZERO),
-            Err(RunError::Busy) => (Err(busy()), now, Version::ZERO),
+            Err(RunError::Unreadable(dependency)) => (Err(unreadable()), now(), dependency),
+            Err(RunError::NotHome) => (Err(not_home()), now(), Version::ZERO),
+            Err(RunError::Busy) => (Err(busy()), now(), Version::ZERO),
             Err(RunError::TooLarge(dependency)) => {
                 let errors = Errors::protocol(Code::BadRequest, "Transaction size exceeds the limit.");
-                (Err(errors), now, dependency)
+                (Err(errors), now(), dependency)
             }
         };
         Outcome {
@@ -533,7 +535,7 @@ impl Fauna {
         }
     }
 
-    fn reply(&self, outcome: Outcome, bytes_in: usize, version: ApiVersion) -> Reply {
+    fn reply(&self, outcome: Outcome, started: u64, bytes_in: usize, version: ApiVersion) -> Reply {
         let mut reply = match &outcome.value {
             Err(errors) => refusal_in(errors, outcome.micros, version),
             Ok(value) => Reply {
@@ -541,12 +543,15 @@ impl Fauna {
                 headers: Vec::with_capacity(HEADERS),
                 body: render::resource(value, outcome.micros, version),
                 dependency: Version::ZERO,
+                duration_micros: 0,
                 unanswered: None,
             },
         };
         reply.dependency = outcome.dependency;
         reply.unanswered = outcome.value.err().and_then(|errors| unanswered(&errors));
-        let elapsed = self.engine.now_micros().saturating_sub(outcome.micros) / 1000;
+        let now = self.engine.now_micros();
+        reply.duration_micros = now.saturating_sub(started);
+        let elapsed = now.saturating_sub(outcome.micros) / 1000;
         headers::metrics(
             &mut reply,
             &outcome.cost,
@@ -568,7 +573,9 @@ impl Fauna {
 
     fn authorized(&self, headers: &RequestHeaders<'_>) -> Reply {
         let Ok(moment) = self.moment() else {
-            return self.reply(self.outcome_of_busy(), 0, ApiVersion::V4);
+            let outcome = self.outcome_of_busy();
+            let started = outcome.micros;
+            return self.reply(outcome, started, 0, ApiVersion::V4);
         };
         let secret = headers.secret().unwrap_or_default();
         match self.authenticate(&mut View::Reader(&moment), &secret) {
@@ -577,6 +584,7 @@ impl Fauna {
                 headers: vec![("x-txn-time", moment.reader.version.0.to_string().into())],
                 body: "{\"resource\":true}".into(),
                 dependency: moment.dependency(),
+                duration_micros: 0,
                 unanswered: None,
             },
             Err(_) if moment.reader.is_unreadable() => refusal(&unreadable(), self.engine.now_micros()),
@@ -637,6 +645,7 @@ fn refusal_in(errors: &Errors, micros: u64, version: ApiVersion) -> Reply {
         headers: Vec::new(),
         body: render::errors(errors, micros, version),
         dependency: Version::ZERO,
+        duration_micros: 0,
         unanswered: None,
     }
 }
@@ -653,6 +662,7 @@ fn ping(query: &str) -> Reply {
         headers: Vec::new(),
         body: format!("{{\"resource\":\"Scope {scope} is OK\"}}"),
         dependency: Version::ZERO,
+        duration_micros: 0,
         unanswered: None,
     }
 }

@@ -124,6 +124,7 @@ impl Fauna {
                     ],
                     body: String::new(),
                     dependency: CommitVersion::ZERO,
+                    duration_micros: 0,
                     unanswered: None,
                 };
                 Ok((finish(reply), stream))

@@ -201,7 +201,18 @@ impl<'a> Decoder<'a> {
         self.take(N)?.try_into().ok()
     }
 
+    #[inline]
     fn length(&mut self) -> Option<usize> {
+        match *self.bytes {
+            [length @ ..0x80, ref rest @ ..] => {
+                self.bytes = rest;
+                Some(length.into())
+            }
+            _ => self.long_length(),
+        }
+    }
+
+    fn long_length(&mut self) -> Option<usize> {
         let (mut length, mut shift) = (0, 0);
         loop {
             let byte = self.byte()?;
@@ -217,8 +228,13 @@ impl<'a> Decoder<'a> {
     }
 
     fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.text_bytes()?).ok()
+    }
+
+    /// A text that nobody looks at, or that is compared with one.
+    fn text_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
-        std::str::from_utf8(self.take(length)?).ok()
+        self.take(length)
     }
 
     pub fn value(&mut self) -> Option<Value> {
@@ -270,7 +286,7 @@ impl<'a> Decoder<'a> {
         // Each takes two bytes at least.
         let mut entries = Vec::with_capacity(length.min(self.bytes.len() / 2));
         for _ in 0..length {
-            entries.push((interned::name(self.text()?), self.value()?));
+            entries.push((interned::name_of(self.text_bytes()?)?, self.value()?));
         }
         Some(Fields::new(entries))
     }
@@ -287,8 +303,8 @@ impl<'a> Decoder<'a> {
             return None;
         }
         for _ in 0..self.length()? {
-            let name = self.text()?;
-            if name == key {
+            let name = self.text_bytes()?;
+            if name == key.as_bytes() {
                 found = Some(Decoder::new(self.bytes, self.names).value()?);
             }
             size = size.holding(self.skip()?, Some(name.len()));
@@ -313,7 +329,7 @@ impl<'a> Decoder<'a> {
                 let mut size = Size::empty();
                 for _ in 0..self.length()? {
                     let key_bytes = match tag {
-                        OBJECT => Some(self.text()?.len()),
+                        OBJECT => Some(self.text_bytes()?.len()),
                         _ => None,
                     };
                     size = size.holding(self.skip()?, key_bytes);
@@ -374,7 +390,7 @@ impl<'a> Decoder<'a> {
     fn reference(&mut self) -> Option<Ref> {
         let mut scope = Vec::new();
         for _ in 0..self.length()? {
-            scope.push(interned::name(self.text()?));
+            scope.push(interned::name_of(self.text_bytes()?)?);
         }
         let target = match self.byte()? {
             0 => Target::Native(self.native()?),
@@ -383,14 +399,17 @@ impl<'a> Decoder<'a> {
                 let number = u64::from_be_bytes(self.fixed()?);
                 Target::Named(native, self.name(native, number))
             }
-            2 => Target::Named(self.native()?, interned::name(self.text()?)),
+            2 => Target::Named(self.native()?, interned::name_of(self.text_bytes()?)?),
             3 => Target::Numbered(self.native()?, i64::from_be_bytes(self.fixed()?)),
             4 => {
                 let number = u64::from_be_bytes(self.fixed()?);
                 let collection = self.name(Native::Collections, number);
                 Target::Document(collection, i64::from_be_bytes(self.fixed()?))
             }
-            5 => Target::Document(interned::name(self.text()?), i64::from_be_bytes(self.fixed()?)),
+            5 => Target::Document(
+                interned::name_of(self.text_bytes()?)?,
+                i64::from_be_bytes(self.fixed()?),
+            ),
             _ => return None,
         };
         Some(Ref {

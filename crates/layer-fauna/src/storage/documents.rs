@@ -278,8 +278,7 @@ impl Evaluation<'_> {
     pub fn write_version(&mut self, place: &Place, old: Option<&Version>, new: Option<Arc<Fields>>) -> Result<()> {
         self.write_index_changes(place, old, new.as_ref())?;
         let key = rows::document(place.database(), place.collection, place.id);
-        let history = rows::history(place.database(), place.collection, place.id);
-        let mark = history.clone().number(Timestamp::PENDING.0);
+        let mark = rows::history(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
         if let Some(old) = old.filter(|old| old.ts != Timestamp::PENDING) {
             self.put_former(place, old);
         }

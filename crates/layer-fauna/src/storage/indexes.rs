@@ -133,7 +133,7 @@ impl Evaluation<'_> {
 
     /// Every combination of what the components come to. None are asked for: one empty combination.
     fn combinations(&mut self, components: &[Component], source: &Source, document: &Value) -> Vec<Vec<Value>> {
-        let mut combinations = vec![Vec::new()];
+        let mut combinations = vec![Vec::with_capacity(components.len())];
         for component in components {
             let found = self.component(component, source, document);
             if let [value] = found.as_slice() {

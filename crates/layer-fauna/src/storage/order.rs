@@ -211,7 +211,7 @@ pub struct KeyWriter<'n> {
 impl<'n> KeyWriter<'n> {
     pub fn ordered(names: &'n dyn Names) -> KeyWriter<'n> {
         KeyWriter {
-            bytes: Vec::new(),
+            bytes: Vec::with_capacity(32),
             stamps: Vec::new(),
             names,
             identity: false,

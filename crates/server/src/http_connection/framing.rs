@@ -91,11 +91,7 @@ pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option
 
 /// A lone LF ends a line for some readers and not for others.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    // Whole vectors of bytes are compared at once, which they are not if each line feed is looked for.
-    let feeds = head.iter().filter(|byte| **byte == b'\n').count();
-    let next_to_each_other = head.iter().zip(head.get(1..).unwrap_or_default());
-    let pairs = next_to_each_other.filter(|(first, second)| (**first == b'\r') & (**second == b'\n'));
-    feeds != pairs.count()
+    memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
 /// Path and query of a target that a client gave as to a proxy.
