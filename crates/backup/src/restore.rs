@@ -1,8 +1,7 @@
 //! Restoring: a chain, verified first, becomes a data folder.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 use quartet_engine::{Restoration, StoreKind};
 use quartet_env::Disk;
@@ -55,36 +54,33 @@ pub fn restore(
     let mut sequence = LogSequence(base.first_sequence.saturating_sub(1));
     let mut done = 0;
     std::thread::scope(|scope| {
-        let (give, pieces) = sync_channel(PIECES_AHEAD);
+        let (give, parts) = sync_channel(PARTS_AHEAD);
         scope.spawn(move || {
             for part in chain.steps.iter().flat_map(|step| &step.parts) {
-                let given = give_part(target, part, &give);
-                let is_over = matches!(given, Ok(ControlFlow::Break(())) | Err(_));
-                if let Err(error) = given {
-                    // Whoever has gone needs no reason.
-                    let _ = give.send(Err(error));
-                }
-                if is_over {
+                let pieces = pieces_of(target, part);
+                let is_last = pieces.is_err();
+                // Nobody takes it if the rest is not wanted.
+                if give.send((part.bytes, pieces)).is_err() || is_last {
                     break;
                 }
             }
         });
-        for piece in pieces {
-            match piece? {
-                Piece::Rows(rows) => {
-                    for row in rows {
-                        restoration.row(row).map_err(failed)?;
+        for (bytes, pieces) in parts {
+            for piece in pieces? {
+                match piece {
+                    Piece::Rows(rows) => {
+                        for row in rows {
+                            restoration.row(row).map_err(failed)?;
+                        }
+                    }
+                    Piece::Record { sequence: at, payload } => {
+                        version = version.max(restoration.record(&payload, after, through).map_err(failed)?);
+                        sequence = at;
                     }
                 }
-                Piece::Record { sequence: at, payload } => {
-                    version = version.max(restoration.record(&payload, after, through).map_err(failed)?);
-                    sequence = at;
-                }
-                Piece::End { bytes } => {
-                    done += bytes;
-                    progress(done);
-                }
             }
+            done += bytes;
+            progress(done);
         }
         Ok::<(), BackupError>(())
     })?;
@@ -96,47 +92,29 @@ pub fn restore(
     })
 }
 
-/// So many pieces wait until they are put into the store: a few megabytes.
-const PIECES_AHEAD: usize = 32;
+/// As many parts wait, taken apart, while another is put into the store and one more is read. A part is as large as one record may be, so they are few.
+const PARTS_AHEAD: usize = 1;
 
 /// What a part holds, taken apart on another thread.
 enum Piece {
     Rows(Vec<Row>),
-    Record {
-        sequence: LogSequence,
-        payload: Vec<u8>,
-    },
-    /// Of a part of so many bytes.
-    End {
-        bytes: u64,
-    },
+    Record { sequence: LogSequence, payload: Vec<u8> },
 }
 
-/// Reads a part and gives what it holds. Breaks if nobody takes it.
-fn give_part(
-    target: &dyn Target,
-    part: &Part,
-    give: &SyncSender<Result<Piece, BackupError>>,
-) -> Result<ControlFlow<()>, BackupError> {
+fn pieces_of(target: &dyn Target, part: &Part) -> Result<Vec<Piece>, BackupError> {
     let bytes = read_part(target, part)?;
     let mut frames = Frames::of_part(&part.name, &bytes)?;
+    let mut pieces = Vec::new();
     while let Some(frame) = frames.next()? {
-        let piece = match frame {
+        pieces.push(match frame {
             Frame::Rows(rows) => Piece::Rows(rows_of(rows)?),
             Frame::Record { sequence, payload } => Piece::Record {
                 sequence,
                 payload: payload.to_vec(),
             },
-        };
-        if give.send(Ok(piece)).is_err() {
-            return Ok(ControlFlow::Break(()));
-        }
+        });
     }
-    let end = Piece::End { bytes: part.bytes };
-    Ok(match give.send(Ok(end)) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
-    })
+    Ok(pieces)
 }
 
 fn rows_of(mut rows: Rows<'_>) -> Result<Vec<Row>, BackupError> {
