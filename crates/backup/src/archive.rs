@@ -1,6 +1,8 @@
 //! What a target holds: chains, each a base and the log steps that continue it, and whether they are sound.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Scope;
 
 use quartet_model::{EffectsReader, Version};
 use quartet_store::StateHasher;
@@ -174,12 +176,17 @@ impl Chain {
     ///
     /// Errors: `Damaged`; `Incomplete`; `Target`.
     pub fn verify(&self, target: &dyn Target, progress: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
+        std::thread::scope(|scope| self.verify_parts(read_ahead(scope, target, &self.steps), progress))
+    }
+
+    fn verify_parts(&self, parts: PartsAhead<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
+        let mut parts = parts.into_iter();
         let mut done = 0;
         let mut next = None;
         for step in &self.steps {
             let mut reading = Reading::new(step, next);
-            for part in &step.parts {
-                let bytes = read_part(target, part)?;
+            for (part, bytes) in parts.by_ref().take(step.parts.len()) {
+                let bytes = bytes?;
                 let mut frames = Frames::of_part(&part.name, &bytes)?;
                 while let Some(frame) = frames.next()? {
                     let judged = reading.frame(frame);
@@ -268,8 +275,33 @@ impl Reading<'_> {
     }
 }
 
+/// Parts with their bytes, in order; the last one may be an error.
+pub(crate) type PartsAhead<'s> = Receiver<(&'s Part, Result<Vec<u8>, BackupError>)>;
+
+/// Reads the parts of all steps on a thread of the scope, a few ahead of whoever takes them, until that one has gone.
+pub(crate) fn read_ahead<'s, 'e>(
+    scope: &'s Scope<'s, 'e>,
+    target: &'e dyn Target,
+    steps: &'e [Manifest],
+) -> PartsAhead<'e> {
+    let (give, parts) = sync_channel(PARTS_AHEAD);
+    scope.spawn(move || {
+        for part in steps.iter().flat_map(|step| &step.parts) {
+            let bytes = read_part(target, part);
+            let is_last = bytes.is_err();
+            if give.send((part, bytes)).is_err() || is_last {
+                break;
+            }
+        }
+    });
+    parts
+}
+
+/// As many parts wait while one is used and one more is read. A part is as large as one record may be, so they are few.
+const PARTS_AHEAD: usize = 1;
+
 /// A part whose bytes are those that were written.
-pub(crate) fn read_part(target: &dyn Target, part: &Part) -> Result<Vec<u8>, BackupError> {
+fn read_part(target: &dyn Target, part: &Part) -> Result<Vec<u8>, BackupError> {
     let bytes = target.get(&part.name).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => BackupError::Incomplete(format!("{} is missing", part.name)),
         _ => BackupError::target(&part.name)(source),

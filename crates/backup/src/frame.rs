@@ -174,12 +174,6 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl RowBytes<'_> {
-    pub fn row(&self) -> Row {
-        Row::new(self.key, self.value, self.version)
-    }
-}
-
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

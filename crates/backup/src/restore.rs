@@ -1,17 +1,16 @@
 //! Restoring: a chain, verified first, becomes a data folder.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 use quartet_engine::{Restoration, StoreKind};
 use quartet_env::Disk;
 use quartet_model::{DatabaseId, LayerId, LogSequence, Version};
-use quartet_store::{Position, Row};
+use quartet_store::Position;
 
-use crate::archive::read_part;
-use crate::frame::{Frame, Frames, Rows};
+use crate::archive::read_ahead;
+use crate::frame::{Frame, Frames};
 use crate::session::ALL;
-use crate::{BackupError, Chain, Part, Target};
+use crate::{BackupError, Chain, Target};
 
 /// What is to be restored.
 #[derive(Clone, Copy, Debug)]
@@ -54,32 +53,23 @@ pub fn restore(
     let mut sequence = LogSequence(base.first_sequence.saturating_sub(1));
     let mut done = 0;
     std::thread::scope(|scope| {
-        let (give, parts) = sync_channel(PARTS_AHEAD);
-        scope.spawn(move || {
-            for part in chain.steps.iter().flat_map(|step| &step.parts) {
-                let pieces = pieces_of(target, part);
-                let is_last = pieces.is_err();
-                // Nobody takes it if the rest is not wanted.
-                if give.send((part.bytes, pieces)).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        for (bytes, pieces) in parts {
-            for piece in pieces? {
-                match piece {
-                    Piece::Rows(rows) => {
-                        for row in rows {
-                            restoration.row(row).map_err(failed)?;
+        for (part, bytes) in read_ahead(scope, target, &chain.steps) {
+            let bytes = bytes?;
+            let mut frames = Frames::of_part(&part.name, &bytes)?;
+            while let Some(frame) = frames.next()? {
+                match frame {
+                    Frame::Rows(mut rows) => {
+                        while let Some(row) = rows.next().map_err(|reason| BackupError::Restore(reason.into()))? {
+                            restoration.row(row.key, row.value, row.version).map_err(failed)?;
                         }
                     }
-                    Piece::Record { sequence: at, payload } => {
-                        version = version.max(restoration.record(&payload, after, through).map_err(failed)?);
+                    Frame::Record { sequence: at, payload } => {
+                        version = version.max(restoration.record(payload, after, through).map_err(failed)?);
                         sequence = at;
                     }
                 }
             }
-            done += bytes;
+            done += part.bytes;
             progress(done);
         }
         Ok::<(), BackupError>(())
@@ -90,39 +80,6 @@ pub fn restore(
         rows,
         state_hash,
     })
-}
-
-/// As many parts wait, taken apart, while another is put into the store and one more is read. A part is as large as one record may be, so they are few.
-const PARTS_AHEAD: usize = 1;
-
-/// What a part holds, taken apart on another thread.
-enum Piece {
-    Rows(Vec<Row>),
-    Record { sequence: LogSequence, payload: Vec<u8> },
-}
-
-fn pieces_of(target: &dyn Target, part: &Part) -> Result<Vec<Piece>, BackupError> {
-    let bytes = read_part(target, part)?;
-    let mut frames = Frames::of_part(&part.name, &bytes)?;
-    let mut pieces = Vec::new();
-    while let Some(frame) = frames.next()? {
-        pieces.push(match frame {
-            Frame::Rows(rows) => Piece::Rows(rows_of(rows)?),
-            Frame::Record { sequence, payload } => Piece::Record {
-                sequence,
-                payload: payload.to_vec(),
-            },
-        });
-    }
-    Ok(pieces)
-}
-
-fn rows_of(mut rows: Rows<'_>) -> Result<Vec<Row>, BackupError> {
-    let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(|reason| BackupError::Restore(reason.into()))? {
-        found.push(row.row());
-    }
-    Ok(found)
 }
 
 /// The catalogue of databases is needed to open any.

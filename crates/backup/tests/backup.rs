@@ -1,7 +1,7 @@
 //! Backups of an engine that goes on meanwhile: restored to any version they equal the state then; damaged or unfinished ones are noticed.
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quartet_backup::{
@@ -217,6 +217,89 @@ fn an_ssd_engine_is_restored_to_any_covered_version() {
     any_covered_version_is_restored(StoreKind::Ssd);
 }
 
+/// Counts the parts that were read and are not used up.
+struct Counted<'t> {
+    target: &'t dyn Target,
+    /// Read, or being read, and used up.
+    parts: Mutex<(usize, usize)>,
+}
+
+/// One is used, one waits, one is read.
+const PARTS_HELD_MAX: usize = 3;
+
+impl Counted<'_> {
+    fn used_up(&self) {
+        self.parts.lock().unwrap().1 += 1;
+        // Whoever reads ahead without a bound has the time to.
+        (0..1000).for_each(|_| std::thread::yield_now());
+    }
+}
+
+impl Target for Counted<'_> {
+    fn get(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        if name.starts_with("part-") {
+            let mut parts = self.parts.lock().unwrap();
+            parts.0 += 1;
+            assert!(parts.0 - parts.1 <= PARTS_HELD_MAX, "{parts:?}");
+        }
+        self.target.get(name)
+    }
+
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.target.list()
+    }
+
+    fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.target.put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
+        self.target.put_new(name, bytes)
+    }
+
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.target.remove(name)
+    }
+
+    fn is_held(&self) -> bool {
+        self.target.is_held()
+    }
+}
+
+/// A part is as large as one record may be: a hundred that were read ahead took gigabytes.
+#[test]
+fn a_restore_holds_a_few_parts() {
+    let (disk, mut random) = (FaultyDisk::new(), Random(14));
+    let engine = open(&disk, StoreKind::Memory);
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(&folder);
+    for _ in 0..30 {
+        write(&engine, &mut random);
+        take_from(&engine, target.as_ref(), false).unwrap();
+    }
+    let chain = Archive::read(target.as_ref()).unwrap().chain_at(None).unwrap();
+    let parts = chain.steps.iter().map(|step| step.parts.len()).sum::<usize>();
+    assert!(parts >= 30);
+    let counted = || Counted {
+        target: target.as_ref(),
+        parts: Mutex::default(),
+    };
+    let verified = counted();
+    chain.verify(&verified, &mut |_| verified.used_up()).unwrap();
+    assert_eq!(*verified.parts.lock().unwrap(), (parts, parts));
+    for kind in StoreKind::ALL {
+        let (read, disk) = (counted(), Arc::new(FaultyDisk::new()));
+        let wanted = Restore {
+            at: None,
+            engine: kind,
+            database: None,
+        };
+        let restored = restore(&read, &chain, disk, wanted, &mut |_| read.used_up()).unwrap();
+        assert_eq!(restored.state_hash, engine.state_hash(None).unwrap());
+        assert_eq!(*read.parts.lock().unwrap(), (parts, parts));
+    }
+}
+
 #[test]
 fn versions_that_a_trimmed_log_has_lost_are_told_and_refused() {
     let (disk, mut random) = (FaultyDisk::new(), Random(12));
@@ -422,7 +505,7 @@ fn of_two_at_the_same_time_none_is_damaged_and_one_may_be_refused() {
 /// A target that fails after some files.
 struct Failing<'t> {
     target: &'t dyn Target,
-    puts_left: std::sync::Mutex<usize>,
+    puts_left: Mutex<usize>,
 }
 
 impl Target for Failing<'_> {

@@ -1,5 +1,5 @@
-//! Making the files of a partition out of a backup's rows and records. While rows are put into the store, what came before them is
-//! written on another thread.
+//! Making the files of a partition out of a backup's rows and records: the rows are loaded in their order, and what the records say
+//! is then written into the store. While that goes on, what came before is written to disk on another thread.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use quartet_env::Disk;
 use quartet_model::{Effect, EffectsReader, Version};
 use quartet_store::{
-    Flush, OpenError as StoreOpenError, PartitionFlushed, PartitionStore, Position, Read, Row, Store, StoreError,
-    StoreKind, StoreOptions, state_hash,
+    Flush, OpenError as StoreOpenError, PartitionFlushed, PartitionLoad, PartitionStore, Position, Read, StateHasher,
+    Store, StoreError, StoreKind, StoreOptions, state_hash,
 };
 
 use crate::OpenError;
@@ -17,6 +17,10 @@ use crate::replay::apply;
 /// A directory that is being filled. Until it is finished, it is nothing that could be opened.
 pub struct Restoration {
     store: PartitionStore,
+    /// Until the first record. The store is empty as long.
+    load: Option<PartitionLoad>,
+    /// Of the rows that were loaded.
+    hasher: StateHasher,
     is_wanted: IsWanted,
     version: Version,
     /// Put into the store since its last flush.
@@ -39,7 +43,9 @@ impl Restoration {
         };
         let opened = PartitionStore::open(disk, &options, &mut |_| {})?;
         Ok(Restoration {
+            load: Some(opened.store.begin_load()),
             store: opened.store,
+            hasher: StateHasher::new(),
             is_wanted,
             version: Version::ZERO,
             unflushed_bytes: 0,
@@ -47,15 +53,19 @@ impl Restoration {
         })
     }
 
-    /// Adds a row.
-    pub fn row(&mut self, row: Row) -> Result<(), OpenError> {
-        if !(self.is_wanted)(row.key()) {
+    /// Adds a row, whose key is above all before it. None comes behind a record.
+    pub fn row(&mut self, key: &[u8], value: &[u8], version: Version) -> Result<(), OpenError> {
+        if !(self.is_wanted)(key) {
             return Ok(());
         }
-        self.version = self.version.max(row.version());
-        let bytes = row.key().len() + row.value().len();
-        self.store.set(row).map_err(failed)?;
-        self.flush_if_due(bytes)
+        self.version = self.version.max(version);
+        self.hasher.push_parts(key, value, version);
+        let Some(load) = &mut self.load else {
+            return Err(OpenError::Log(quartet_log::LogError::Damaged(
+                "a row stands behind a record".into(),
+            )));
+        };
+        load.push(key, value, version).map_err(failed)
     }
 
     /// Applies the transactions of a record whose versions are above `after` and not above `through`; the newest of them, zero if there
@@ -63,6 +73,10 @@ impl Restoration {
     pub fn record(&mut self, payload: &[u8], after: Version, through: Version) -> Result<Version, OpenError> {
         let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
         let mut transactions = EffectsReader::new(payload);
+        self.end_load(Position {
+            version: self.version,
+            ..Position::default()
+        })?;
         let mut newest = Version::ZERO;
         while let Some((version, effects)) = transactions.next_transaction().map_err(malformed)? {
             if version <= after || version > through {
@@ -84,10 +98,25 @@ impl Restoration {
 
     /// Writes what is left, as the state at `position`. How many rows there are, and their hash.
     pub fn finish(mut self, position: Position) -> Result<(u64, u128), OpenError> {
-        self.begin_flush(position)?;
-        self.end_flush()?;
-        let hash = state_hash(&self.store, None).map_err(failed)?;
+        let is_all_loaded = self.load.is_some();
+        self.end_load(position)?;
+        let is_on_disk = is_all_loaded && self.store.kind() == StoreKind::Ssd;
+        if !is_on_disk {
+            self.begin_flush(position)?;
+            self.end_flush()?;
+        }
+        let hash = match is_all_loaded {
+            true => self.hasher.finish(),
+            false => state_hash(&self.store, None).map_err(failed)?,
+        };
         Ok((self.store.len(), hash))
+    }
+
+    fn end_load(&mut self, position: Position) -> Result<(), OpenError> {
+        match self.load.take() {
+            Some(load) => self.store.end_load(load, position).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     fn flush_if_due(&mut self, bytes: usize) -> Result<(), OpenError> {

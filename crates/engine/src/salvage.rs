@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quartet_env::Disk;
+use quartet_store::Row;
 use quartet_store::salvage::{self, Damage, Salvaged};
 
 use crate::{OpenError, Restoration};
@@ -25,7 +26,7 @@ pub fn rebuild(
     let kind = salvage::begin_beside(anew.as_ref(), damaged.as_ref())?;
     let mut restoration = Restoration::begin(anew, kind, Box::new(|_| true))?;
     let mut failure = None;
-    let mut keep = |row| match restoration.row(row) {
+    let mut keep = |row: Row| match restoration.row(row.key(), row.value(), row.version()) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             failure = Some(error);

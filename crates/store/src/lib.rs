@@ -19,6 +19,7 @@
 //! | `checkpoint_files` | its flush: checkpoints as files of a directory                     |
 //! | `options`          | what the store is told when it is opened                           |
 //! | `partition_store`  | whichever store a data directory holds                             |
+//! | `load`             | rows in key order on their way into an empty store                 |
 //! | `hash`             | the hash by which replicas compare their states                    |
 //! | `checkpoint`       | a snapshot as a stream of checksummed bytes, and back              |
 //! | `damage`           | what is said of damage                                             |
@@ -35,6 +36,7 @@ mod damage;
 mod error;
 mod hash;
 mod interface;
+mod load;
 mod memory;
 mod open_error;
 mod options;
@@ -50,6 +52,7 @@ pub use checkpoint_files::FoundCheckpoint;
 pub use error::StoreError;
 pub use hash::{StateHasher, state_hash};
 pub use interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
+pub use load::PartitionLoad;
 pub use memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemorySnapshot, MemoryStore};
 pub use open_error::OpenError;
 pub use options::{StoreKind, StoreOptions};

@@ -58,6 +58,11 @@ impl MemoryStore {
         self.files.iter().for_each(|files| files.tidy_all(remove_other));
     }
 
+    /// Takes over the rows, in the place of all that it has.
+    pub(crate) fn take_rows(&mut self, rows: MemoryBuilder) {
+        self.tree = rows.tree.finish();
+    }
+
     /// Removes every checkpoint.
     pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
         CheckpointFiles::remove_all(disk)

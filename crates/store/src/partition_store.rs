@@ -12,7 +12,8 @@ use quartet_model::Version;
 use crate::checkpoint_files::{self, CheckpointFiles, FoundCheckpoint};
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Snapshot, Store};
-use crate::memory::{MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
+use crate::load::{PartitionLoad, Rows};
+use crate::memory::{MemoryBuilder, MemoryCleared, MemoryFlush, MemoryFlushed, MemorySnapshot, MemoryStore};
 use crate::open_error::OpenError;
 use crate::options::{StoreKind, StoreOptions};
 use crate::position::Position;
@@ -141,6 +142,28 @@ impl PartitionStore {
                 Ok(StoreKind::Memory)
             }
             PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
+        }
+    }
+
+    /// Begins to fill the store, which is empty. Until the load has ended it stays so, and nothing else writes to it.
+    pub fn begin_load(&self) -> PartitionLoad {
+        PartitionLoad::new(match self {
+            PartitionStore::Memory(_) => Rows::Memory(MemoryBuilder::new()),
+            PartitionStore::Ssd(store) => Rows::Ssd(Box::new(store.begin_load())),
+            PartitionStore::Frozen(_) => unreachable!("{FROZEN}"),
+        })
+    }
+
+    /// Takes over what was loaded, which is the state at `position`. Rows of a store on disk are durable then, others with the next
+    /// flush.
+    pub fn end_load(&mut self, load: PartitionLoad, position: Position) -> Result<(), StoreError> {
+        match (self, load.into_rows()) {
+            (PartitionStore::Memory(store), Rows::Memory(rows)) => {
+                store.take_rows(rows);
+                Ok(())
+            }
+            (PartitionStore::Ssd(store), Rows::Ssd(load)) => store.end_load(*load, position),
+            _ => unreachable!("a store takes over what was loaded for it"),
         }
     }
 

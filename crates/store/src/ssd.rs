@@ -21,11 +21,13 @@
 //! | `node`    | its nodes, byte by byte                                              |
 //! | `files`   | its files, what of them is cached, who still reads them              |
 //! | `rebuild` | a new generation of it                                               |
+//! | `load`    | the first one, of rows in key order                                  |
 //! | `writer`  | writing that                                                         |
 //! | `root`    | the file that says which generation is the newest                    |
 
 mod base;
 mod files;
+mod load;
 mod node;
 mod overlay;
 mod rebuild;
@@ -55,6 +57,7 @@ use crate::open_error::OpenError;
 use crate::position::Position;
 use crate::row::Row;
 
+pub use self::load::SsdLoad;
 pub(crate) use self::salvage::salvage;
 pub use self::view::SsdSnapshot;
 
@@ -151,16 +154,16 @@ pub(crate) fn create_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<(), O
 pub(crate) fn fill(disk: Arc<dyn Disk>, rows: &impl Read, position: Position) -> Result<(), StoreError> {
     let opened = SsdStore::open(disk, FILL_CACHE_BYTES, 0);
     let mut store = opened.map_err(|error| StoreError::io(root::NAME, io::Error::other(error)))?;
-    let mut filled = Ok(());
+    let (mut load, mut loaded) = (store.begin_load(), Ok(()));
     rows.walk(&mut |row| {
-        filled = store.set(row.clone()).map(drop);
-        match filled {
+        loaded = load.push(row.key(), row.value(), row.version());
+        match loaded {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     })?;
-    filled?;
-    store.begin_flush().run(position).map(drop)
+    loaded?;
+    store.end_load(load, position)
 }
 
 const FILL_CACHE_BYTES: u64 = 16 << 20;
@@ -201,6 +204,23 @@ impl SsdStore {
             files,
             reserved_bytes,
         })
+    }
+
+    /// Begins to fill the store, which is empty and stays so until the load has ended. Meanwhile there is no flush.
+    pub(crate) fn begin_load(&self) -> SsdLoad {
+        SsdLoad::new(self.files.clone())
+    }
+
+    /// Takes over what was loaded, which is the state at `position`, and makes it durable as a whole.
+    pub(crate) fn end_load(&mut self, mut load: SsdLoad, position: Position) -> Result<(), StoreError> {
+        let tree = load.finish()?;
+        let root = self.files.write_root(position, tree, load.writer())?;
+        load.keep();
+        Root::rename_partial(self.files.disk.as_ref()).map_err(|source| StoreError::io(root::NAME, source))?;
+        self.applied = position;
+        self.uses = root.files;
+        self.view.base.tree = root.tree.map(Arc::new);
+        Ok(())
     }
 
     /// Removes what unfinished flushes have left, and, with `remove_other`, what another store's conversion has; keeps room for
@@ -432,17 +452,8 @@ impl Flush for SsdFlush {
 impl SsdFlush {
     fn write(self, position: Position) -> Result<SsdFlushed, StoreError> {
         let mut writer = Writer::new(self.files.clone(), self.uses.clone());
-        let written = self.write_tree(&mut writer).and_then(|tree| {
-            let root = Root {
-                position,
-                tree,
-                files: writer.uses.iter().map(|(number, usage)| (*number, *usage)).collect(),
-                next_file: self.files.next_number.load(Ordering::Relaxed),
-            };
-            let partial = root.write_partial(self.files.disk.as_ref());
-            partial.map_err(|source| StoreError::io(root::PARTIAL, source))?;
-            Ok(root)
-        });
+        let tree = self.write_tree(&mut writer);
+        let written = tree.and_then(|tree| self.files.write_root(position, tree, &writer));
         let root = match written {
             Ok(root) => root,
             Err(error) => {
@@ -498,6 +509,21 @@ impl SsdFlush {
         }
         let live: u64 = writer.uses.values().map(|usage| usage.live_bytes).sum();
         self.files.expire(generation - 1, PINNED_BYTES_MIN.max(live / 2));
+    }
+}
+
+impl Files {
+    /// Writes the root of what the writer has written; it is in force once it has its name.
+    fn write_root(&self, position: Position, tree: Option<Tree>, writer: &Writer) -> Result<Root, StoreError> {
+        let root = Root {
+            position,
+            tree,
+            files: writer.uses.clone(),
+            next_file: self.next_number.load(Ordering::Relaxed),
+        };
+        let partial = root.write_partial(self.disk.as_ref());
+        partial.map_err(|source| StoreError::io(root::PARTIAL, source))?;
+        Ok(root)
     }
 }
 

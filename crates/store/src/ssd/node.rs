@@ -221,6 +221,11 @@ impl Leaf {
             entry.put(output);
         }
     }
+
+    /// Says how many rows the leaf has that these bytes begin.
+    pub fn set_len(bytes: &mut [u8], rows: u32) {
+        bytes[1..5].copy_from_slice(&rows.to_le_bytes());
+    }
 }
 
 fn take_entry<'a>(input: &mut Input<'a>) -> Option<Entry<'a>> {
@@ -266,16 +271,19 @@ impl<'a> Entry<'a> {
         Row::memory_bytes_of(self.key.len(), self.value_bytes())
     }
 
-    fn put(&self, output: &mut Vec<u8>) {
+    /// Adds it to `output`. Where its key begins there.
+    pub fn put(&self, output: &mut Vec<u8>) -> usize {
         output.extend_from_slice(&self.version.0.to_le_bytes());
         output.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
         output.extend_from_slice(&(self.value_bytes() as u32).to_le_bytes());
         output.push(u8::from(matches!(self.value, Value::Apart(_))));
+        let key_start = output.len();
         output.extend_from_slice(self.key);
         match self.value {
             Value::Inline(value) => output.extend_from_slice(value),
             Value::Apart(place) => place.put(output),
         }
+        key_start
     }
 }
 

@@ -21,12 +21,12 @@ use crate::error::StoreError;
 use crate::row::Row;
 
 /// A leaf is divided when it would be larger.
-const LEAF_BYTES: usize = 4096;
+pub(super) const LEAF_BYTES: usize = 4096;
 /// Neighbours that are no larger together are joined.
 const JOINED_BYTES_MAX: u64 = 3072;
-const CHILDREN_MAX: usize = 128;
+pub(super) const CHILDREN_MAX: usize = 128;
 /// A value of so many bytes lies apart.
-const APART_FROM: usize = 2048;
+pub(super) const APART_FROM: usize = 2048;
 
 /// One change of a row.
 pub(super) enum Edit {
@@ -377,7 +377,7 @@ impl Rebuild<'_> {
     }
 
     /// Inner nodes of the children, about equally large; none without children.
-    fn inner_nodes(&mut self, height: u8, low: &[u8], children: Vec<Child>) -> Result<Vec<Child>, StoreError> {
+    pub fn inner_nodes(&mut self, height: u8, low: &[u8], children: Vec<Child>) -> Result<Vec<Child>, StoreError> {
         let share = children
             .len()
             .div_ceil(children.len().div_ceil(CHILDREN_MAX).max(1))
@@ -409,7 +409,7 @@ impl Rebuild<'_> {
 }
 
 /// A key above `left`, at most `right`, and no longer than needed.
-fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
+pub(super) fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     let shared = left.iter().zip(right).take_while(|(left, right)| left == right).count();
     &right[..=shared]
 }

@@ -4,6 +4,7 @@ use quartet_env::{Fault, FaultyDisk, Operation};
 use quartet_model::{LogSequence, Version};
 
 use super::node::{Child, Inner, Node, Place};
+use super::rebuild::LEAF_BYTES;
 use super::*;
 
 type Model = BTreeMap<Vec<u8>, Row>;
@@ -583,4 +584,121 @@ fn a_snapshot_that_keeps_too_much_expires() {
     store.files.expire(3, 0);
     assert!(all(&snapshot).is_err());
     assert_eq!(store.disk_use().pinned_bytes, 0);
+}
+
+/// Rows of all sizes, in key order.
+fn mixed_rows(count: u64) -> Vec<Row> {
+    let mut random = Random(count);
+    let sizes = [0, 30, 60, 200, 1000, LEAF_BYTES, 9000];
+    let size = |random: &mut Random| match random.below(50) {
+        0 => sizes[random.below(sizes.len() as u64) as usize],
+        _ => sizes[random.below(3) as usize],
+    };
+    (0..count)
+        .map(|number| row(number, size(&mut random), 1 + random.below(9)))
+        .collect()
+}
+
+fn loaded(disk: &FaultyDisk, rows: &[Row]) -> SsdStore {
+    let mut store = open(disk);
+    let mut load = store.begin_load();
+    for row in rows {
+        load.push(row.key(), row.value(), row.version()).unwrap();
+    }
+    store.end_load(load, at(7)).unwrap();
+    store
+}
+
+/// Counts are those around which a node is closed, and enough for a tree of three levels.
+#[test]
+fn a_loaded_tree_is_as_if_each_row_had_been_set() {
+    for count in [0, 1, 2, 50, 10_000, 60_000] {
+        let (disk, rows) = (FaultyDisk::new(), mixed_rows(count));
+        let store = loaded(&disk, &rows);
+        let mut other = open(&FaultyDisk::new());
+        rows.iter().for_each(|row| drop(other.set(row.clone()).unwrap()));
+        flush(&mut other, 7).unwrap();
+        store.verify().unwrap();
+        assert_eq!(all(&store).unwrap(), rows, "{count} rows");
+        assert_eq!(store.len(), count);
+        assert_eq!(store.row_bytes(b"", b"z").unwrap(), other.row_bytes(b"", b"z").unwrap());
+        for version in 0..10 {
+            let newer = |store: &SsdStore| store.has_newer(b"key:00000100", b"key:00000104", Version(version));
+            assert_eq!(newer(&store).unwrap(), newer(&other).unwrap(), "{count} rows");
+        }
+        let height = store.view.base.tree.as_ref().map_or(0, |tree| tree.height);
+        assert!(count < 60_000 || height >= 2, "a tree of {height} levels");
+        disk.crash();
+        let reopened = open(&disk);
+        assert_eq!((reopened.len(), reopened.applied()), (count, at(7)));
+        assert_eq!(all(&reopened).unwrap(), rows, "{count} rows, after a crash");
+    }
+}
+
+#[test]
+fn a_loaded_store_is_written_to_like_any_other() {
+    let disk = FaultyDisk::new();
+    let mut store = loaded(&disk, &mixed_rows(5000));
+    for number in (0..6000).step_by(3) {
+        store.set(row(number, 40, 20)).unwrap();
+    }
+    store.clear_range(&numbered(100), &numbered(900)).unwrap();
+    let expected = all(&store).unwrap();
+    flush(&mut store, 8).unwrap();
+    store.verify().unwrap();
+    assert_eq!(all(&open(&disk)).unwrap(), expected);
+}
+
+/// A load of any number of rows holds a few hundred nodes in memory.
+#[test]
+fn a_load_holds_few_nodes() {
+    let store = open(&FaultyDisk::new());
+    let mut load = store.begin_load();
+    let mut most = 0;
+    for number in 0..60_000 {
+        load.push(&numbered(number), &[1; 200], Version(1)).unwrap();
+        most = most.max(load.held_nodes());
+    }
+    assert!((200..600).contains(&most), "{most} nodes");
+}
+
+/// Whenever the disk fails, there is either nothing or everything, and of what was given up nothing stays.
+#[test]
+fn a_load_that_fails_leaves_an_empty_store() {
+    let rows = mixed_rows(3000);
+    for operation in [Operation::Write, Operation::Sync, Operation::Rename] {
+        let mut failures = 0;
+        for nth in 1.. {
+            let disk = FaultyDisk::new();
+            let mut store = open(&disk);
+            disk.fail(operation, nth, Fault::Error);
+            let mut load = store.begin_load();
+            let pushed = rows
+                .iter()
+                .try_for_each(|row| load.push(row.key(), row.value(), row.version()));
+            let ended = match pushed {
+                Ok(()) => store.end_load(load, at(7)),
+                Err(error) => {
+                    drop(load);
+                    Err(error)
+                }
+            };
+            if disk.fault_pending() {
+                assert_eq!(store.len(), 3000);
+                break;
+            }
+            failures += 1;
+            assert!(ended.is_err());
+            assert_eq!(store.len(), 0);
+            drop(store);
+            disk.crash();
+            let reopened = open(&disk);
+            assert!([0, 3000].contains(&reopened.len()));
+            reopened.verify().unwrap();
+            let is_file = |name: &String| Files::number(name).is_some();
+            let files = disk.list().unwrap().iter().filter(|name| is_file(name)).count();
+            assert_eq!(files > 0, !reopened.is_empty(), "{operation:?} {nth}");
+        }
+        assert!(failures > 0, "{operation:?}");
+    }
 }

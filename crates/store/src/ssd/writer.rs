@@ -168,7 +168,7 @@ impl Writer {
         current.write()?;
         // Gives back what was reserved and not needed.
         current.file.set_len(current.offset)?;
-        current.file.sync_data()
+        current.file.sync_gently()
     }
 }
 
