@@ -111,8 +111,8 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     """The same of a tree."""
     root, rows = Bytes((data / "base").read_bytes()), {}
     magic, version, _, sequence, _, has_tree, height = root.numbers("8sIQQIBB")
-    assert (magic, version) == (b"QUARTETB", 1)
-    top = child(root) if has_tree else None
+    assert magic == b"QUARTETB" and version in (1, 2, 3)
+    top = child(root, is_dated=version > 1) if has_tree else None
     for _ in range(root.number("I")):
         root.numbers("IQQ")
     assert root.left() == 8
@@ -121,12 +121,26 @@ def base(data: Path) -> tuple[int, dict[bytes, bytes]]:
     return sequence, rows
 
 
-def child(inner: Bytes) -> tuple:
+def child(inner: Bytes, is_dated: bool) -> tuple:
     key_bytes = inner.number("I")
     place = inner.numbers("IIIQ")
-    count, _, _ = inner.numbers("QQB")
+    count = inner.numbers("QQQB" if is_dated else "QQB")[0]
     inner.take(key_bytes)
     return place, count
+
+
+def children(content: Bytes) -> Iterator[tuple]:
+    """Of an inner node in its smallest form."""
+    count, newest = content.numbers("BQ")
+    before = b""
+    for _ in range(count):
+        shared = content.varint()
+        assert shared <= len(before)
+        before = before[:shared] + content.take(content.varint())
+        place = (content.varint(), content.varint(), content.varint(), content.number("Q"))
+        rows, _, age = content.varint(), content.varint(), content.varint()
+        assert age <= newest
+        yield place, rows // 2
 
 
 def at(data: Path, place: tuple) -> bytes:
@@ -137,7 +151,8 @@ def at(data: Path, place: tuple) -> bytes:
 def node(data: Path, pointed: tuple, height: int, rows: dict[bytes, bytes]) -> int:
     place, stated = pointed
     content, counted = Bytes(at(data, place)), 0
-    if content.number("B") == 1:
+    tag = content.number("B")
+    if tag == 1:
         assert height == 0
         for _ in range(content.number("I")):
             _, key_bytes, value_bytes, apart = content.numbers("QIIB")
@@ -145,9 +160,10 @@ def node(data: Path, pointed: tuple, height: int, rows: dict[bytes, bytes]) -> i
             rows[key] = at(data, content.numbers("IIIQ")) if apart else content.take(value_bytes)
             counted += 1
     else:
-        assert content.number("B") == height
-        for _ in range(content.number("I")):
-            counted += node(data, child(content), height - 1, rows)
+        assert content.number("B") == height and tag in (2, 3, 4)
+        below = children(content) if tag == 4 else (child(content, is_dated=tag == 3) for _ in range(content.number("I")))
+        for pointed in below:
+            counted += node(data, pointed, height - 1, rows)
     assert (counted, content.left()) == (stated, 0)
     return counted
 

@@ -22,6 +22,7 @@
 //! | `files`   | its files, what of them is cached, who still reads them              |
 //! | `rebuild` | a new generation of it                                               |
 //! | `load`    | the first one, of rows in key order                                  |
+//! | `space`   | which files are emptied, so that they take little beside what is needed |
 //! | `writer`  | writing that                                                         |
 //! | `root`    | the file that says which generation is the newest                    |
 
@@ -33,6 +34,7 @@ mod overlay;
 mod rebuild;
 mod root;
 mod salvage;
+mod space;
 mod view;
 mod writer;
 
@@ -116,9 +118,6 @@ pub struct DiskUse {
     pub pinned_bytes: u64,
 }
 
-/// A busy store's files take no more than twice what is needed, and this; a quarter more than that, and a quarter of this, when a
-/// flush has little to write.
-const SLACK_BYTES: u64 = 4 << 20;
 /// Files kept for snapshots alone never take more than this, or half of what is needed if that is more: older snapshots then
 /// answer that they cannot be read.
 const PINNED_BYTES_MIN: u64 = 1 << 30;
@@ -255,7 +254,7 @@ impl SsdStore {
     /// True if a flush would give back much of what the files take.
     pub(crate) fn is_loose(&self) -> bool {
         let used = self.disk_use();
-        is_loose(used.bytes, used.live_bytes)
+        space::is_loose(used.bytes, used.live_bytes)
     }
 
     /// Reads everything that is on disk and verifies it, checksums, order and counts.
@@ -487,7 +486,7 @@ impl SsdFlush {
             victims: BTreeSet::new(),
         };
         let mut tree = rebuild.tree(base.tree.as_deref(), &Edit::all_of(overlay))?;
-        let victims = victims(&rebuild.writer.uses, rebuild.writer.written_bytes);
+        let victims = space::to_be_emptied(&rebuild.writer.uses, rebuild.writer.written_bytes);
         if !victims.is_empty() {
             rebuild.writer.end_file()?;
             rebuild.masks = &[];
@@ -525,33 +524,6 @@ impl Files {
         partial.map_err(|source| StoreError::io(root::PARTIAL, source))?;
         Ok(root)
     }
-}
-
-/// The emptiest of the files, as many as have to be emptied. A flush that has written much leaves the files looser than one that
-/// has time.
-fn victims(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BTreeSet<u32> {
-    let mut bytes: u64 = uses.values().map(Use::needed_bytes).sum();
-    let live: u64 = uses.values().map(|usage| usage.live_bytes).sum();
-    let is_busy = written_bytes > live / 8;
-    let mut victims = BTreeSet::new();
-    if !is_loose(bytes, live) || is_busy && bytes <= 2 * live + SLACK_BYTES {
-        return victims;
-    }
-    let mut emptiest: Vec<(&u32, &Use)> = uses.iter().filter(|(_, usage)| usage.live_bytes > 0).collect();
-    emptiest.sort_by_key(|(_, usage)| usage.live_bytes.saturating_mul(1000) / usage.bytes.max(1));
-    for (number, usage) in emptiest {
-        if bytes <= live + live / 8 + SLACK_BYTES / 8 {
-            break;
-        }
-        bytes -= usage.bytes - usage.live_bytes;
-        victims.insert(*number);
-    }
-    victims
-}
-
-/// True if files take noticeably more than is needed of them.
-fn is_loose(bytes: u64, live_bytes: u64) -> bool {
-    bytes > live_bytes + live_bytes / 4 + SLACK_BYTES / 4
 }
 
 impl Flushed for SsdFlushed {

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import redis
 
 import formats
 from formats import contents, dissect
@@ -61,6 +62,28 @@ def test_the_drawings_of_the_formats_are_true(fixture):
     assert not any(key.startswith(default + redis + b"K\0integers") for key in rows)
     assert any(key.startswith(default + fauna) for key in rows)
     assert rows[default + b"\4" + b"plain"] == b"value"
+
+
+@pytest.mark.parametrize("engine", ["memory", "ssd"])
+def test_the_drawings_are_true_of_what_is_written_today(engine, tmp_path):
+    """The stored directories are older, and too small for a tree with inner nodes."""
+    data = tmp_path / "data"
+    server = Server(durability="always", data=str(data), options=["--engine", engine]).start()
+    try:
+        with redis.Redis(port=server.port) as connection, connection.pipeline(transaction=False) as pipeline:
+            for number in range(20_000):
+                pipeline.set(f"name:{number}", b"v" * 40 if number % 100 else b"v" * 4000)
+            pipeline.execute()
+            connection.save()
+            connection.mset({f"name:{number}": "then" for number in range(0, 20_000, 7)})
+    finally:
+        server.kill()
+    prefix = b"\0\1\1K\0name:"
+    values = {key: value for key, value in dissect.rows(data).items() if key.startswith(prefix)}
+    assert len(values) == 20_000
+    sizes = [(4 if number % 7 == 0 else 4000 if number % 100 == 0 else 40) for number in range(20_000)]
+    assert [len(values[prefix + b"%d" % number]) - 1 for number in range(20_000)] == sizes
+    assert f"state       {len(dissect.rows(data))} rows" in check(data)
 
 
 def test_an_old_directory_can_be_converted(fixture):

@@ -3,7 +3,7 @@
 //! A file `base-<number, 10 digits>` is written once, by one flush, and never changed. Numbers are never given twice while the
 //! program runs. A file of which nothing is needed is removed as soon as no snapshot can read it any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,12 +18,20 @@ use crate::error::StoreError;
 
 pub(super) struct Files {
     pub disk: Arc<dyn Disk>,
-    open: Mutex<BTreeMap<u32, Arc<dyn File>>>,
+    open: Mutex<Open>,
     cache: Cache<(u32, u32), Arc<Node>, Bytes>,
     pub next_number: AtomicU32,
     pins: Mutex<Pins>,
     /// Of files that nothing but snapshots needs.
     pinned_bytes: AtomicU64,
+}
+
+/// Files that are kept open.
+#[derive(Default)]
+struct Open {
+    files: BTreeMap<u32, Arc<dyn File>>,
+    /// Their numbers, the longest open first.
+    order: VecDeque<u32>,
 }
 
 #[derive(Clone)]
@@ -50,7 +58,7 @@ pub(super) struct Pin {
 }
 
 const NODES_EXPECTED_BYTES: u64 = 4096;
-/// More files are not kept open.
+/// More files are not kept open: the one that has been open for the longest time is closed for another.
 const OPEN_MAX: usize = 256;
 
 impl Files {
@@ -138,7 +146,7 @@ impl Files {
     }
 
     fn file(&self, number: u32) -> io::Result<Arc<dyn File>> {
-        if let Some(file) = self.open.lock().get(&number) {
+        if let Some(file) = self.open.lock().files.get(&number) {
             return Ok(file.clone());
         }
         let file: Arc<dyn File> = self.disk.open(&Files::name(number))?.into();
@@ -148,18 +156,30 @@ impl Files {
 
     pub fn keep_open(&self, number: u32, file: Arc<dyn File>) {
         let mut open = self.open.lock();
-        if open.len() >= OPEN_MAX {
-            open.clear();
+        if open.files.insert(number, file).is_some() {
+            return;
         }
-        open.insert(number, file);
+        open.order.push_back(number);
+        if open.order.len() > OPEN_MAX
+            && let Some(longest) = open.order.pop_front()
+        {
+            open.files.remove(&longest);
+        }
     }
 
     /// Removes a file that nobody reads.
     pub fn remove(&self, number: u32) {
-        self.open.lock().remove(&number);
+        self.close(number);
         if let Err(error) = self.disk.remove_gently(&Files::name(number)) {
             // It takes room until the next start.
             tracing::warn!(%error, number, "a file of the store could not be removed");
+        }
+    }
+
+    fn close(&self, number: u32) {
+        let mut open = self.open.lock();
+        if open.files.remove(&number).is_some() {
+            open.order.retain(|other| *other != number);
         }
     }
 
@@ -267,8 +287,31 @@ impl Drop for Pin {
 pub(super) mod tests {
     use std::cell::Cell;
 
+    use quartet_env::FaultyDisk;
+
+    use super::*;
+
     thread_local! {
         /// Nodes looked at on this thread: the work of a look-up.
         pub static NODES: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// All of them were closed for one more, and a tree of more files opened each anew for nearly each read.
+    #[test]
+    fn one_file_too_many_closes_the_oldest_alone() {
+        let disk = Arc::new(FaultyDisk::new());
+        let files = Files::new(disk.clone(), 0);
+        let last = OPEN_MAX as u32 + 2;
+        for number in 1..=last {
+            let file = disk.create(&Files::name(number)).unwrap();
+            files.keep_open(number, file.into());
+        }
+        let kept = |files: &Files| files.open.lock().files.keys().copied().collect::<Vec<u32>>();
+        assert_eq!(kept(&files), (3..=last).collect::<Vec<u32>>());
+        files.file(1).unwrap();
+        files.remove(4);
+        assert_eq!(kept(&files), [1].into_iter().chain(5..=last).collect::<Vec<u32>>());
+        let open = files.open.lock();
+        assert!(open.order.iter().copied().eq((5..=last).chain([1])));
     }
 }

@@ -25,6 +25,8 @@ pub(super) const LEAF_BYTES: usize = 4096;
 /// Neighbours that are no larger together are joined.
 const JOINED_BYTES_MAX: u64 = 3072;
 pub(super) const CHILDREN_MAX: usize = 128;
+/// The same for inner nodes: not even with the shortest children, of 17 bytes, do they have more than [`CHILDREN_MAX`] then.
+const JOINED_INNER_BYTES_MAX: u64 = 2048;
 /// A value of so many bytes lies apart.
 pub(super) const APART_FROM: usize = 2048;
 
@@ -160,8 +162,7 @@ impl Rebuild<'_> {
         let Node::Inner(inner) = &*node else {
             return Err(unexpected(child));
         };
-        let mut pieces: Vec<(Child, bool)> = Vec::with_capacity(inner.children.len());
-        let mut changed = self.victims.contains(&child.place.file);
+        let mut rebuilt: Vec<(usize, Vec<Child>)> = Vec::new();
         let (mut low, mut edits) = (span.low, edits);
         for (index, below) in inner.children.iter().enumerate() {
             let high = inner.children.get(index + 1).map(|next| &*next.low);
@@ -174,21 +175,17 @@ impl Rebuild<'_> {
                 low,
                 high: high.or(span.high),
             };
-            match self.child(below, height - 1, span_below, edits_below)? {
-                Rebuilt::Same => pieces.push((below.clone(), false)),
-                Rebuilt::Others(others) => {
-                    changed = true;
-                    pieces.extend(others.into_iter().map(|other| (other, true)));
-                }
+            if let Rebuilt::Others(others) = self.child(below, height - 1, span_below, edits_below)? {
+                rebuilt.push((index, others));
             }
             edits = later;
             low = high.unwrap_or(low);
         }
-        if !changed {
+        if rebuilt.is_empty() && !self.victims.contains(&child.place.file) {
             return Ok(Rebuilt::Same);
         }
         self.writer.free(&child.place);
-        let children = self.joined(pieces, height - 1)?;
+        let children = self.joined(pieces(inner, rebuilt), height - 1)?;
         self.inner_nodes(height, span.low, children).map(Rebuilt::Others)
     }
 
@@ -198,9 +195,14 @@ impl Rebuild<'_> {
         let mut rest = &pieces[..];
         while !rest.is_empty() {
             let mut bytes = 0;
+            let bytes_max = if height == 0 {
+                JOINED_BYTES_MAX
+            } else {
+                JOINED_INNER_BYTES_MAX
+            };
             let fits = |piece: &&(Child, bool)| {
                 bytes += u64::from(piece.0.place.bytes);
-                bytes <= JOINED_BYTES_MAX
+                bytes <= bytes_max
             };
             let count = rest.iter().take_while(fits).count().max(1);
             let (together, later) = rest.split_at(count);
@@ -406,6 +408,19 @@ impl Rebuild<'_> {
             has_values_apart: children.iter().any(|child| child.has_values_apart),
         })
     }
+}
+
+/// The children of a node, those that became others replaced by these, and which of them are new.
+fn pieces(inner: &Inner, rebuilt: Vec<(usize, Vec<Child>)>) -> Vec<(Child, bool)> {
+    let mut rebuilt = rebuilt.into_iter().peekable();
+    let mut pieces = Vec::with_capacity(inner.children.len());
+    for (index, child) in inner.children.iter().enumerate() {
+        match rebuilt.next_if(|(at, _)| *at == index) {
+            Some((_, others)) => pieces.extend(others.into_iter().map(|other| (other, true))),
+            None => pieces.push((child.clone(), false)),
+        }
+    }
+    pieces
 }
 
 /// A key above `left`, at most `right`, and no longer than needed.

@@ -14,8 +14,10 @@ use crate::error::StoreError;
 
 /// Room for the first file of a flush, so that a small one finds some on a full disk.
 pub(super) const RESERVE: &str = "base.next";
-/// A file that has become so large is not added to.
-const FILE_BYTES: u64 = 64 << 20;
+/// A file that has become so large is not added to: a sixteenth of the tree, so that emptying one is a small part of the whole.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+const FILES_OF_A_TREE: u64 = 16;
 /// So much gathers before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -29,6 +31,8 @@ pub(super) struct Writer {
     /// Files of which nothing is needed any more; known at the end.
     pub dropped: BTreeMap<u32, Use>,
     pub written_bytes: u64,
+    /// What the tree needed before.
+    live_bytes: u64,
 }
 
 struct Current {
@@ -44,6 +48,7 @@ impl Writer {
     pub fn new(files: Arc<Files>, uses: BTreeMap<u32, Use>) -> Writer {
         Writer {
             files,
+            live_bytes: uses.values().map(|usage| usage.live_bytes).sum(),
             uses,
             current: None,
             begun: Vec::new(),
@@ -59,7 +64,8 @@ impl Writer {
     }
 
     fn put_bytes(&mut self, content: &[u8]) -> io::Result<Place> {
-        let is_full = self.current.as_ref().is_some_and(|current| current.end() >= FILE_BYTES);
+        let file_bytes = self.file_bytes();
+        let is_full = self.current.as_ref().is_some_and(|current| current.end() >= file_bytes);
         if is_full {
             self.close()?;
         }
@@ -77,6 +83,12 @@ impl Writer {
         usage.live_bytes += content.len() as u64;
         self.written_bytes += content.len() as u64;
         Ok(place)
+    }
+
+    /// How large a file becomes.
+    fn file_bytes(&self) -> u64 {
+        let tree = self.live_bytes + self.written_bytes;
+        (tree / FILES_OF_A_TREE).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
     }
 
     /// What lies at the place is not needed any more.

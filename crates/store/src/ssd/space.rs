@@ -1,0 +1,67 @@
+//! How much the files of the tree may take beside what is needed of them, and which of them are emptied so that they keep to that.
+//!
+//! Each flush leaves behind, all over the older files, what it has replaced. What is still needed of a file can be written anew, so
+//! that the file can go: the fewer bytes that are, the cheaper. Three things are weighed:
+//!
+//! - The looser the files may be, the less is left in the emptiest of them. Random overwriting of a tree whose files hold 13/8 of what is
+//!   needed moves about half as many bytes as it writes.
+//! - While a flush runs, what it writes and what it moves is there beside all that was there before, which goes only afterwards. So a flush
+//!   that writes much must begin with tighter files: the next one is expected to write as much as this one.
+//! - No flush is to pay for many others: writes wait for it in the end. So each empties about as much as it has left behind, and one that
+//!   has written little moves little, but for the first after a busy time, which gives back nearly everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::root::Use;
+
+/// What files may take in any case, however little is needed of them.
+pub(super) const SLACK_BYTES: u64 = 64 << 10;
+/// After a flush, what is not needed is at most so many times what it has written, unless a sixteenth of the tree is more.
+const FLUSHES_KEPT: u64 = 64;
+/// A flush of a large tree does not empty more than this ahead of need.
+const AHEAD_BYTES_MAX: u64 = 1 << 30;
+
+/// When files are emptied, and how far.
+struct Bound {
+    most_bytes: u64,
+    goal_bytes: u64,
+}
+
+impl Bound {
+    /// After a flush that has written so much of a tree that needs `live` bytes.
+    fn after(written: u64, live: u64) -> Bound {
+        let of_writing = written.saturating_mul(FLUSHES_KEPT).clamp(live / 16, live / 8 * 5);
+        let for_the_next = (live + live / 4).saturating_sub(written + written / 2);
+        let unneeded = of_writing.min(for_the_next.max(live / 8));
+        Bound {
+            most_bytes: live + unneeded + SLACK_BYTES,
+            goal_bytes: live + unneeded - (unneeded / 8).min(AHEAD_BYTES_MAX),
+        }
+    }
+}
+
+/// The files to be emptied after a flush that has written so much: the emptiest, and as many as have to be.
+pub(super) fn to_be_emptied(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BTreeSet<u32> {
+    let mut bytes: u64 = uses.values().map(Use::needed_bytes).sum();
+    let live: u64 = uses.values().map(|usage| usage.live_bytes).sum();
+    let bound = Bound::after(written_bytes, live);
+    let mut chosen = BTreeSet::new();
+    if bytes <= bound.most_bytes {
+        return chosen;
+    }
+    let mut emptiest: Vec<(&u32, &Use)> = uses.iter().filter(|(_, usage)| usage.live_bytes > 0).collect();
+    emptiest.sort_by_key(|(_, usage)| usage.live_bytes.saturating_mul(1000) / usage.bytes.max(1));
+    for (number, usage) in emptiest {
+        if bytes <= bound.goal_bytes {
+            break;
+        }
+        bytes -= usage.bytes - usage.live_bytes;
+        chosen.insert(*number);
+    }
+    chosen
+}
+
+/// True if a flush that has nothing to write would give back noticeably much.
+pub(super) fn is_loose(bytes: u64, live_bytes: u64) -> bool {
+    bytes > Bound::after(0, live_bytes).most_bytes
+}
